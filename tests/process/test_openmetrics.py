@@ -1,6 +1,12 @@
 """``/metrics`` and the paths of health, at the addresses of ``metrics`` and of ``stats`` with ``stats-http``."""
 
+import concurrent.futures
+import contextlib
+import itertools
 import json
+import math
+import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -26,9 +32,9 @@ def test_requests_are_counted_by_class_and_their_durations_in_a_histogram(serve)
     instance, address = serve("--static-map", "/gone=/nowhere", alarms=True)
     for target in ("/pid", "/pid", "/no-such-function"):
         instance.get(target)
-    wait_until(lambda: value_of(address, "bolide_requests_total", status="2xx") == 2, "two requests")
+    wait_until(lambda: value_of(address, "bolide_requests_total", status="5xx") == 1, "three requests")
     told = samples(address)
-    assert told["bolide_requests_total", ("status", "5xx")] == 1
+    assert told["bolide_requests_total", ("status", "2xx")] == 2
     assert told["bolide_request_duration_seconds_count",] == 3
     assert told["bolide_request_duration_seconds_bucket", ("le", "+Inf")] == 3
     assert 0 < told["bolide_request_duration_seconds_sum",] < 60
@@ -128,3 +134,46 @@ def test_junk_is_answered_or_closed_and_never_served(serve):
         with connect(address) as client:
             client.sendall(junk)
             assert re.match(rb"HTTP/1\.1 " + status.encode(), client.recv(4096))
+
+
+def test_a_thousand_bad_clients_hold_up_neither_scrapers_nor_new_workers_nor_reloads(serve):
+    instance, address = serve(alarms=True)
+    asks_and_never_reads = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20
+    kinds = (b"", b"GET /met", b"\x16\x03\x01" * 50, asks_and_never_reads, b"x" * 8000)
+    with contextlib.ExitStack() as held:
+        bad = [held.enter_context(connect(address)) for _ in range(400)]
+        for client, junk in zip(bad, itertools.cycle(kinds), strict=False):
+            # Those that the server has let go are errors.
+            with contextlib.suppress(OSError):
+                client.sendall(junk)
+        before = instance.worker()
+        os.kill(before, signal.SIGKILL)
+        for junk in itertools.islice(itertools.cycle(kinds), 600):
+            with contextlib.suppress(OSError), connect(address) as client:
+                client.sendall(junk)
+        wait_until(lambda: instance.workers() not in ([], [before]), "another worker")
+        instance.reload(2)
+        assert fetch(address, "/-/ready").status == 200
+        wait_until(lambda: value_of(address, "bolide_worker_ends_total", cause="signal") == 1, "the end of the worker")
+    descriptors = pathlib.Path(f"/proc/{instance.pid}/fd")
+    wait_until(lambda: len(list(descriptors.iterdir())) < 60, "the master to have let them go")
+
+
+def test_quantiles_are_those_of_the_request_lines(start):
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "4", "--log-format", "took %(micros) us", logging=True)
+    address = metrics_address(instance)
+    milliseconds = [1, 2, 3, 4, 5, 8, 10, 15, 20, 40] * 6
+
+    with concurrent.futures.ThreadPoolExecutor(4) as clients:
+        list(clients.map(lambda wait: instance.get(f"/sleep/{wait / 1000}"), milliseconds))
+    count = len(milliseconds)
+    wait_until(lambda: value_of(address, "bolide_request_duration_seconds_count") == count, "all requests")
+    instance.wait_for_log(r"took \d+ us", count=count)
+    taken = sorted(int(found) for found in re.findall(r"took (\d+) us", instance.log))
+    assert value_of(address, "bolide_request_duration_seconds_sum") == pytest.approx(sum(taken) / 1e6, rel=1e-6)
+    told = status_of(address)["latency_seconds"]
+    for share in (50, 90, 99):
+        rank = share * count / 100
+        # The quantile is between two requests.
+        least, most = taken[math.floor(rank) - 1] / 1e6, taken[min(math.ceil(rank), count - 1)] / 1e6
+        assert least * 0.95 <= told[f"p{share}"] <= most * 1.05, (share, taken)

@@ -33,6 +33,8 @@ pub struct Snapshot {
     /// With `enable-metrics`.
     pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
+    /// Workers that have ended, by the cause.
+    pub worker_ends: Vec<(&'static str, u64)>,
     pub jobs: Vec<JobFacts>,
 }
 
@@ -126,6 +128,10 @@ pub struct WorkerFacts {
     pub signal_queue: u32,
     pub resident_bytes: u64,
     pub address_space_bytes: u64,
+    /// Its share of the memory, in which shared pages count in parts; `None` if it was not measured.
+    pub proportional_bytes: Option<u64>,
+    /// Connections that it holds open.
+    pub connections: u32,
     /// Seconds since 1970; 0 if never.
     pub last_spawn_s: u64,
     pub spawn_count: u64,

@@ -16,6 +16,37 @@ pub struct Ledger {
     ended_helpers: Vec<u64>,
     /// What workers that have ended had measured.
     measured: Measured,
+    /// Workers that have ended, by [`EndKind`].
+    ends: [u64; EndKind::ALL.len()],
+}
+
+/// Why a worker has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndKind {
+    /// By an order: a reload, `max-requests`, fewer workers, the end of the instance.
+    Ordered,
+    Harakiri,
+    /// It exceeded a limit of its memory.
+    Memory,
+    /// It was killed because it did not end or begin in time.
+    Late,
+    /// A signal that the master has not sent.
+    Signal,
+    /// It has exited by itself.
+    Exit,
+    Other,
+}
+
+impl EndKind {
+    const ALL: [(EndKind, &str); 7] = [
+        (EndKind::Ordered, "ordered"),
+        (EndKind::Harakiri, "harakiri"),
+        (EndKind::Memory, "memory"),
+        (EndKind::Late, "late"),
+        (EndKind::Signal, "signal"),
+        (EndKind::Exit, "exit"),
+        (EndKind::Other, "other"),
+    ];
 }
 
 /// The account of one worker number.
@@ -63,6 +94,15 @@ impl Ledger {
     /// Adds what a worker that has ended had measured.
     pub fn note_measured(&mut self, measured: &Measured) {
         self.measured += measured;
+    }
+
+    pub fn count_end(&mut self, kind: EndKind) {
+        self.ends[kind as usize] += 1;
+    }
+
+    /// Returns how many workers have ended, by cause.
+    pub fn ends(&self) -> Vec<(&'static str, u64)> {
+        EndKind::ALL.iter().zip(self.ends).map(|((_, name), count)| (*name, count)).collect()
     }
 
     pub fn measured(&self) -> &Measured {

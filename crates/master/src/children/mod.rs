@@ -24,7 +24,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
-use crate::children::ledger::Ledger;
+use crate::children::ledger::{EndKind, Ledger};
 use crate::provision::error_report::ErrorReport;
 use crate::provision::{Executed, Provision, order_pair};
 use crate::token::Token;
@@ -116,6 +116,11 @@ impl Children {
             self.ledger.note_end_of_helper(number);
         }
         Some(child)
+    }
+
+    /// Counts a worker that has ended, by cause.
+    pub fn count_end(&mut self, kind: EndKind) {
+        self.ledger.count_end(kind);
     }
 
     /// Closes the row of a worker that has ended: adds its work to the account of its number and frees the row.

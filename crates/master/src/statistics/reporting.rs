@@ -19,6 +19,7 @@ use bolide_supervision::sockets::stats_server::{self, Answer, Page, Request, Sta
 use serde_json::Value;
 
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
+use crate::statistics::proportional::ProportionalMemory;
 use crate::statistics::routes::{self, Door, Numbers};
 use crate::statistics::scraped::Scraped;
 use crate::statistics::status;
@@ -43,6 +44,7 @@ pub struct Reporting {
     page: Option<Page>,
     /// The numbers for scrapers, as one has got them last.
     scraped: Scraped,
+    memory: ProportionalMemory,
 }
 
 impl Reporting {
@@ -157,6 +159,9 @@ impl Reporting {
         if self.is_silent {
             return Vec::new();
         }
+        let workers = view.children.iter().filter(|child| child.is_request_worker());
+        let pids = workers.filter_map(|worker| worker.pid).map(|pid| pid.as_raw().cast_unsigned());
+        self.memory.measure_due(pids, now_ms);
         let looks = now_ms >= self.queues.wake_ms();
         let mut raised = Vec::new();
         if let Some(line) = self.queues.look(view.provision.listeners(), now_ms) {
@@ -181,8 +186,10 @@ impl Reporting {
         raised
     }
 
-    fn facts(&mut self, view: View<'_>) -> Facts {
-        Facts { snapshot: self.snapshot(view), measured: view.measured() }
+    fn facts(&mut self, view: View<'_>, now_ms: u64) -> Facts {
+        let mut snapshot = self.snapshot(view);
+        self.memory.fill(&mut snapshot, now_ms);
+        Facts { snapshot, measured: view.measured() }
     }
 
     /// Returns when it must be called next.
@@ -212,7 +219,7 @@ impl Numbers for Reporting {
     /// Answers a scraper. Numbers are collected once a second at the most, however many ask.
     fn metrics(&mut self, request: &Request, view: View<'_>, now_ms: u64) -> Answer {
         if self.scraped.is_old(now_ms) {
-            let facts = self.facts(view);
+            let facts = self.facts(view, now_ms);
             self.scraped.renew(facts, now_ms);
         }
         self.scraped.answer(&request.accept)

@@ -1,7 +1,7 @@
 //! What scrapers get, kept for a second: its numbers are collected once however many scrapers ask, and each form is written once.
 //! It collects nothing itself. The master runs it.
 
-use bolide_services::openmetrics::{self, Facts, TextForm};
+use bolide_services::openmetrics::{self, Facts, PageForm};
 use bolide_supervision::sockets::stats_server::{Answer, Page};
 
 /// For how long the same numbers are given, in milliseconds.
@@ -12,7 +12,7 @@ const FRESH_MS: u64 = 1000;
 pub struct Scraped {
     /// With the time of their collection.
     facts: Option<(u64, Facts)>,
-    pages: Vec<(TextForm, Page)>,
+    pages: Vec<(PageForm, Page)>,
 }
 
 impl Scraped {
@@ -26,11 +26,11 @@ impl Scraped {
 
     /// Answers with the form that the scraper prefers.
     pub fn answer(&mut self, accept: &str) -> Answer {
-        let form = TextForm::preferred(accept);
+        let form = PageForm::preferred(accept);
         let known = self.pages.iter().find(|(known, _)| *known == form).map(|(_, page)| page.clone());
         let page = known.unwrap_or_else(|| {
-            let text = self.facts.as_ref().map(|(_, facts)| openmetrics::text(facts, form)).unwrap_or_default();
-            let page = Page::from(text.into_bytes());
+            let written = self.facts.as_ref().map(|(_, facts)| openmetrics::page(facts, form)).unwrap_or_default();
+            let page = Page::from(written);
             self.pages.push((form, page.clone()));
             page
         });

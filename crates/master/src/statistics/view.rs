@@ -56,6 +56,7 @@ impl View<'_> {
                 .collect(),
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
             reloads: self.outcomes.reloads().clone(),
+            worker_ends: self.children.ledger().ends(),
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             helpers: self.helper_facts(),
             refused_messages: self.children.refused_messages(),
@@ -131,6 +132,7 @@ impl View<'_> {
         let Some((number, row)) = child.row().and_then(|row| Some((row, self.children.scoreboard().row(row)?))) else {
             return facts;
         };
+        facts.connections = row.connections.load(Relaxed);
         facts.is_paused = row.paused.load(Relaxed) == 1;
         facts.is_accepting = row.accepting.load(Relaxed) == 1;
         facts.requests_since_spawn = row.requests.load(Relaxed);

@@ -456,7 +456,9 @@ impl Supervisor {
         if let Some(why) = worse {
             self.roll_back(&why, now);
         }
+        let kind = end.kind();
         self.children.close_row(row, Some(number));
+        self.children.count_end(kind);
         let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);
         if failed_early && let Some(why) = self.generations.note_early_failure(cause, self.provision.settings().workers.processes)
         {

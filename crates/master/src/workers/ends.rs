@@ -13,6 +13,7 @@ use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
 use crate::children::child::{Child, KillReason};
+use crate::children::ledger::EndKind;
 use crate::children::{Children, log_last_requests};
 use crate::generations::Generations;
 use crate::provision::Provision;
@@ -52,6 +53,21 @@ pub struct WorkerEnd<'a> {
 }
 
 impl WorkerEnd<'_> {
+    /// Returns the cause, for the statistics.
+    pub fn kind(&self) -> EndKind {
+        match (self.worker.kill_reason, self.cause) {
+            (Some(KillReason::Harakiri), _) => EndKind::Harakiri,
+            (Some(KillReason::Memory), _) => EndKind::Memory,
+            (Some(KillReason::Mercy | KillReason::Late | KillReason::InterpreterStays), _) => EndKind::Late,
+            (Some(KillReason::StopNow), _) => EndKind::Ordered,
+            (Some(_), _) => EndKind::Other,
+            (None, Cause::Exited(0)) if !self.worker.state.is_active() => EndKind::Ordered,
+            (None, Cause::Exited(_)) => EndKind::Exit,
+            (None, Cause::Signalled { .. }) => EndKind::Signal,
+            (None, Cause::NotForked(_) | Cause::Unknown) => EndKind::Other,
+        }
+    }
+
     /// Records the end for its number, whose next worker starts immediately or after a pause, and logs it. Returns whether the
     /// worker failed early without an order to end.
     pub fn note(&self, generations: &mut Generations, provision: &Provision, is_stopping: bool, now: u64) -> bool {

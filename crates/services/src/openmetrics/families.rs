@@ -1,7 +1,11 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
+use bolide_contract::scoreboard::Work;
+
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
 use super::family::{Facts, Family, Number, Samples};
+
+use crate::statistics::{CoreFacts, SocketFacts, WorkerFacts};
 
 /// The names of the classes of statuses.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
@@ -18,16 +22,93 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_info", Gauge, &["version"], "Always 1; its label is the version.", |facts, samples| samples(&[&facts.snapshot.version], true.into())),
     family!("bolide_requests_total", Counter, &["status"], "Requests by the class of their status; `none` had no answer.", requests),
     family!("bolide_request_duration_seconds", Histogram, &[], "Time from the head of a request to the end of its answer, except for WebSockets.", |facts, samples| samples(&[], Number::Durations(&facts.measured.latency))),
+    family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
+    family!("bolide_exceptions_total", Counter, &[], "Uncaught exceptions of applications.", |facts, samples| samples(&[], sum(facts, |work| work.exceptions()).into())),
+    family!("bolide_failed_requests_total", Counter, &[], "Requests with a status of 500 and above, or whose answer was aborted by an exception.", |facts, samples| samples(&[], sum(facts, |work| work.errors).into())),
+    family!("bolide_client_errors_total", Counter, &["direction"], "Clients that have left or were too slow: `read` while they sent a request, `write` before they had read the answer.", client_errors),
+    family!("bolide_sent_bytes_total", Counter, &[], "Bytes of answers, with their heads.", |facts, samples| samples(&[], sum(facts, |work| work.sent_bytes).into())),
+    family!("bolide_workers", Gauge, &["state"], "Workers by state; `cheap` ones have no process at present.", workers),
+    family!("bolide_threads", Gauge, &["state"], "Threads of workers by state.", threads),
+    family!("bolide_connections", Gauge, &["worker"], "Connections that a worker holds open.", |facts, samples| of_living(facts, samples, |worker| Some(worker.connections.into()))),
+    family!("bolide_backlog_connections", Gauge, &["socket", "protocol"], "Connections in the accept queue of a socket, for which no worker was free yet.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue)),
+    family!("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], "Connections that the accept queue of a socket holds.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue_most)),
+    family!("bolide_backlog_full_total", Counter, &[], "Looks that found an accept queue full.", |facts, samples| samples(&[], facts.snapshot.queue_errors.into())),
+    family!("bolide_worker_resident_memory_bytes", Gauge, &["worker"], "Resident memory of a worker; pages that workers share count in each.", |facts, samples| of_living(facts, samples, |worker| Some(worker.resident_bytes.into()))),
+    family!("bolide_worker_proportional_memory_bytes", Gauge, &["worker"], "Memory of a worker in which a page that several processes share counts in parts; the sum over the workers is what they need together. Measured at most every 15 s.", |facts, samples| of_living(facts, samples, |worker| worker.proportional_bytes.map(Number::from))),
+    family!("bolide_worker_ends_total", Counter, &["cause"], "Workers that have ended: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit), `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.", |facts, samples| facts.snapshot.worker_ends.iter().for_each(|(cause, count)| samples(&[cause], (*count).into()))),
+    family!("bolide_worker_starts_total", Counter, &[], "Workers that have started.", |facts, samples| samples(&[], facts.snapshot.workers.iter().map(|worker| worker.spawn_count).sum::<u64>().into())),
+    family!("bolide_reloads_total", Counter, &["outcome"], "Reloads that have ended: `done`, or `failed`, after which the old code serves.", reloads),
+    family!("bolide_last_reload_timestamp_seconds", Gauge, &[], "End of the last reload, in seconds since 1970.", |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
+    family!("bolide_cache_requests_total", Counter, &["cache", "result"], "Reads of a cache that processes share.", caches),
+    family!("bolide_cache_items", Gauge, &["cache"], "Items in a cache.", |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
 ];
+
+fn cores(facts: &Facts) -> impl Iterator<Item = &CoreFacts> {
+    facts.snapshot.workers.iter().flat_map(|worker| &worker.cores)
+}
+
+fn sum(facts: &Facts, number: impl Fn(&Work) -> u64) -> u64 {
+    cores(facts).map(|core| number(&core.work)).sum()
+}
 
 fn requests(facts: &Facts, samples: &mut Samples<'_>) {
     let mut classes = [0; CLASSES.len()];
-    for worker in &facts.snapshot.workers {
-        for (sum, count) in classes.iter_mut().zip(worker.work().by_class()) {
+    for core in cores(facts) {
+        for (sum, count) in classes.iter_mut().zip(core.work.by_class()) {
             *sum += count;
         }
     }
     for (class, count) in CLASSES.iter().zip(classes) {
         samples(&[class], count.into());
+    }
+}
+
+fn client_errors(facts: &Facts, samples: &mut Samples<'_>) {
+    samples(&["read"], sum(facts, |work| work.read_errors).into());
+    samples(&["write"], sum(facts, |work| work.write_errors).into());
+}
+
+fn workers(facts: &Facts, samples: &mut Samples<'_>) {
+    for state in ["busy", "idle", "pause", "cheap"] {
+        let count = facts.snapshot.workers.iter().filter(|worker| worker.status() == state).count();
+        samples(&[state], (count as u64).into());
+    }
+}
+
+fn threads(facts: &Facts, samples: &mut Samples<'_>) {
+    let living = || facts.snapshot.workers.iter().filter(|worker| worker.pid > 0).flat_map(|worker| &worker.cores);
+    let busy = living().filter(|core| core.in_request() > 0).count() as u64;
+    samples(&["busy"], busy.into());
+    samples(&["idle"], (living().count() as u64 - busy).into());
+}
+
+/// A sample for each worker that has a process and a number.
+fn of_living(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&WorkerFacts) -> Option<Number<'static>>) {
+    for worker in facts.snapshot.workers.iter().filter(|worker| worker.pid > 0) {
+        if let Some(number) = number(worker) {
+            samples(&[&worker.number.to_string()], number);
+        }
+    }
+}
+
+fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> u32) {
+    let sockets = &facts.snapshot.sockets;
+    for (place, socket) in sockets.iter().enumerate() {
+        // A series must not appear twice.
+        if !sockets[..place].iter().any(|other| (&other.name, &other.protocol) == (&socket.name, &socket.protocol)) {
+            samples(&[&socket.name, &socket.protocol], number(socket).into());
+        }
+    }
+}
+
+fn reloads(facts: &Facts, samples: &mut Samples<'_>) {
+    samples(&["done"], facts.snapshot.reloads.done.into());
+    samples(&["failed"], facts.snapshot.reloads.failed.into());
+}
+
+fn caches(facts: &Facts, samples: &mut Samples<'_>) {
+    for cache in &facts.snapshot.caches {
+        samples(&[&cache.name, "hit"], cache.hits.into());
+        samples(&[&cache.name, "miss"], cache.misses.into());
     }
 }

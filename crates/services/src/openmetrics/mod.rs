@@ -5,8 +5,17 @@
 mod families;
 mod family;
 mod of_exporter;
+mod protobuf;
 mod table;
 mod text;
 
 pub use family::Facts;
-pub use text::{TextForm, text};
+pub use text::PageForm;
+
+/// Returns all families in a form.
+pub fn page(facts: &Facts, form: PageForm) -> Vec<u8> {
+    match form {
+        PageForm::Protobuf => protobuf::protobuf(facts),
+        form => text::text(facts, form).into_bytes(),
+    }
+}

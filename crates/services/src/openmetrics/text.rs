@@ -7,26 +7,33 @@ use bolide_contract::histogram::{BUCKETS, Distribution, upper_bound_s};
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
 
-/// The forms of the text.
+/// The forms of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextForm {
+pub enum PageForm {
     Prometheus,
     OpenMetrics,
+    /// With native histograms.
+    Protobuf,
 }
 
-impl TextForm {
+impl PageForm {
     /// Returns the form that a scraper prefers, by its header `Accept` in small letters.
-    pub fn preferred(accept: &str) -> TextForm {
-        match quality_of(accept, "application/openmetrics-text") {
-            Some(quality) if quality >= quality_of(accept, "text/plain").unwrap_or(0.0) => TextForm::OpenMetrics,
-            _ => TextForm::Prometheus,
-        }
+    pub fn preferred(accept: &str) -> PageForm {
+        let forms = [
+            (PageForm::Prometheus, "text/plain"),
+            (PageForm::OpenMetrics, "application/openmetrics-text"),
+            (PageForm::Protobuf, "application/vnd.google.protobuf"),
+        ];
+        // Of those that are wanted equally, the last, which says most.
+        let wanted = forms.iter().filter_map(|(form, media_type)| Some((*form, quality_of(accept, media_type)?)));
+        wanted.reduce(|best, next| if next.1 >= best.1 { next } else { best }).map_or(PageForm::Prometheus, |(form, _)| form)
     }
 
     pub fn content_type(self) -> &'static str {
         match self {
-            TextForm::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            TextForm::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            PageForm::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            PageForm::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            PageForm::Protobuf => "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
         }
     }
 }
@@ -44,7 +51,7 @@ fn quality_of(accept: &str, media_type: &str) -> Option<f64> {
 }
 
 /// Returns all families in a form of the text.
-pub fn text(facts: &Facts, form: TextForm) -> String {
+pub fn text(facts: &Facts, form: PageForm) -> String {
     let mut text = String::with_capacity(32 * 1024);
     for family in families() {
         let head = text.len();
@@ -56,17 +63,17 @@ pub fn text(facts: &Facts, form: TextForm) -> String {
             text.truncate(head);
         }
     }
-    if form == TextForm::OpenMetrics {
+    if form == PageForm::OpenMetrics {
         text.push_str("# EOF\n");
     }
     text
 }
 
-fn write_head(text: &mut String, family: &Family, form: TextForm) {
+fn write_head(text: &mut String, family: &Family, form: PageForm) {
     let (name, kind) = match (form, family.kind) {
-        (TextForm::OpenMetrics, FamilyKind::Counter) => (family.name.trim_end_matches("_total"), "counter"),
-        (TextForm::OpenMetrics, FamilyKind::Unknown) => (family.name, "unknown"),
-        (TextForm::Prometheus, FamilyKind::Unknown) => (family.name, "untyped"),
+        (PageForm::OpenMetrics, FamilyKind::Counter) => (family.name.trim_end_matches("_total"), "counter"),
+        (PageForm::OpenMetrics, FamilyKind::Unknown) => (family.name, "unknown"),
+        (_, FamilyKind::Unknown) => (family.name, "untyped"),
         (_, FamilyKind::Counter) => (family.name, "counter"),
         (_, FamilyKind::Gauge) => (family.name, "gauge"),
         (_, FamilyKind::Histogram) => (family.name, "histogram"),
@@ -149,15 +156,20 @@ mod tests {
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, form) in [
-            (prometheus, TextForm::OpenMetrics),
-            ("", TextForm::Prometheus),
-            ("*/*", TextForm::Prometheus),
-            ("text/plain;version=0.0.4", TextForm::Prometheus),
-            ("application/openmetrics-text;q=0.2, text/plain;q=0.9", TextForm::Prometheus),
-            ("application/openmetrics-text;q=0", TextForm::Prometheus),
-            ("text/html,application/openmetrics-text;q=oops", TextForm::OpenMetrics),
+            (prometheus, PageForm::OpenMetrics),
+            (
+                "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,\
+                 application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                PageForm::Protobuf,
+            ),
+            ("", PageForm::Prometheus),
+            ("*/*", PageForm::Prometheus),
+            ("text/plain;version=0.0.4", PageForm::Prometheus),
+            ("application/openmetrics-text;q=0.2, text/plain;q=0.9", PageForm::Prometheus),
+            ("application/openmetrics-text;q=0", PageForm::Prometheus),
+            ("text/html,application/openmetrics-text;q=oops", PageForm::OpenMetrics),
         ] {
-            assert_eq!(TextForm::preferred(accept), form, "{accept}");
+            assert_eq!(PageForm::preferred(accept), form, "{accept}");
         }
     }
 
@@ -167,7 +179,7 @@ mod tests {
         for place in 0..BUCKETS {
             facts.measured.latency.counts[place] = 1;
         }
-        let text = text(&facts, TextForm::Prometheus);
+        let text = text(&facts, PageForm::Prometheus);
         let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("bolide_request_duration_seconds_bucket")).collect();
         assert_eq!(lines.len(), 20);
         assert_eq!(lines[0], "bolide_request_duration_seconds_bucket{le=\"0.000244140625\"} 33");
@@ -180,7 +192,7 @@ mod tests {
     fn labels_are_escaped_and_families_of_openmetrics_have_no_suffix() {
         let mut facts = Facts::default();
         facts.snapshot.version = "a\"b\\c\nd".to_owned();
-        let text = text(&facts, TextForm::OpenMetrics);
+        let text = text(&facts, PageForm::OpenMetrics);
         assert!(text.contains("bolide_info{version=\"a\\\"b\\\\c\\nd\"} 1\n"));
         assert!(text.contains("# TYPE bolide_requests counter\nbolide_requests_total{status=\"1xx\"} 0\n"));
         assert!(text.ends_with("# EOF\n"));

@@ -1,0 +1,173 @@
+//! Prometheus' protobuf form: the messages `io.prometheus.client.MetricFamily`, each after its length. It is the only form that
+//! has native histograms, with all buckets that were counted. It knows no family. The master runs it.
+
+use bolide_contract::histogram::{BUCKETS, Distribution, FIRST_INDEX, SCHEMA, ZERO_POWER};
+
+use super::family::{Facts, Family, FamilyKind, Number, seconds};
+use super::table::families;
+
+/// Returns all families.
+pub fn protobuf(facts: &Facts) -> Vec<u8> {
+    let mut all = Vec::with_capacity(32 * 1024);
+    for family in families() {
+        let mut message = Message::default();
+        message.bytes(1, family.name.as_bytes());
+        message.bytes(2, family.help.as_bytes());
+        // COUNTER, GAUGE, UNTYPED, HISTOGRAM of `MetricType`.
+        let kind = match family.kind {
+            FamilyKind::Counter => 0,
+            FamilyKind::Gauge => 1,
+            FamilyKind::Unknown => 3,
+            FamilyKind::Histogram => 4,
+        };
+        message.number(3, kind);
+        let mut has_samples = false;
+        (family.write)(facts, &mut |values, number| {
+            has_samples = true;
+            message.message(4, &metric(family, values, number));
+        });
+        if has_samples {
+            varint(&mut all, message.0.len() as u64);
+            all.extend_from_slice(&message.0);
+        }
+    }
+    all
+}
+
+/// The message `Metric`.
+fn metric(family: &Family, values: &[&str], number: Number<'_>) -> Message {
+    let mut metric = Message::default();
+    for (name, value) in family.labels.iter().zip(values) {
+        let mut label = Message::default();
+        label.bytes(1, name.as_bytes());
+        label.bytes(2, value.as_bytes());
+        metric.message(1, &label);
+    }
+    let value = match number {
+        Number::Durations(durations) => {
+            metric.message(7, &histogram(durations));
+            return metric;
+        }
+        Number::Whole(number) => number as f64,
+        Number::Decimal(number) => number,
+    };
+    let mut message = Message::default();
+    message.double(1, value);
+    let field = match family.kind {
+        FamilyKind::Gauge => 2,
+        FamilyKind::Counter => 3,
+        FamilyKind::Unknown | FamilyKind::Histogram => 5,
+    };
+    metric.message(field, &message);
+    metric
+}
+
+/// The message `Histogram`, with its native buckets alone. Durations beyond the last bound are in the bucket after it.
+fn histogram(durations: &Distribution) -> Message {
+    let mut message = Message::default();
+    message.number(1, durations.count());
+    message.double(2, seconds(durations.sum_us));
+    message.signed(5, i64::from(SCHEMA));
+    message.double(6, f64::from(ZERO_POWER).exp2());
+    message.number(7, durations.counts[0]);
+    // A span is a run of buckets; its offset counts from the end of the span before, that of the first one from index 0.
+    let mut deltas = Vec::new();
+    let (mut before, mut next) = (0i64, 0);
+    let mut place = 1;
+    while place < BUCKETS {
+        let run = durations.counts[place..].iter().take_while(|count| **count > 0).count();
+        if run == 0 {
+            place += 1;
+            continue;
+        }
+        let index = FIRST_INDEX + place as i32 - 1;
+        let mut span = Message::default();
+        span.signed(1, i64::from(index - next));
+        span.number(2, run as u64);
+        message.message(12, &span);
+        for count in &durations.counts[place..place + run] {
+            deltas.push(count.cast_signed().wrapping_sub(before));
+            before = count.cast_signed();
+        }
+        (next, place) = (index + run as i32, place + run);
+    }
+    if deltas.is_empty() {
+        // Without a span the histogram would be taken for a classic one.
+        message.message(12, &Message::default());
+    }
+    for delta in deltas {
+        message.signed(13, delta);
+    }
+    message
+}
+
+/// A message under construction.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    /// A `uint32`, `uint64` or an enumeration.
+    fn number(&mut self, field: u32, number: u64) {
+        self.key(field, 0);
+        varint(&mut self.0, number);
+    }
+
+    /// A `sint32` or `sint64`.
+    fn signed(&mut self, field: u32, number: i64) {
+        self.number(field, ((number << 1) ^ (number >> 63)).cast_unsigned());
+    }
+
+    fn double(&mut self, field: u32, number: f64) {
+        self.key(field, 1);
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        self.key(field, 2);
+        varint(&mut self.0, bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn message(&mut self, field: u32, message: &Message) {
+        self.bytes(field, &message.0);
+    }
+
+    fn key(&mut self, field: u32, wire_type: u32) {
+        varint(&mut self.0, u64::from(field << 3 | wire_type));
+    }
+}
+
+fn varint(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_encoded_as_the_format_says() {
+        let mut message = Message::default();
+        message.number(1, 300);
+        message.signed(13, -2);
+        message.double(2, 1.0);
+        message.bytes(2, b"ab");
+        let expected = [8, 0xac, 2, 104, 3, 17, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 18, 2, b'a', b'b'];
+        assert_eq!(message.0, expected);
+    }
+
+    #[test]
+    fn runs_of_buckets_are_spans_and_counts_are_differences() {
+        let mut durations = Distribution::default();
+        // Places 1, 2 and 128 are the indices -127, -126 and 0.
+        (durations.counts[1], durations.counts[2], durations.counts[128]) = (5, 3, 4);
+        let made = histogram(&durations).0;
+        let spans = [98, 5, 8, 0xfd, 1, 16, 2, 98, 5, 8, 0xfa, 1, 16, 1];
+        let deltas = [104, 10, 104, 3, 104, 2];
+        assert!(made.ends_with(&[&spans[..], &deltas[..]].concat()), "{made:?}");
+    }
+}

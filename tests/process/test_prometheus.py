@@ -1,0 +1,83 @@
+"""The real Prometheus scrapes the real program, and the queries of the Grafana dashboard run in it."""
+
+import contextlib
+import json
+import pathlib
+import signal
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from support.metrics import metrics_address
+from support.ports import reserve
+from support.waiting import TIMEOUT_SECONDS, wait_until
+
+DASHBOARD = pathlib.Path(__file__).parents[2] / "packaging" / "grafana" / "bolide.json"
+
+
+@pytest.fixture
+def prometheus(tmp_path):
+    """Starts Prometheus on a port of its own. It scrapes this address each second."""
+    with contextlib.ExitStack() as stack:
+
+        def prometheus(name, address, *arguments):
+            folder = tmp_path / name
+            folder.mkdir()
+            target = f"{address[0]}:{address[1]}"
+            jobs = [{"job_name": "shop", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}]
+            (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
+            port = stack.enter_context(reserve()).getsockname()[1]
+            command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", *arguments]
+            command.append(f"--web.listen-address=127.0.0.1:{port}")
+            log = stack.enter_context((folder / "log").open("wb"))
+            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+            stack.callback(stop, process)
+            return f"http://127.0.0.1:{port}"
+
+        yield prometheus
+
+
+def stop(process):
+    process.send_signal(signal.SIGKILL)
+    process.wait(TIMEOUT_SECONDS)
+
+
+def query(url, text):
+    """Returns the values of the series that a query gives; none while Prometheus starts."""
+    with contextlib.suppress(ConnectionError, urllib.error.URLError):
+        asked = f"{url}/api/v1/query?" + urllib.parse.urlencode({"query": text})
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:
+            return [float(series["value"][1]) for series in json.load(answer)["data"]["result"]]
+    return []
+
+
+def queries_of_the_dashboard():
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
+
+
+def test_each_query_of_the_dashboard_finds_data(start, prometheus):
+    caching = ("--cache2", "name=pages,items=10", "--route", "^/cached cache:key=x,name=pages")
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", *caching)
+    address = metrics_address(instance)
+    plain = prometheus("plain", address)
+    native = prometheus("native", address, "--enable-feature=native-histograms")
+    asked = dict.fromkeys(queries_of_the_dashboard())
+    assert len(asked) >= 20
+    quantile = "histogram_quantile(0.5, sum(rate(bolide_request_duration_seconds[1m])))"
+
+    def is_told():
+        for target in ("/pid", "/cached", "/sleep/0.05", "/sleep/0.05", "/sleep/0.05"):
+            instance.get(target)
+        # NaN, for which nothing was counted yet, is no data.
+        missing = [name for name in asked if not any(value == value for value in query(plain, name[1]))]
+        return None if missing else query(native, quantile)
+
+    (median,) = wait_until(is_told, "data for each query", seconds=4 * TIMEOUT_SECONDS)
+    # Most requests have taken 50 ms. A bucket of the native histogram is 9 % wide.
+    assert 0.045 < median < 0.5
+    assert query(plain, "bolide_request_duration_seconds_bucket{le='+Inf'}")
+    assert query(native, "bolide_request_duration_seconds_bucket") == []
