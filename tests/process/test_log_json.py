@@ -107,7 +107,8 @@ def test_an_exception_is_one_object_with_its_stack_its_causes_and_its_request(se
     ask(instance, "/boom?q=1")
     told = wait_for_object(instance, type="exception")
     assert (told["level"], told["worker"]) == ("error", 1)
-    assert told["request"] == {"method": "GET", "target": "/boom?q=1"}
+    identifier = wait_for_object(instance, type="request", uri="/boom?q=1")["request_id"]
+    assert told["request"] == {"method": "GET", "target": "/boom?q=1", "id": identifier}
     assert told["message"].startswith("an exception in GET /boom?q=1: ValueError: first line\nsecond ")
     exception = told["exception"]
     assert exception["type"] == "ValueError"
@@ -159,7 +160,8 @@ def test_a_blocked_event_loop_is_one_object_with_its_stack_and_one_with_its_task
     instance.wait_for(lambda: "the event loop turns again" in instance.log, "the loop turns")
     ask(instance, "/boom")
     told = wait_for_object(instance, type="exception")
-    assert told["request"] == {"method": "GET", "target": "/boom"}
+    identifier = wait_for_object(instance, type="request", uri="/boom")["request_id"]
+    assert told["request"] == {"method": "GET", "target": "/boom", "id": identifier}
     tasks = [one for one in objects(instance) if "tasks wait for the event loop" in one["message"]]
     assert "File" in "".join(tasks[0]["lines"])
     check_schema(objects(instance))

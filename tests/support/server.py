@@ -21,9 +21,11 @@ TIME = re.compile(
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: |worker \d+: |mule \d+: |spooler \d+: |an exception in )", re.MULTILINE
 )
 #: The line of the master when workers serve.
-READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
+READY = re.compile(r'^bolide: ready: |"message":"ready: ', re.MULTILINE)
 #: The lines with its addresses.
-PLACE = re.compile(r"^bolide: listening at (?:(?P<scheme>[a-z-]+)://(?P<address>\S+)|[a-z-]+ unix:(?P<path>\S+))")
+PLACE = re.compile(
+    r'^(?:bolide: |\{.*"message":")listening at (?:(?P<scheme>[a-z-]+)://(?P<address>[^\s"]+)|[a-z-]+ unix:(?P<path>[^\s"]+))'
+)
 #: Lines that a log must not contain unless the test expects them.
 ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")
 

@@ -4,7 +4,8 @@
 //! header fields. It knows nothing of the call that follows. Worker threads run it while they hold the interpreter.
 
 use bolide_engine::request::{
-    Forwarded, FrontTls, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version, joint,
+    Forwarded, FrontTls, HeaderMemory, HttpRequest, Identity, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version,
+    joint,
 };
 use pyo3::ffi;
 
@@ -101,10 +102,28 @@ impl Environs {
         let Request { peer, forwarded, script_name, .. } = *request;
         let origin = RequestOrigin { peer, forwarded, script_name };
         let length = request.body.length();
-        match &mut request.parts {
+        let mut environ = match &mut request.parts {
             RequestParts::Http(http) => self.http(&template, http, origin, length, &mut request.log_facts),
             RequestParts::Variables(variables) => self.front_server(&template, variables, script_name, &mut request.log_facts),
+        }?;
+        if let Some(identity) = &request.identity {
+            self.set_identity(&mut environ, identity)?;
         }
+        Some(environ)
+    }
+
+    /// Sets the identity of the request in place of the one that the client may have sent.
+    fn set_identity(&mut self, environ: &mut Dictionary, identity: &Identity) -> Option<()> {
+        let id = latin1(identity.id.as_bytes())?;
+        environ.set(&self.names.request_id_field, &id);
+        environ.set(&self.names.request_id, &id);
+        if let Some(trace) = &identity.trace {
+            environ.set_text(&self.names.traceparent, trace.context.text().as_bytes());
+            if trace.state.is_empty() {
+                environ.remove(&self.names.tracestate);
+            }
+        }
+        Some(())
     }
 
     fn http(

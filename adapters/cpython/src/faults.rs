@@ -2,7 +2,7 @@
 //! exception never leaves its request. It knows no response; threads that hold the interpreter run it.
 
 use bolide_engine::app::Outcome;
-use bolide_engine::request::RequestParts;
+use bolide_engine::request::Request;
 use pyo3::ffi;
 
 use crate::object::{Object, utf8_lossy};
@@ -15,12 +15,37 @@ pub struct FaultLog {
     pub log_message: Object,
 }
 
-/// Takes the exception that is set, logs it with its request, as in `GET /path`, and returns the outcome of the call.
-pub fn failed<Pending>(fault_log: &FaultLog, request: &str) -> Outcome<Pending> {
+/// What an exception belongs to, for the log.
+pub struct FaultPlace {
+    /// Method and target of a request, as in `GET /path`, or other words.
+    line: String,
+    /// The request's identifier; empty if it has none.
+    id: String,
+    is_request: bool,
+}
+
+impl FaultPlace {
+    pub fn of_request(line: &[u8], id: &str) -> FaultPlace {
+        FaultPlace { line: String::from_utf8_lossy(line).into_owned(), id: id.to_owned(), is_request: true }
+    }
+
+    pub fn other(words: &str) -> FaultPlace {
+        FaultPlace { line: words.to_owned(), id: String::new(), is_request: false }
+    }
+}
+
+impl std::fmt::Display for FaultPlace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.line)
+    }
+}
+
+/// Takes the exception that is set, logs it with its place, and returns the outcome of the call.
+pub fn failed<Pending>(fault_log: &FaultLog, place: &FaultPlace) -> Outcome<Pending> {
     // SAFETY: the thread holds the interpreter; what is fetched is owned by us.
     unsafe {
         let leave = ffi::PyErr_ExceptionMatches(ffi::PyExc_SystemExit) != 0;
-        log_request_exception(fault_log, request, "");
+        log_request_exception(fault_log, place, "");
         if leave { Outcome::FailedFatally } else { Outcome::Failed }
     }
 }
@@ -31,12 +56,12 @@ pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
 }
 
 /// Logs the exception that is set, with its request. `when` is appended to the place in the message.
-pub fn log_request_exception(fault_log: &FaultLog, request: &str, when: &str) {
-    log_taken_exception(fault_log, &format!("{request}{when}"), Some(request));
+pub fn log_request_exception(fault_log: &FaultLog, place: &FaultPlace, when: &str) {
+    log_taken_exception(fault_log, &format!("{place}{when}"), Some(place).filter(|place| place.is_request));
 }
 
 #[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
-fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&str>) {
+fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&FaultPlace>) {
     // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
     unsafe {
         let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
@@ -49,8 +74,8 @@ fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&str
         let Some(value) = value else { return };
         let subject = utf8_lossy(subject.as_bytes());
         let request = request.and_then(|request| {
-            let line = utf8_lossy(request.as_bytes())?;
-            Object::owned(ffi::PyTuple_Pack(1, line.as_ptr()))
+            let (line, id) = (utf8_lossy(request.line.as_bytes())?, utf8_lossy(request.id.as_bytes())?);
+            Object::owned(ffi::PyTuple_Pack(2, line.as_ptr(), id.as_ptr()))
         });
         let arguments = [
             value.as_ptr(),
@@ -81,7 +106,12 @@ pub fn log_message(fault_log: &FaultLog, message: &str) {
     }
 }
 
-/// Returns the name of a request for the log, as text.
-pub fn described<Memo>(parts: &RequestParts<'_, Memo>) -> String {
-    String::from_utf8_lossy(&parts.line()).into_owned()
+/// Returns the name of a request for the log.
+pub fn described<Memo>(request: &Request<'_, Memo>) -> FaultPlace {
+    FaultPlace::of_request(&request.parts.line(), request_id(request))
+}
+
+/// The identifier of a request, or nothing.
+pub fn request_id<'a, Memo>(request: &'a Request<'_, Memo>) -> &'a str {
+    request.identity.as_ref().map_or("", |identity| &identity.id)
 }

@@ -56,6 +56,10 @@ interned! { EnvironNames {
     close = "close",
     gunicorn_socket = "gunicorn.socket",
     werkzeug_socket = "werkzeug.socket",
+    request_id = "bolide.request_id",
+    request_id_field = "HTTP_X_REQUEST_ID",
+    traceparent = "HTTP_TRACEPARENT",
+    tracestate = "HTTP_TRACESTATE",
 } }
 
 interned! {

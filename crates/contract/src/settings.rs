@@ -41,7 +41,7 @@ use crate::settings::control::Control;
 use crate::settings::developing::Development;
 
 use crate::settings::exceptions::ReloadOn;
-use crate::settings::logging::Logging;
+use crate::settings::logging::{Logging, Tracing};
 use crate::settings::recycling::Recycling;
 use crate::settings::reloading::Reloading;
 use crate::settings::scaling::Scaling;
@@ -71,6 +71,7 @@ pub struct Settings {
     pub scaling: Scaling,
     pub limits: Limits,
     pub logging: Logging,
+    pub tracing: Tracing,
     pub hooks: Vec<crate::settings::hooks::Hook>,
     /// Daemons and scheduled commands that run beside the application.
     pub attendant: crate::settings::attendant::Attendant,

@@ -4,6 +4,7 @@
 
 pub mod access_log;
 pub mod counting;
+pub mod identity;
 pub mod log_format;
 pub mod log_line;
 pub mod log_styles;

@@ -13,6 +13,7 @@ use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
 
+pub use crate::logging::identity::{Identity, SharedIdentity};
 pub use crate::request::body::Body;
 pub use crate::sockets::client::Forwarded;
 pub use bolide_tls::{ClientFacts, TlsFacts};
@@ -42,6 +43,8 @@ pub struct Request<'a, Memo> {
     pub id: ExchangeId,
     /// The scoreboard slot that shows the request.
     pub slot: Recorder<'static>,
+    /// Its identifier and its place in a trace; `None` if the settings ask for neither.
+    pub identity: SharedIdentity,
     /// Data for the log that only the adapter knows, and fills in.
     pub log_facts: LogFacts,
 }

@@ -12,6 +12,7 @@ mod files;
 pub mod filters;
 mod informational;
 pub mod named_file;
+mod own_fields;
 pub mod storing;
 mod writer;
 
@@ -131,6 +132,8 @@ pub struct Response {
     file_replaces_body: bool,
     /// The filter that changes this answer; `None` for none.
     filter: Option<Box<ResponseFilter>>,
+    /// Names and values of fields of the request's identity.
+    own_fields: Vec<(&'static str, String)>,
     /// The items that this answer becomes; `None` for none.
     store: Option<Box<AnswerStore>>,
     /// A route has disabled the log line.
@@ -175,6 +178,7 @@ impl Response {
             x_sendfile: None,
             file_replaces_body: false,
             filter: None,
+            own_fields: Vec::new(),
             store: None,
             is_unlogged: false,
             is_logged: false,
@@ -209,6 +213,7 @@ impl Response {
         self.file_replaces_body = false;
         self.left = BodyLeft::Unknown;
         self.filter = None;
+        self.own_fields.clear();
         self.store = None;
         self.is_unlogged = false;
         self.is_logged = false;

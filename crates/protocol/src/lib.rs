@@ -16,6 +16,7 @@ pub mod proxy_header;
 pub mod response;
 pub mod scgi;
 pub mod session;
+pub mod trace_context;
 pub mod uwsgi;
 pub mod variables;
 pub mod websocket;

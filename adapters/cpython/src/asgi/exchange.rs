@@ -20,6 +20,7 @@ use super::futures::{future, is_done, reject_gone, wake};
 use super::http::{self, HttpSendEvent, HttpState};
 use super::messages::Message;
 use super::websocket::{self, WebSocketSendEvent, WebSocketState};
+use crate::faults::FaultPlace;
 use crate::native::{Lasting, NativeType, bound, call, held};
 use crate::object::Object;
 
@@ -35,6 +36,8 @@ pub struct AsgiExchange {
     pub task: Option<Object>,
     /// The request's method and target, for the log; set with `task`.
     pub request_line: Vec<u8>,
+    /// The request's identifier; empty if it has none.
+    pub request_id: String,
     /// When the application got the request, in monotonic milliseconds; set with `task`.
     pub began_ms: u64,
     /// The application's number, for the counters; set with `task`.
@@ -116,6 +119,7 @@ impl AsgiChannel {
             senders,
             task: None,
             request_line,
+            request_id: String::new(),
             began_ms: 0,
             application: 0,
             place: 0,
@@ -146,6 +150,11 @@ impl AsgiChannel {
 }
 
 impl AsgiExchange {
+    /// The request, for the log.
+    pub fn place_in_log(&self) -> FaultPlace {
+        FaultPlace::of_request(&self.request_line, &self.request_id)
+    }
+
     /// Accesses the exchange that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut AsgiExchange) -> R) -> R {
         // SAFETY: the object is an exchange, and only the loop's thread has such; as no Python code runs meanwhile, no other code

@@ -30,7 +30,7 @@ use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 
 use crate::exceptions::{keeping_exception, lookup_error, raise, runtime_error};
-use crate::faults::{described, failed};
+use crate::faults::{described, failed, request_id};
 use crate::names::Methods;
 use crate::native::NativeType;
 use crate::uwsgi_signals;
@@ -83,7 +83,7 @@ impl App for AsgiThread {
             return Outcome::Finished;
         }
         let outcome = self.begin(request, response);
-        outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(&request.parts)))
+        outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(request)))
     }
 
     fn resume(&mut self, pending: ExchangeHandle, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
@@ -169,7 +169,7 @@ impl AsgiThread {
             return None;
         };
         if is_done(asgi, &task)? {
-            let outcome = task::ended_at_once(asgi, &channel.exchange, &task, connection, || described(&request.parts));
+            let outcome = task::ended_at_once(asgi, &channel.exchange, &task, connection, || described(request));
             drop(task);
             if channel.is_free() {
                 self.spare = Some(channel);
@@ -179,6 +179,8 @@ impl AsgiThread {
         task::follow(asgi, &channel.exchange, task)?;
         let is_complete = AsgiExchange::with(&channel.exchange, |exchange| {
             exchange.request_line = request.parts.line();
+            exchange.request_id.clear();
+            exchange.request_id.push_str(request_id(request));
             exchange.application = request.log_facts.application;
             exchange.began_ms = now_ms();
             exchange.has_left = false;

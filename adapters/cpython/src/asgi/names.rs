@@ -24,6 +24,8 @@ interned! { AsgiNames {
     server = "server",
     state = "state",
     extensions = "extensions",
+    request_id = "bolide.request_id",
+    id = "id",
     tls = "tls",
     server_cert = "server_cert",
     client_cert_chain = "client_cert_chain",

@@ -3,8 +3,10 @@
 //! first one are used again. It knows nothing of the call that follows. The event loop's thread runs it.
 
 use bolide_engine::request::{
-    Forwarded, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
+    Forwarded, HeaderMemory, HttpRequest, Identity, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
 };
+use std::ptr::null_mut;
+
 use pyo3::ffi;
 
 use super::names::AsgiNames;
@@ -100,6 +102,12 @@ impl Scopes {
         let mut extensions = Dictionary::copy_of(extensions)?;
         if let Some(tls) = tls {
             extensions.set(&self.names.tls, &Dictionary::copy_of(&tls)?.done()?);
+        }
+        if let Some(identity) = &request.identity {
+            let mut own = Dictionary::new()?;
+            own.set_text(&self.names.id, identity.id.as_bytes());
+            extensions.set(&self.names.request_id, &own.done()?);
+            self.set_identity(&scope.get(&self.names.headers)?, identity)?;
         }
         scope.set(&self.names.extensions, &extensions.done()?);
         scope.set(&self.names.asgi, &Dictionary::copy_of(&self.templates.asgi)?.done()?);
@@ -363,6 +371,20 @@ impl Scopes {
         }
     }
 
+    /// Sets the identity of the request in place of the one that the client may have sent.
+    fn set_identity(&mut self, headers: &Object, identity: &Identity) -> Option<()> {
+        remove_fields(headers, b"x-request-id")?;
+        self.append(headers, b"x-request-id", identity.id.as_bytes())?;
+        if let Some(trace) = &identity.trace {
+            remove_fields(headers, b"traceparent")?;
+            self.append(headers, b"traceparent", trace.context.text().as_bytes())?;
+            if trace.state.is_empty() {
+                remove_fields(headers, b"tracestate")?;
+            }
+        }
+        Some(())
+    }
+
     fn new_list(&self) -> Option<Object> {
         // SAFETY: the result is new.
         unsafe { Object::owned(ffi::PyList_New(0)) }
@@ -466,6 +488,21 @@ fn list_of(object: &Object) -> Option<Object> {
         let list = Object::owned(ffi::PyList_New(0))?;
         (ffi::PyList_Append(list.as_ptr(), object.as_ptr()) == 0).then_some(list)
     }
+}
+
+/// Removes the fields with this name from a list of pairs.
+fn remove_fields(headers: &Object, name: &[u8]) -> Option<()> {
+    // SAFETY: the list is ours, and holds tuples of two bytes objects that live as long as it does.
+    unsafe {
+        for index in (0..ffi::PyList_Size(headers.as_ptr())).rev() {
+            if bytes_of(ffi::PyTuple_GetItem(ffi::PyList_GetItem(headers.as_ptr(), index), 0)) == name
+                && ffi::PyList_SetSlice(headers.as_ptr(), index, index + 1, null_mut()) != 0
+            {
+                return None;
+            }
+        }
+    }
+    Some(())
 }
 
 fn list_copy(list: &Object) -> Option<Object> {

@@ -12,7 +12,7 @@ use super::awaited::show_awaited;
 use super::context::Asgi;
 use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState, SendEvent};
 use super::websocket::{NORMAL, WebSocketSendEvent};
-use crate::faults::{failed, log_message, log_request_exception};
+use crate::faults::{FaultPlace, failed, log_message, log_request_exception};
 use crate::native::{Lasting, bound, call, call_method};
 use crate::object::{Object, new_reference, utf8_lossy};
 
@@ -85,7 +85,7 @@ pub fn ended_at_once(
     object: &Object,
     task: &Object,
     connection: ConnectionRef,
-    described: impl Fn() -> String,
+    described: impl Fn() -> FaultPlace,
 ) -> Outcome<ExchangeHandle> {
     let end = end_of(asgi, task.as_ptr(), || false);
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
@@ -131,11 +131,11 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
-    let (request_line, application, is_over) = AsgiExchange::with(object, |exchange| {
+    let (request, application, is_over) = AsgiExchange::with(object, |exchange| {
         let is_over = exchange.protocol.is_complete() || exchange.protocol.is_disconnected();
-        (std::mem::take(&mut exchange.request_line), exchange.application, is_over)
+        (exchange.place_in_log(), exchange.application, is_over)
     });
-    let outcome = conclude(asgi, object, &end, &String::from_utf8_lossy(&request_line));
+    let outcome = conclude(asgi, object, &end, &request);
     if !matches!(outcome, Outcome::Finished) && !is_over {
         let failed_in = asgi.embedded().filter(|_| !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly));
         if let Some(embedded) = failed_in {
@@ -172,7 +172,7 @@ fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>,
 }
 
 /// Determines the outcome of an application that has not simply completed its answer. Failures are logged here.
-fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str) -> Outcome<ExchangeHandle> {
+fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &FaultPlace) -> Outcome<ExchangeHandle> {
     let (complete, disconnected) =
         AsgiExchange::with(object, |exchange| (exchange.protocol.is_complete(), exchange.protocol.is_disconnected()));
     match end {
@@ -211,7 +211,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
 }
 
 /// The application of a WebSocket has returned without a close: determines the outcome, and logs it.
-fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<ExchangeHandle> {
+fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &FaultPlace) -> Outcome<ExchangeHandle> {
     let is_open =
         AsgiExchange::with(object, |exchange| matches!(&exchange.protocol, ProtocolState::WebSocket(socket) if socket.is_open()));
     if !is_open {
@@ -235,7 +235,7 @@ fn client_has_gone(exchange: &mut AsgiExchange) -> bool {
 }
 
 /// Logs one line for a client that did not wait for the end of its answer.
-fn log_disconnect(asgi: &'static Asgi, object: &Object, described: &str) {
+fn log_disconnect(asgi: &'static Asgi, object: &Object, described: &FaultPlace) {
     let began_ms = AsgiExchange::with(object, |exchange| exchange.began_ms);
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;

@@ -79,6 +79,7 @@ pub struct Names {
     pub switch: Object,
     pub request_method: Object,
     pub request_uri: Object,
+    pub request_id: Object,
 }
 
 impl Gevent {

@@ -68,7 +68,7 @@ impl App for GeventThread {
 
     fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {
         let outcome = self.begin(request, response);
-        outcome.unwrap_or_else(|| failed(&self.gevent.wsgi.fault_log, &described(&request.parts)))
+        outcome.unwrap_or_else(|| failed(&self.gevent.wsgi.fault_log, &described(request)))
     }
 
     fn resume(&mut self, pending: KeptRequest, _response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {

@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::call::cooperation::{Cooperation, visit};
 use crate::call::state::{CallState, Place};
 use crate::exceptions::keeping_exception;
-use crate::faults::{failed, log_message, log_set_exception};
+use crate::faults::{FaultPlace, failed, log_message, log_set_exception};
 use crate::native::call;
 use crate::object::Object;
 use crate::wsgi::sending::{ResponseAccess, SendProgress};
@@ -295,13 +295,13 @@ fn release(seat: &Object, ended: Option<JobEnd>) {
 }
 
 /// Returns the name of a request for the log. An exception that is set stays set.
-pub fn described(gevent: &Gevent, environ: &Object) -> String {
-    let mut line = String::new();
-    keeping_exception(|| line = line_of(gevent, environ));
-    line
+pub fn described(gevent: &Gevent, environ: &Object) -> FaultPlace {
+    let mut place = FaultPlace::other("");
+    keeping_exception(|| place = place_of(gevent, environ));
+    place
 }
 
-fn line_of(gevent: &Gevent, environ: &Object) -> String {
+fn place_of(gevent: &Gevent, environ: &Object) -> FaultPlace {
     let text = |key: &Object| {
         // SAFETY: both live; the item is borrowed, and its text is copied at once. It is a dictionary, whatever the application
         // has put into it.
@@ -316,5 +316,6 @@ fn line_of(gevent: &Gevent, environ: &Object) -> String {
     };
     let method = text(&gevent.names.request_method).unwrap_or_default();
     let uri = text(&gevent.names.request_uri).unwrap_or_default();
-    format!("{method} {uri}")
+    let id = text(&gevent.names.request_id).unwrap_or_default();
+    FaultPlace::of_request(format!("{method} {uri}").as_bytes(), &id)
 }

@@ -73,6 +73,7 @@ impl GeventWorker {
                 switch: name("switch"),
                 request_method: name("REQUEST_METHOD"),
                 request_uri: name("REQUEST_URI"),
+                request_id: name("bolide.request_id"),
             },
             // SAFETY: the thread holds the interpreter; the copy is new.
             context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(no_memory)?,

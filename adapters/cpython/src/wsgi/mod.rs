@@ -20,7 +20,7 @@ use crate::answer::Answer;
 use crate::call::current::forget_current;
 use crate::contexts::Contexts;
 use crate::environ::EnvironMemo;
-use crate::faults::{described, failed, log_message, log_set_exception};
+use crate::faults::{FaultPlace, described, failed, log_message, log_set_exception};
 use crate::native::without_interpreter;
 use crate::object::Object;
 use crate::start_response::StartResponse;
@@ -80,7 +80,7 @@ impl App for WsgiThread {
 
     fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
         let outcome = self.serve(request, response);
-        outcome.unwrap_or_else(|| failed(&self.wsgi.fault_log, &described(&request.parts)))
+        outcome.unwrap_or_else(|| failed(&self.wsgi.fault_log, &described(request)))
     }
 
     fn resume(&mut self, pending: SuspendedAnswer, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
@@ -94,7 +94,7 @@ impl App for WsgiThread {
             sent = Some(self.sender.complete(&mut answer, response));
         }
         start.disarm();
-        let outcome = self.conclude(sent, answer, start, response, &|| "an answer that was being streamed".to_owned());
+        let outcome = self.conclude(sent, answer, start, response, &|| FaultPlace::other("an answer that was being streamed"));
         match &self.start {
             Some(start) => start.make_current(),
             None => forget_current(),
@@ -152,7 +152,7 @@ impl App for WsgiThread {
         if unsafe { ffi::PyErr_CheckSignals() } == 0 {
             return ControlFlow::Continue(());
         }
-        match failed::<()>(&self.wsgi.fault_log, "a signal handler") {
+        match failed::<()>(&self.wsgi.fault_log, &FaultPlace::other("a signal handler")) {
             Outcome::FailedFatally => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
@@ -206,7 +206,7 @@ impl WsgiThread {
         start.disarm();
         // Objects that are freed with it, such as the file of a large body, are freed after the answer.
         drop(environ);
-        Some(self.conclude(sent, answer, start, response, &|| described(&request.parts)))
+        Some(self.conclude(sent, answer, start, response, &|| described(request)))
     }
 
     /// An application that has taken over its connection ends with an exception that tells other servers to send no answer
@@ -231,7 +231,7 @@ impl WsgiThread {
         answer: Answer,
         start: StartResponse,
         response: &ResponseWriter<'_>,
-        place: &dyn Fn() -> String,
+        place: &dyn Fn() -> FaultPlace,
     ) -> Outcome<SuspendedAnswer> {
         match sent {
             Some(SendProgress::Slow(chunk)) => {

@@ -255,3 +255,21 @@ impl Default for Logging {
         }
     }
 }
+
+/// Which requests have identifiers, and what happens to their traces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Tracing {
+    /// `request-id`: each request has an identifier.
+    pub request_ids: bool,
+    /// `request-id-answer`: answers have it too.
+    pub answers_have_ids: bool,
+    /// `trace-context`: each request belongs to a trace, and answers name it.
+    pub has_traces: bool,
+}
+
+impl Tracing {
+    /// Whether requests need identifiers, apart from what the log needs.
+    pub fn is_any(&self) -> bool {
+        self.request_ids || self.answers_have_ids || self.has_traces
+    }
+}

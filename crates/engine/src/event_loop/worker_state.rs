@@ -26,6 +26,7 @@ use crate::connection::Connection;
 use crate::exchange::routing::Rules;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
+use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
@@ -213,6 +214,9 @@ impl<L: Language> Shared<L> {
         for problem in problems {
             complain(worker, &problem);
         }
+        // There is one in a process, and its threads refer to it.
+        let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
+        let identity = IdentityRules::of(&settings, line_style.has_identities());
         let tls = tls_of(&listeners, ticket_keys, worker)?;
         let worker = Worker {
             tls,
@@ -221,9 +225,9 @@ impl<L: Language> Shared<L> {
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
             files,
-            clients: ClientRules::new(&settings),
-            // There is one in a process, and its threads refer to it.
-            line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
+            clients: ClientRules::new(&settings, identity.is_some()),
+            identity,
+            line_style,
             measures_time: settings.logging.may_log_requests()
                 || settings.statistics.has_reader()
                 || settings.scaling.weighs_time(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bolide_contract::scoreboard::{End, Recorder};
 
 use crate::logging::counting::AnsweredBy;
-use crate::request::LogFacts;
+use crate::request::{LogFacts, SharedIdentity};
 
 /// Values of the request's variables that the log format needs, in the order of their names. `None` if it needs none.
 pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
@@ -26,6 +26,7 @@ pub struct LogEntry<'a> {
     pub ctime: [u8; 24],
     pub began_us: u64,
     pub noted: NotedValues,
+    pub identity: SharedIdentity,
     pub answered_by: AnsweredBy,
     pub recorded: Recorded,
 }
@@ -39,6 +40,7 @@ pub struct KeptLogEntry {
     ctime: [u8; 24],
     began_us: u64,
     noted: NotedValues,
+    identity: SharedIdentity,
     answered_by: AnsweredBy,
     recorded: Recorded,
 }
@@ -51,8 +53,8 @@ impl LogEntry<'_> {
             text.extend_from_slice(part);
             text.len() as u32
         });
-        let LogEntry { log_facts, ctime, began_us, noted, answered_by, recorded, .. } = self;
-        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted, answered_by, recorded }
+        let LogEntry { log_facts, ctime, began_us, noted, identity, answered_by, recorded, .. } = self;
+        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted, identity, answered_by, recorded }
     }
 }
 
@@ -72,6 +74,7 @@ impl KeptLogEntry {
             ctime: self.ctime,
             began_us: self.began_us,
             noted: self.noted.clone(),
+            identity: self.identity.clone(),
             answered_by: self.answered_by,
             recorded: self.recorded,
         }

@@ -98,6 +98,7 @@ fn serve_http<A: App>(
     };
     let routed = worker.rules.map(|rules| walk(context, rules, values()));
     let routed = routed.as_ref();
+    let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let parts = RequestParts::Http(HttpRequest {
@@ -121,6 +122,7 @@ fn serve_http<A: App>(
         address: or(b"REMOTE_ADDR", context.client.log_address()),
         user: or(b"REMOTE_USER", b""),
         noted,
+        identity,
         ..log_entry(context)
     };
     let served = answer(context, parts, entry, routed, (source, handshake));
@@ -165,7 +167,9 @@ fn serve_variables<A: App>(
     };
     let is_logged = worker.settings.logging.may_log_requests();
     let all = &variables;
-    let noted = noted(worker, None, || VariableValues { bytes, variables: all, worker: worker.number });
+    let values = || VariableValues { bytes, variables: all, worker: worker.number };
+    let identity = context.identity(&values);
+    let noted = noted(worker, None, values);
     let entry = LogEntry {
         method: text(facts.method),
         uri: text(facts.uri),
@@ -174,6 +178,7 @@ fn serve_variables<A: App>(
         address: if is_logged { logged_address(&find, worker) } else { b"" },
         user: if is_logged { find(b"REMOTE_USER") } else { b"" },
         noted,
+        identity,
         ..log_entry(context)
     };
     let VariableFacts { method, uri, protocol, .. } = facts;
@@ -241,7 +246,6 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     let about_us = || context.thread.clock.now_ms * 1000;
     let began_us = if context.worker.measures_time { precise_us() } else { about_us() };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
-    let (noted, answered_by, recorded) = (None, AnsweredBy::Application, None);
     LogEntry {
         method: b"",
         uri: b"",
@@ -251,9 +255,10 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
         log_facts,
         ctime,
         began_us,
-        noted,
-        answered_by,
-        recorded,
+        noted: None,
+        identity: None,
+        answered_by: AnsweredBy::Application,
+        recorded: None,
     }
 }
 
@@ -300,6 +305,7 @@ fn answer<A: App>(
         request_stream,
         handshake,
         id: context.id,
+        identity: entry.identity.clone(),
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
@@ -535,7 +541,7 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         if logging.requests || response.is_logged || line.is_among(&logging.always) {
             let values = entry.noted.as_deref().map_or(&[][..], Vec::as_slice);
             let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
-            context.thread.log.line(&line, &RequestNotes { values, application });
+            context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
         }
     }
     let keep = context.writer.keeps_alive();

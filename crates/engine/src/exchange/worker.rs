@@ -13,6 +13,7 @@ use bolide_tls::ListenerTls;
 
 use crate::exchange::routing::Rules;
 use crate::logging::access_log::LineStyle;
+use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::BodyLimits;
 use crate::scheduling::held_answers::HeldAnswers;
@@ -34,6 +35,8 @@ pub struct Worker {
     pub clients: ClientRules,
     /// Routes, header fields, compression; `None` if nothing of them is configured, so that it costs one branch.
     pub rules: Option<&'static Rules>,
+    /// What requests are identified by; `None`: they are not.
+    pub identity: Option<IdentityRules>,
     /// The format of request lines.
     pub line_style: &'static LineStyle,
     /// Static files; `None` if none are configured.

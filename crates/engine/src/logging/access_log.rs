@@ -42,6 +42,15 @@ impl LineStyle {
         }
     }
 
+    /// Whether lines have the identity of their request.
+    pub fn has_identities(&self) -> bool {
+        match self {
+            LineStyle::Format(format) => format.has_identities(),
+            LineStyle::Json { .. } => true,
+            LineStyle::Uwsgi { .. } | LineStyle::Short { .. } => false,
+        }
+    }
+
     /// Names of the request's variables in the lines.
     pub fn names(&self) -> &[Vec<u8>] {
         match self {

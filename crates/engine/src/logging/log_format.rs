@@ -7,6 +7,7 @@
 //! between single quotes; otherwise they are written unescaped, as in uWSGI.
 
 use bolide_log::{dates, json};
+use bolide_protocol::trace_context::text_of;
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, memory_bytes, quotable, visible};
 
@@ -44,9 +45,22 @@ enum Piece {
     Request(usize),
     /// A variable of the application.
     Application(Vec<u8>),
+    /// A part of the request's identity, unless the application has a variable of this name.
+    Identity(IdentityPart),
     /// A metric, which is always empty.
     Nothing,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IdentityPart {
+    Request,
+    Trace,
+    Span,
+}
+
+/// Names of these parts.
+const OF_IDENTITY: &[(&str, IdentityPart)] =
+    &[("request_id", IdentityPart::Request), ("trace_id", IdentityPart::Trace), ("span_id", IdentityPart::Span)];
 
 /// Values that the server knows itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +178,11 @@ impl LogFormat {
         made
     }
 
+    /// Whether lines have a part of the request's identity.
+    pub fn has_identities(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Identity(_)))
+    }
+
     /// The names whose values must be copied while the request's bytes are at hand.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
@@ -184,6 +203,10 @@ impl LogFormat {
                 }
                 Piece::Request(place) => notes.request(*place),
                 Piece::Application(name) => notes.of_application(name),
+                Piece::Identity(part) => {
+                    self.identity(*part, buffer, notes);
+                    continue;
+                }
                 Piece::Nothing => b"",
             };
             self.text(buffer, value);
@@ -205,6 +228,8 @@ impl LogFormat {
             Piece::Known(*known)
         } else if let Some((_, variable)) = OF_REQUEST.iter().find(|(known, _)| *known == name) {
             Piece::Request(self.place(variable.as_bytes()))
+        } else if let Some((_, part)) = OF_IDENTITY.iter().find(|(known, _)| *known == name) {
+            Piece::Identity(*part)
         } else if let Some(variable) = name.strip_prefix("var.") {
             Piece::Request(self.place(variable.as_bytes()))
         } else if name.starts_with("metric.") {
@@ -220,6 +245,19 @@ impl LogFormat {
             self.names.push(name.to_vec());
             self.names.len() - 1
         })
+    }
+
+    fn identity(&self, part: IdentityPart, buffer: &mut Vec<u8>, notes: &RequestNotes<'_>) {
+        let name = OF_IDENTITY.iter().find(|(_, known)| *known == part).map_or("", |(name, _)| *name);
+        let own = notes.of_application(name.as_bytes());
+        let trace = || notes.identity.and_then(|identity| identity.trace.as_ref());
+        let said = match part {
+            _ if !own.is_empty() => return self.text(buffer, own),
+            IdentityPart::Request => notes.identity.map(|identity| identity.id.clone()),
+            IdentityPart::Trace => trace().map(|trace| text_of(&trace.context.trace)),
+            IdentityPart::Span => trace().map(|trace| text_of(&trace.context.span)),
+        };
+        self.text(buffer, said.unwrap_or_default().as_bytes());
     }
 
     fn text(&self, buffer: &mut Vec<u8>, value: &[u8]) {
@@ -316,7 +354,7 @@ mod tests {
             .collect();
         let own = vec![(b"mine".to_vec(), b"1".to_vec()), (b"mine".to_vec(), b"2".to_vec())];
         let mut buffer = Vec::new();
-        format.write(&mut buffer, &line(), &RequestNotes { values: &values, application: &own });
+        format.write(&mut buffer, &line(), &RequestNotes { values: &values, application: &own, identity: None });
         String::from_utf8_lossy(&buffer).into_owned()
     }
 

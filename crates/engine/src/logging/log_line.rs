@@ -3,6 +3,8 @@
 
 use bolide_contract::logging::AlwaysLogged;
 
+use crate::logging::identity::Identity;
+
 /// Maximum number of bytes of a URI in a line, and of other client text in a format.
 pub const URI_BYTES: usize = 2048;
 
@@ -55,6 +57,7 @@ impl LogLine<'_> {
 pub struct RequestNotes<'a> {
     pub values: &'a [Vec<u8>],
     pub application: &'a [(Vec<u8>, Vec<u8>)],
+    pub identity: Option<&'a Identity>,
 }
 
 impl RequestNotes<'_> {

@@ -3,6 +3,7 @@
 
 use bolide_log::Level;
 use bolide_log::json::{begin_object, escaped, number, string};
+use bolide_protocol::trace_context::text_of;
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
 
@@ -66,6 +67,13 @@ pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, 
             ("microseconds", line.microseconds),
         ],
     );
+    if let Some(identity) = notes.identity {
+        text(buffer, "request_id", identity.id.as_bytes());
+        if let Some(trace) = &identity.trace {
+            text(buffer, "trace_id", text_of(&trace.context.trace).as_bytes());
+            text(buffer, "span_id", text_of(&trace.context.span).as_bytes());
+        }
+    }
     if line.is_broken {
         buffer.extend_from_slice(b",\"broken\":true");
     }
@@ -124,7 +132,12 @@ mod tests {
         let values = vec![b"a\"\n".to_vec(), Vec::new(), b"\xff".to_vec()];
         let own = vec![(b"k\"".to_vec(), b"v\\".to_vec())];
         let mut buffer = Vec::new();
-        json(&mut buffer, &LogLine { uri: b"/\"\r\n", ..line() }, &RequestNotes { values: &values, application: &own }, None);
+        json(
+            &mut buffer,
+            &LogLine { uri: b"/\"\r\n", ..line() },
+            &RequestNotes { values: &values, application: &own, identity: None },
+            None,
+        );
         let text = String::from_utf8(buffer).expect("UTF-8");
         let (_, rest) = text.split_once(",\"message\"").expect("a message");
         assert_eq!(

@@ -462,9 +462,9 @@ impl ResponseWriter<'_> {
     /// Filters the complete head. Returns the body that replaces `part`, if it was compressed as a whole.
     pub(super) fn filter_head(&mut self, part: FirstPart<'_>) -> Option<Vec<u8>> {
         if self.names_file() {
-            // This head will be replaced: it is filtered when it has become the file's.
-            return None;
+            return None; // This head will be replaced: it is filtered when it has become the file's.
         }
+        self.add_own_fields();
         let mut filter = self.filter.take()?;
         let response = &mut *self.response;
         let (mut log_variables, mut stores) = (Vec::new(), Vec::new());

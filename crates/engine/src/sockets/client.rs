@@ -25,6 +25,8 @@ pub struct ClientRules {
     has_chosen_proxies: bool,
     fields: ForwardedFields,
     logs_x_forwarded_for: bool,
+    /// Requests have identities, which trusted peers may give them.
+    has_identities: bool,
     /// `None`: every host is served.
     pub server_names: Option<ServerNames>,
 }
@@ -34,6 +36,8 @@ pub struct Client {
     peer: Arc<Peer>,
     /// The peer is a trusted front server.
     is_trusted: bool,
+    /// The peer may give requests their identifiers and traces.
+    may_identify: bool,
     /// From the last header block; `None` if it has no such fields.
     forwarded: Option<Box<Forwarded>>,
 }
@@ -54,7 +58,7 @@ pub struct Forwarded {
 }
 
 impl ClientRules {
-    pub fn new(settings: &Settings) -> ClientRules {
+    pub fn new(settings: &Settings, has_identities: bool) -> ClientRules {
         let Clients { trusted_proxies, has_chosen_proxies, trusted_headers, server_names } = &settings.clients;
         let counts = |header: TrustedHeader| trusted_headers.contains(&header);
         ClientRules {
@@ -69,6 +73,7 @@ impl ClientRules {
                 forwarded: counts(TrustedHeader::Forwarded),
             },
             logs_x_forwarded_for: settings.logging.x_forwarded_for,
+            has_identities,
             server_names: (!server_names.is_empty()).then(|| ServerNames::new(server_names)),
         }
     }
@@ -111,12 +116,14 @@ impl Client {
     /// used at once.
     pub fn new(peer: Peer, has_fields: bool, rules: &ClientRules) -> Client {
         let is_trusted = has_fields && rules.has_fields() && rules.trusts(&peer);
-        Client { peer: Arc::new(peer), is_trusted, forwarded: None }
+        // The other protocols are spoken by front servers alone.
+        let may_identify = rules.has_identities && (!has_fields || rules.trusts(&peer));
+        Client { peer: Arc::new(peer), is_trusted, may_identify, forwarded: None }
     }
 
     /// The client of one stream of the connection, whose requests have their own header fields.
     pub fn of_stream(&self) -> Client {
-        Client { peer: self.peer.clone(), is_trusted: self.is_trusted, forwarded: None }
+        Client { peer: self.peer.clone(), forwarded: None, ..*self }
     }
 
     /// Whether a PROXY header of the peer is accepted.
@@ -133,6 +140,11 @@ impl Client {
     /// those of the block before.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
+    }
+
+    /// Whether the identity that a request brings with it counts.
+    pub fn may_identify(&self) -> bool {
+        self.may_identify
     }
 
     /// The handshake of the connection is done.

@@ -25,6 +25,7 @@ const RELOADED: &[&str] = &[
     "scaling",
     "limits",
     "logging",
+    "tracing",
     "naming",
     "clients",
     "asynchronous",
@@ -179,6 +180,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/logging/memory_report",
     "/logging/x_forwarded_for",
     "/logging/write_errors",
+    "/tracing",
     // Commands of `cron` have no user of their own.
     "/attendant/jobs",
     "/attendant/mercy_ms",

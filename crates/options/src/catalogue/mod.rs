@@ -67,6 +67,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
+    (Theme::Logging, services::tracing::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
     (Theme::Services, services::caching::ENTRIES),
     (Theme::Services, services::cached_answers::ENTRIES),

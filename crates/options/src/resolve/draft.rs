@@ -11,7 +11,7 @@ use bolide_contract::control::Control;
 use bolide_contract::distributed::Distributed;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::hooks::Hook;
-use bolide_contract::logging::{AlarmRule, LogStyle, Logging};
+use bolide_contract::logging::{AlarmRule, LogStyle, Logging, Tracing};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
@@ -61,6 +61,7 @@ pub struct Draft<'a> {
     pub recycling: RecyclingDraft,
     pub limits: Limits,
     pub logging: LoggingDraft,
+    pub tracing: Tracing,
     pub identity: Identity,
     pub confinement: Confinement,
     pub naming: Naming,
@@ -106,6 +107,7 @@ impl<'a> Draft<'a> {
             recycling: RecyclingDraft::default(),
             limits: Limits::default(),
             logging: LoggingDraft::default(),
+            tracing: Tracing::default(),
             identity: Identity::default(),
             confinement: Confinement::default(),
             naming: Naming::default(),

@@ -5,3 +5,4 @@ pub mod cached_answers;
 pub mod caching;
 pub mod distributed;
 pub mod sharing;
+pub mod tracing;

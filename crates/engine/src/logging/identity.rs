@@ -1,0 +1,182 @@
+//! The identity of a request: its identifier, which front servers may have given it, and its place in a trace. It knows no
+//! connection and no language. Worker threads make it, if the settings or the log need it; otherwise a request has none.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bolide_contract::settings::Settings;
+use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, text_of};
+
+/// Most bytes of an identifier that a front server sends; a longer one is replaced.
+pub const ID_MOST_BYTES: usize = 128;
+
+/// The identity of one request, for the application, the log and the answer.
+#[derive(Debug)]
+pub struct Identity {
+    pub id: String,
+    pub trace: Option<Trace>,
+}
+
+/// A request's place in a trace.
+#[derive(Debug)]
+pub struct Trace {
+    /// What the application sees as its parent.
+    pub context: TraceContext,
+    /// Further data of the participants before, as it came; empty for a trace that begins here.
+    pub state: Vec<u8>,
+}
+
+/// The identity that log entries and requests share.
+pub type SharedIdentity = Option<Arc<Identity>>;
+
+/// Which parts of an identity a worker makes.
+#[derive(Debug, Clone, Copy)]
+pub struct IdentityRules {
+    pub has_traces: bool,
+    pub answers_have_ids: bool,
+}
+
+impl IdentityRules {
+    /// `None`: requests have no identity.
+    pub fn of(settings: &Settings, log_needs_it: bool) -> Option<IdentityRules> {
+        let tracing = &settings.tracing;
+        (log_needs_it || tracing.is_any())
+            .then_some(IdentityRules { has_traces: tracing.has_traces, answers_have_ids: tracing.answers_have_ids })
+    }
+
+    /// The fields of the answer.
+    pub fn fields(self, identity: &Identity) -> Vec<(&'static str, String)> {
+        let id = self.answers_have_ids.then(|| ("X-Request-ID", identity.id.clone()));
+        let trace = identity.trace.as_ref().map(|trace| ("traceresponse", trace.context.text()));
+        id.into_iter().chain(trace).collect()
+    }
+
+    /// Makes the identity of a request. `value` returns the request's variables. Those of a peer that is no trusted front server
+    /// do not count: clients could choose identifiers that the log has for other requests.
+    pub fn identity<'a>(self, is_trusted: bool, value: impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> Identity {
+        let said = |name: &[u8]| if is_trusted { value(name) } else { None };
+        let id = said(b"HTTP_X_REQUEST_ID").as_deref().and_then(accepted);
+        let trace = self.has_traces.then(|| match said(b"HTTP_TRACEPARENT").as_deref().and_then(TraceContext::parse) {
+            Some(context) => {
+                let state = said(b"HTTP_TRACESTATE").map(Cow::into_owned).unwrap_or_default();
+                Trace { context, state: if state.len() <= TRACESTATE_MOST_BYTES { state } else { Vec::new() } }
+            }
+            None => Trace { context: TraceContext { trace: random(), span: random(), flags: SAMPLED }, state: Vec::new() },
+        });
+        Identity { id: id.unwrap_or_else(|| text_of(&random::<16>())), trace }
+    }
+}
+
+/// Returns an identifier of a front server, if it can stand in a log line and in a field as it is.
+fn accepted(text: &[u8]) -> Option<String> {
+    let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
+    let is_id = !text.is_empty() && text.len() <= ID_MOST_BYTES && text.iter().all(is_valid);
+    is_id.then(|| String::from_utf8_lossy(text).into_owned())
+}
+
+/// A generator of numbers that no other thread and no other process has: xoshiro256++, seeded by the kernel. Identifiers are no
+/// secrets.
+struct Generator {
+    /// The process that has seeded it: a forked child must not repeat its parent's numbers.
+    pid: u32,
+    state: [u64; 4],
+}
+
+thread_local! {
+    static GENERATOR: RefCell<Generator> = const { RefCell::new(Generator { pid: 0, state: [0; 4] }) };
+}
+
+/// Random bytes, not all zero, without a system call.
+pub fn random<const BYTES: usize>() -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    GENERATOR.with_borrow_mut(|generator| {
+        let pid = bolide_log::identity::pid();
+        if generator.pid != pid {
+            *generator = Generator { pid, state: seed(pid) };
+        }
+        while bytes == [0; BYTES] {
+            for chunk in bytes.chunks_mut(8) {
+                chunk.copy_from_slice(&generator.next().to_le_bytes()[..chunk.len()]);
+            }
+        }
+    });
+    bytes
+}
+
+fn seed(pid: u32) -> [u64; 4] {
+    let mut state = [0; 4];
+    for word in &mut state {
+        // A kernel without random numbers does not exist where this runs; the time and the pid keep processes apart even there.
+        *word = getrandom::u64().unwrap_or_else(|_| bolide_log::dates::now_us().wrapping_mul(u64::from(pid) | 1)) | 1;
+    }
+    state
+}
+
+impl Generator {
+    fn next(&mut self) -> u64 {
+        let state = &mut self.state;
+        let result = state[0].wrapping_add(state[3]).rotate_left(23).wrapping_add(state[0]);
+        let shifted = state[1] << 17;
+        state[2] ^= state[0];
+        state[3] ^= state[1];
+        state[1] ^= state[2];
+        state[0] ^= state[3];
+        state[2] ^= shifted;
+        state[3] = state[3].rotate_left(45);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+
+    fn made(is_trusted: bool, id: &'static [u8]) -> Identity {
+        IdentityRules { has_traces: true, answers_have_ids: false }.identity(is_trusted, |name| {
+            Some(Cow::Borrowed(match name {
+                b"HTTP_X_REQUEST_ID" => id,
+                b"HTTP_TRACEPARENT" => PARENT,
+                b"HTTP_TRACESTATE" => b"a=1",
+                _ => return None,
+            }))
+        })
+    }
+
+    #[test]
+    fn a_front_servers_identifier_counts_if_it_can_stand_in_a_log_line() {
+        for (id, counts) in [
+            (&b"a1"[..], true),
+            (&[b'x'; ID_MOST_BYTES], true),
+            (b"0192-AF_.:/+=@", true),
+            (&[b'x'; ID_MOST_BYTES + 1], false),
+            (b"", false),
+            (b"a b", false),
+            (b"a, b", false),
+            (b"a\"b", false),
+            (b"\xc3\xa4", false),
+        ] {
+            let own = made(true, id).id;
+            assert_eq!(own.as_bytes() == id, counts, "{id:?}");
+            assert!(counts || own.len() == 32);
+        }
+        assert_ne!(made(false, b"a1").id, "a1");
+    }
+
+    #[test]
+    fn a_trace_goes_on_from_a_trusted_peer_and_begins_anew_otherwise() {
+        let trace = made(true, b"a").trace.expect("a trace");
+        assert_eq!((trace.context.text().as_bytes(), trace.state.as_slice()), (PARENT, &b"a=1"[..]));
+        let trace = made(false, b"a").trace.expect("a trace");
+        assert!(trace.context.is_sampled() && trace.state.is_empty());
+        assert_ne!(trace.context.text().as_bytes(), PARENT);
+    }
+
+    #[test]
+    fn numbers_differ() {
+        let many: std::collections::HashSet<[u8; 16]> = (0..10_000).map(|_| random()).collect();
+        assert_eq!(many.len(), 10_000);
+    }
+}
