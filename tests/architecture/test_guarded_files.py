@@ -35,6 +35,8 @@ ALLOWED = {
     "observing/machine.rs": ["/proc/", 'folder.join("memory.max")'],
     # The configuration that `bolide tune --write` changes; root writes none that is another user's.
     "observing/tune/file.rs": ["fs::read_to_string(path)", "create_new(true)", "fs::rename(&new, path)", "fs::remove_file(&new)"],
+    "observing/profile/mod.rs": ["OpenOptions::new()"],
+    "observing/profile/sampling.rs": ["/proc/{master}/fd/{descriptor}"],
     "observing/masters.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names in the abstract namespace.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],

@@ -145,6 +145,18 @@ impl Scoreboard {
     /// # Errors
     /// The memory file is shorter than `rows` and `slots_per_row` need, or can't be mapped.
     pub fn attach(memory: &OwnedFd, rows: u32, slots_per_row: u32) -> io::Result<Scoreboard> {
+        Scoreboard::map(memory, rows, slots_per_row, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)
+    }
+
+    /// Maps the scoreboard of another instance, for a tool that only looks: a write would end this process.
+    ///
+    /// # Errors
+    /// As `attach`.
+    pub fn watch(memory: &OwnedFd, rows: u32, slots_per_row: u32) -> io::Result<Scoreboard> {
+        Scoreboard::map(memory, rows, slots_per_row, ProtFlags::PROT_READ)
+    }
+
+    fn map(memory: &OwnedFd, rows: u32, slots_per_row: u32, protection: ProtFlags) -> io::Result<Scoreboard> {
         let bytes = mapping_bytes(rows, slots_per_row);
         let found = nix::sys::stat::fstat(memory)?.st_size;
         if bytes == 0 || found < bytes as i64 {
@@ -152,8 +164,7 @@ impl Scoreboard {
         }
         let length = std::num::NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
-        let start: NonNull<libc::c_void> =
-            unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
+        let start: NonNull<libc::c_void> = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
         let rows_length = rows as usize;
         // SAFETY: the mapping is page-aligned, zeroed (valid for these types, which are atomics only), long enough for `rows`
         // rows, never unmapped, and only accessed through atomics.

@@ -1,8 +1,11 @@
 //! The frames of a thread, a generator or a greenlet: from the innermost one outwards. Each walk is bounded, and a frame that can't
 //! be read ends it and marks the stack as incomplete. Pure.
 
+use std::rc::Rc;
+
 use serde::Serialize;
 
+use crate::codes::Code;
 use crate::layout::Layout;
 use crate::lines::line_of;
 use crate::memory::{Memory, Read, Unreadable, is_plausible};
@@ -93,32 +96,45 @@ impl<M: Memory> Objects<'_, M> {
         if layout.frame_owner != 0 && self.memory.byte(frame.wrapping_add(layout.frame_owner))? >= OWNED_BY_C {
             return Ok(None);
         }
-        let code = self.memory.word(frame.wrapping_add(layout.frame_code))? & !TAGS;
-        if !is_plausible(code) || self.type_name(code)? != "code" {
+        let address = self.memory.word(frame.wrapping_add(layout.frame_code))? & !TAGS;
+        if !is_plausible(address) {
             return Err(Unreadable::Nothing);
         }
-        let file = self.text(self.memory.pointer(code.wrapping_add(layout.code_filename))?)?;
-        let function = self.text(self.memory.pointer(code.wrapping_add(layout.code_name))?)?;
-        let line = self.line(frame, code)?.unwrap_or(0);
-        let locals = if detail.locals { self.locals(frame, code) } else { Vec::new() };
-        Ok(Some(Frame { file, line, function, locals }))
+        let code = self.code(address)?;
+        let line = line_of(layout.minor, &code.lines, code.first_line, self.offset(frame, address)?).unwrap_or(0);
+        let locals = if detail.locals { self.locals(frame, address) } else { Vec::new() };
+        Ok(Some(Frame { file: code.file.clone(), line, function: code.function.clone(), locals }))
     }
 
-    fn line(&self, frame: u64, code: u64) -> Read<Option<i64>> {
+    fn code(&self, address: u64) -> Read<Rc<Code>> {
         let layout = self.layout;
-        let first_line = i64::from(self.memory.number(code.wrapping_add(layout.code_first_line))? as i32);
-        let place = frame.wrapping_add(layout.frame_instruction);
-        let offset = match layout.minor {
-            ..=10 => {
+        let part = |offset: u64| self.memory.pointer(address.wrapping_add(offset));
+        let (file, name, lines) = (part(layout.code_filename)?, part(layout.code_name)?, part(layout.code_lines)?);
+        self.codes.of([address, file, name, lines], || {
+            if self.type_name(address)? != "code" {
+                return Err(Unreadable::Nothing);
+            }
+            Ok(Code {
+                file: self.text(file)?,
+                function: self.text(name)?,
+                lines: self.bytes(lines, LINES_BYTES_MOST)?,
+                first_line: i64::from(self.memory.number(address.wrapping_add(layout.code_first_line))? as i32),
+            })
+        })
+    }
+
+    /// The place of the instruction that a frame is at, in bytes from the start of its code.
+    fn offset(&self, frame: u64, code: u64) -> Read<u64> {
+        let place = frame.wrapping_add(self.layout.frame_instruction);
+        Ok(match self.layout.minor {
+            minor @ ..=10 => {
                 let last = self.memory.number(place)? as i32;
                 // -1: the frame has not begun.
                 let last = u64::try_from(last).unwrap_or(0);
-                if layout.minor == 10 { last * 2 } else { last }
+                if minor == 10 { last * 2 } else { last }
             }
-            _ => self.memory.word(place)?.saturating_sub(code.wrapping_add(layout.code_bytes)),
-        };
-        let table = self.bytes(self.memory.pointer(code.wrapping_add(layout.code_lines))?, LINES_BYTES_MOST)?;
-        Ok(line_of(layout.minor, &table, first_line, offset))
+            _ => self.memory.word(place)?.saturating_sub(code.wrapping_add(self.layout.code_bytes)),
+        })
     }
 
     /// The local variables that have a value. Some may be missing, as they change while they are read.

@@ -4,6 +4,7 @@
 //! It knows neither an instance nor its workers; the crate `master` does. The processes of `bolide trace` and `bolide profile` run
 //! it; master, prototypes and workers never do. No `unsafe`: the one system call that reads memory is the crate nix'.
 
+pub mod codes;
 pub mod frames;
 pub mod layout;
 pub mod lines;

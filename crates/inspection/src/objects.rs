@@ -1,6 +1,7 @@
 //! Objects of Python as they lie in memory: strings, the names of types, dictionaries, and short descriptions of values. No code of
 //! the process is called, so `repr` is not: an object without a simple value is described by its type. Pure.
 
+use crate::codes::Codes;
 use crate::layout::Layout;
 use crate::memory::{Memory, Read, Unreadable, is_plausible};
 
@@ -21,6 +22,8 @@ const IS_DICT: u64 = 1 << 29;
 const IS_TYPE: u64 = 1 << 31;
 const HAS_INLINE_VALUES: u64 = 1 << 2;
 const HAS_MANAGED_DICT: u64 = 1 << 4;
+/// The place of a cell's value, after its head.
+const CELL_VALUE: u64 = 16;
 const IS_HEAP_TYPE: u64 = 1 << 9;
 
 /// What is needed to read objects: the memory and the places of the fields.
@@ -28,6 +31,7 @@ const IS_HEAP_TYPE: u64 = 1 << 9;
 pub struct Objects<'a, M> {
     pub memory: &'a M,
     pub layout: &'a Layout,
+    pub codes: &'a Codes,
 }
 
 impl<M> Clone for Objects<'_, M> {
@@ -263,6 +267,12 @@ impl<M: Memory> Objects<'_, M> {
         let size = || self.memory.word(object.wrapping_add(self.layout.variable_size));
         let is_exactly = |built_in: &str| name == built_in;
         Ok(match name.as_str() {
+            // A variable that an inner function shares.
+            "cell" => match self.memory.word(object.wrapping_add(CELL_VALUE))? {
+                0 => "<unset>".to_owned(),
+                value if self.type_name(value)? == "cell" => "<cell>".to_owned(),
+                value => self.described(value, most)?,
+            },
             "NoneType" => "None".to_owned(),
             "bool" => if self.integer(object)? == 0 { "False" } else { "True" }.to_owned(),
             "float" => format!("{:?}", f64::from_ne_bytes(self.memory.array(object.wrapping_add(self.layout.float_value))?)),

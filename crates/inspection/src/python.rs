@@ -1,6 +1,7 @@
 //! The Python in a process: its version, its layout, the states of its threads, and the thread that holds the GIL. Pure, over the
 //! text of `/proc/PID/maps` and the memory.
 
+use crate::codes::Codes;
 use crate::frames::{Detail, Stack};
 use crate::layout::{self, Layout, debug_offsets};
 use crate::maps::{self, MappedFile};
@@ -31,10 +32,11 @@ impl From<Unreadable> for NoPython {
 }
 
 /// Where a process has its interpreter.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Python {
     pub layout: Layout,
     runtime: u64,
+    codes: Codes,
 }
 
 /// A thread that has run Python code.
@@ -64,7 +66,9 @@ impl Python {
                 return Err(NoPython::Unsupported("it runs a free-threaded Python".to_owned()));
             }
             let differs = |field| NoPython::Unsupported(format!("its Python {major}.{minor} describes `{field}` in another way"));
-            return debug_offsets::complete(table, &header).map(|layout| Python { layout, runtime }).map_err(differs);
+            return debug_offsets::complete(table, &header)
+                .map(|layout| Python { layout, runtime, codes: Codes::default() })
+                .map_err(differs);
         }
         let stated = Symbols::of_file(memory, file.start)?.find(memory, "Py_Version")?;
         let minor = match stated {
@@ -73,11 +77,13 @@ impl Python {
         };
         let minor = minor.ok_or_else(|| NoPython::Unsupported("the version of its Python can't be determined".to_owned()))?;
         let layout = layout::of_minor(minor).filter(|layout| layout.minor < 13);
-        layout.map(|layout| Python { layout, runtime }).ok_or_else(|| NoPython::Unsupported(format!("it runs Python 3.{minor}")))
+        layout
+            .map(|layout| Python { layout, runtime, codes: Codes::default() })
+            .ok_or_else(|| NoPython::Unsupported(format!("it runs Python 3.{minor}")))
     }
 
     pub fn objects<'a, M: Memory>(&'a self, memory: &'a M) -> Objects<'a, M> {
-        Objects { memory, layout: &self.layout }
+        Objects { memory, layout: &self.layout, codes: &self.codes }
     }
 
     /// The interpreters, the newest first.
@@ -224,7 +230,7 @@ mod tests {
     const SECOND: u64 = 0x40_0000;
 
     fn python() -> Python {
-        Python { layout: layout::of_minor(11).expect("a table"), runtime: RUNTIME }
+        Python { layout: layout::of_minor(11).expect("a table"), runtime: RUNTIME, codes: Codes::default() }
     }
 
     /// An interpreter with two threads, of which the second holds the GIL.

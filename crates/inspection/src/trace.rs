@@ -37,6 +37,18 @@ pub struct Process {
     pub is_partial: bool,
 }
 
+/// A thread at one moment of a profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sample {
+    /// The kernel's id; 0 if it is not known.
+    pub id: u32,
+    /// The id that `threading` has for it.
+    pub ident: u64,
+    pub holds_gil: bool,
+    pub is_running: bool,
+    pub stack: Stack,
+}
+
 /// A process that is read once or often.
 #[derive(Debug)]
 pub struct Reader {
@@ -90,6 +102,40 @@ impl Reader {
             return Err(Unreadable::Ended.into());
         }
         best.map(|(_, found)| found).ok_or(NoPython::Unreadable(failure))
+    }
+
+    /// Reads the stacks of the threads that are wanted, once: of a torn one as much as could be read.
+    ///
+    /// # Errors
+    /// The process has ended, or nothing of it can be read.
+    pub fn sample(&self, wanted: impl Fn(&Sample) -> bool) -> Result<Vec<Sample>, NoPython> {
+        self.memory.refresh();
+        // The ids are known from 3.11 on.
+        let needs_ids = self.python.layout.thread_native_id == 0;
+        let ids = if needs_ids { process::tasks(self.pid).iter().map(|task| task.id).collect() } else { Vec::new() };
+        let (states, _) = self.python.threads(&self.memory, &ids)?;
+        let mut samples = Vec::new();
+        for state in states {
+            let task = process::task(self.pid, state.native);
+            let mut sample = Sample {
+                id: state.native,
+                ident: state.ident,
+                holds_gil: state.holds_gil,
+                is_running: task.is_some_and(|task| task.state == 'R'),
+                stack: Stack::default(),
+            };
+            if wanted(&sample) {
+                sample.stack = self.python.stack(&self.memory, &state, Detail::default());
+                samples.push(sample);
+            }
+        }
+        Ok(samples)
+    }
+
+    /// The names of threads by their ident, as `threading` has them.
+    pub fn thread_names(&self) -> Vec<(u64, String)> {
+        self.memory.refresh();
+        self.python.thread_names(&self.memory)
     }
 
     fn attempt(&self, detail: Detail) -> Result<Process, Unreadable> {

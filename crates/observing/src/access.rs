@@ -33,6 +33,11 @@ impl Access {
         Access { instance: instance.map(str::to_owned), has_asked: false, has_changed_user: false }
     }
 
+    /// The permission is asked for again when it is needed.
+    pub fn renew(&mut self) {
+        self.has_asked = false;
+    }
+
     /// Opens a process for reading.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ pub mod instances;
 mod machine;
 pub mod masters;
 mod output;
+mod profile;
 mod status;
 mod status_words;
 mod trace;
@@ -21,6 +22,7 @@ use crate::output::Ending;
 pub fn run(request: &ObservingRequest) -> i32 {
     let mut output = std::io::stdout().lock();
     let outcome = match request.command {
+        ObservingCommand::Profile => profile::run(request, &mut output),
         ObservingCommand::Trace => trace::run(request, &mut output),
         ObservingCommand::Tune => tune::run(request, &mut output),
     };

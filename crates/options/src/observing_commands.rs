@@ -1,7 +1,7 @@
 //! The commands that look at a running instance, or at what it has left: their names, flags and arguments, in one table. Help, man
 //! page and completions derive from it. Pure data: the crate `observing` runs them, in the process of the command line.
 
-use crate::command_flags::{CommandFlag, Example, flag};
+use crate::command_flags::{CommandFlag, Example, FILE, flag};
 
 /// Generates the enumeration and the list of its values from the same lines, so that no command lacks its row.
 macro_rules! observing_commands {
@@ -55,6 +55,14 @@ observing_commands! {
         flags: TUNE_FLAGS,
         examples: TUNE_EXAMPLES,
     },
+    Profile => ObservingRow {
+        name: "profile",
+        arguments: "SECONDS [INSTANCE]",
+        arguments_most: 2,
+        help: "sample what all workers do for some seconds, and draw it as a flame graph",
+        flags: PROFILE_FLAGS,
+        examples: PROFILE_EXAMPLES,
+    },
 }
 
 /// A number of seconds, as the value of a flag.
@@ -70,6 +78,20 @@ const TUNE_FLAGS: &[CommandFlag] = &[
 const TUNE_EXAMPLES: &[Example] = &[
     ("bolide tune", "for the instance of this folder"),
     ("bolide tune --seconds 60 --try uwsgi.ini", "record a minute, try the proposal, keep it if it is better"),
+];
+
+/// Words for the values of flags.
+const HERTZ: &[&str] = &["HZ"];
+
+const PROFILE_FLAGS: &[CommandFlag] = &[
+    CommandFlag { name: "--rate", words: HERTZ, help: "samples a second; 100 without it" },
+    flag("--gil", "only threads that hold the GIL"),
+    flag("--idle", "also threads that wait and serve no request"),
+    CommandFlag { name: "--output", words: FILE, help: "the files are FILE.svg and FILE.speedscope.json" },
+];
+const PROFILE_EXAMPLES: &[Example] = &[
+    ("bolide profile 10", "the instance of this folder, for ten seconds"),
+    ("bolide profile 60 uwsgi.ini --gil --rate 250", "what keeps others from running Python"),
 ];
 
 const TRACE_FLAGS: &[CommandFlag] =

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from pathlib import Path
 
 import uwsgi
@@ -66,9 +67,20 @@ def release(gate, lock):
     lock.release()
 
 
+def work(seconds):
+    """Computes, and then waits."""
+    end = time.monotonic() + seconds / 2
+    while time.monotonic() < end:
+        sum(range(200))
+    time.sleep(seconds / 2)
+
+
 def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path.startswith("/orders/"):
+        work(float(environ["QUERY_STRING"]))
     gate = Gate(environ["QUERY_STRING"])
-    {"/hold": hold, "/spin": spin, "/lock-up": lock_up}.get(environ["PATH_INFO"], lambda gate: None)(gate)
+    {"/hold": hold, "/spin": spin, "/lock-up": lock_up}.get(path, lambda gate: None)(gate)
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "2")])
     return [b"ok"]
 

@@ -166,6 +166,17 @@ impl Provision {
         self.room
     }
 
+    /// Returns where the scoreboard is, for tools that look at it in each moment (`bolide profile`).
+    pub fn scoreboard_place(&self) -> serde_json::Value {
+        let (rows, slots) = (self.room.rows(), self.room.threads);
+        serde_json::json!({
+            "descriptor": self.memory.as_raw_fd(),
+            "rows": rows,
+            "slots": slots,
+            "bytes": Scoreboard::bytes(rows, slots),
+        })
+    }
+
     /// Returns the permission that readers of memory need from processes.
     pub fn reader_permit(&self) -> ReaderPermit {
         self.reader_permit

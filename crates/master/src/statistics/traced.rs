@@ -17,6 +17,7 @@ pub fn traced(view: View<'_>, now_ms: u64) -> Value {
         "ok": true,
         "pid": Pid::this().as_raw(),
         "version": env!("CARGO_PKG_VERSION"),
+        "scoreboard": view.provision.scoreboard_place(),
         "processes": processes,
     })
 }
@@ -48,6 +49,7 @@ fn entry(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
     Some(json!({
         "name": name,
         "pid": pid.as_raw(),
+        "row": child.row(),
         "generation": child.generation,
         "state": format!("{:?}", child.state).to_lowercase(),
         "in_flight": in_flight.iter().map(request).collect::<Vec<_>>(),

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use bolide_inspection::frames::Detail;
 use bolide_options::{EXIT_NO_INSTANCE, EXIT_REFUSED, ObservingRequest};
+use bolide_services::route_names::masked;
 use serde_json::{Value, json};
 
 use crate::access::{Access, in_words};
@@ -89,6 +90,9 @@ fn is_named(process: &Value, name: &str) -> bool {
 fn traced(process: &Value, detail: Detail, access: &mut Access) -> Value {
     let pid = process["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
     let mut entry = process.clone();
+    for request in entry["in_flight"].as_array_mut().into_iter().flatten() {
+        request["text"] = masked(request["text"].as_str().unwrap_or_default()).into();
+    }
     let read = access.open(pid).and_then(|reader| reader.process(detail).map_err(|why| in_words(pid, &why)));
     let found = read.and_then(|found| serde_json::to_value(found).map_err(|error| error.to_string()));
     match found {

@@ -1,0 +1,170 @@
+//! The samples as a flame graph: one SVG file without any other, with a row for the routes, and below it the functions from the
+//! outermost one inwards, and of the innermost one the lines. A box is as wide as its share of the samples. Pure.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::profile::samples::Samples;
+
+/// Width of the picture, and height of a row, in pixels. The script knows the width too.
+const WIDTH: f64 = 1200.0;
+const ROW: usize = 18;
+/// Height above the first row, for the title.
+const HEAD: usize = 34;
+/// Boxes that are narrower are left out, in pixels.
+const NARROWEST: f64 = 0.2;
+/// Rows that are drawn.
+const ROWS_MOST: usize = 200;
+/// Width of a letter, in pixels.
+const LETTER: f64 = 6.6;
+
+const SCRIPT: &str = include_str!("flame_graph.js");
+const STYLE: &str = "\
+text{font:12px ui-monospace,monospace;fill:#1b1b1b;pointer-events:none}\
+.title,.note{font-family:system-ui,sans-serif;fill:currentColor}.note{font-size:11px}\
+svg{background:#fff;color:#1b1b1b}g{cursor:pointer}g:hover rect,g:focus rect{stroke:#000;stroke-width:1}g:focus{outline:none}\
+@media(prefers-color-scheme:dark){svg{background:#16181d;color:#e6e6e6}g:hover rect,g:focus rect{stroke:#fff}}";
+
+/// A function that is called from one place in the picture.
+#[derive(Debug, Default)]
+struct Node {
+    count: u64,
+    /// The file, for the description.
+    file: String,
+    inner: BTreeMap<String, Node>,
+}
+
+/// Returns the SVG.
+pub fn svg(samples: &Samples, title: &str) -> String {
+    let root = tree(samples);
+    let depth = depth_of(&root).min(ROWS_MOST);
+    let height = HEAD + (depth + 1) * ROW + 8;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         role=\"img\">\n<title>{0}</title>\n<style>{STYLE}</style>\n<text class=\"title\" x=\"4\" y=\"16\">{0}</text>\n\
+         <text class=\"note\" x=\"4\" y=\"29\">The width is the share of the samples. Click a box to enlarge it.</text>\n",
+        escaped(title)
+    );
+    let mut picture = Picture { svg: &mut svg, total: root.count.max(1) };
+    picture.draw("all", &root, 0.0, 0);
+    // Writing to a String can't fail.
+    let _ = write!(svg, "<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n");
+    svg
+}
+
+fn tree(samples: &Samples) -> Node {
+    let mut root = Node::default();
+    for sample in &samples.taken {
+        root.count += 1;
+        let mut node = root.inner.entry(samples.routes.items()[sample.route as usize].clone()).or_default();
+        node.count += 1;
+        let stack = &samples.stacks.items()[sample.stack as usize];
+        for frame in stack.iter().take(ROWS_MOST) {
+            let frame = &samples.frames.items()[*frame as usize];
+            let file = frame.file.rsplit('/').next().unwrap_or_default();
+            node = node.inner.entry(format!("{} ({file})", frame.function)).or_default();
+            node.count += 1;
+            if node.file.is_empty() {
+                node.file.clone_from(&frame.file);
+            }
+        }
+        // The lines of the innermost function, which may take different times.
+        if let Some(frame) = stack.last().filter(|_| stack.len() < ROWS_MOST) {
+            let line = samples.frames.items()[*frame as usize].line;
+            node.inner.entry(format!("line {line}")).or_default().count += 1;
+        }
+    }
+    root
+}
+
+fn depth_of(node: &Node) -> usize {
+    node.inner.values().map(|inner| 1 + depth_of(inner)).max().unwrap_or(0)
+}
+
+struct Picture<'a> {
+    svg: &'a mut String,
+    total: u64,
+}
+
+impl Picture<'_> {
+    fn draw(&mut self, name: &str, node: &Node, start: f64, row: usize) {
+        let width = WIDTH * node.count as f64 / self.total as f64;
+        if width < NARROWEST || row > ROWS_MOST {
+            return;
+        }
+        let (share, y) = (100.0 * node.count as f64 / self.total as f64, HEAD + row * ROW);
+        let letters = ((width - 6.0) / LETTER) as usize;
+        let is_whole = name.chars().count() <= letters;
+        let label: String = match letters {
+            0..=2 => String::new(),
+            _ if is_whole => name.to_owned(),
+            _ => name.chars().take(letters - 1).chain(['…']).collect(),
+        };
+        let file = if node.file.is_empty() { String::new() } else { format!(", {}", node.file) };
+        let _ = writeln!(
+            self.svg,
+            "<g tabindex=\"0\" data-x=\"{start:.3}\" data-w=\"{width:.3}\" data-row=\"{row}\" data-name=\"{name}\"><title>{name}: \
+             {count} samples, {share:.1} %{file}</title><rect x=\"{start:.3}\" y=\"{y}\" width=\"{shown:.3}\" height=\"{height}\" \
+             rx=\"1\" fill=\"{color}\"/><text x=\"{text:.3}\" y=\"{base}\">{label}</text></g>",
+            name = escaped(name),
+            count = node.count,
+            file = escaped(&file),
+            shown = (width - 0.5).max(NARROWEST),
+            height = ROW - 1,
+            color = color(name, row),
+            text = start + 3.0,
+            base = y + 13,
+            label = escaped(&label),
+        );
+        let mut start = start;
+        for (name, inner) in &node.inner {
+            self.draw(name, inner, start, row + 1);
+            start += WIDTH * inner.count as f64 / self.total as f64;
+        }
+    }
+}
+
+/// Routes are blue, functions warm; a name has the same colour everywhere.
+fn color(name: &str, row: usize) -> String {
+    let hash = name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let hue = if row <= 1 { 205 + hash % 20 } else { 20 + hash % 35 };
+    format!("hsl({hue} 80% {}%)", 68 + hash / 64 % 10)
+}
+
+fn escaped(text: &str) -> String {
+    let escape = |letter: char| match letter {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        // XML has no other control characters.
+        letter if letter.is_control() => "\u{fffd}".to_owned(),
+        letter => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_inspection::frames::{Frame, Stack};
+
+    #[test]
+    fn boxes_are_as_wide_as_their_share_and_names_can_not_break_out() {
+        let frame = |function: &str| Frame { file: "/srv/a.py".into(), line: 1, function: function.into(), locals: Vec::new() };
+        let mut samples = Samples::default();
+        for (route, function) in [("GET /", "view"), ("GET /", "view"), ("GET /", "<lambda>"), ("GET /<script>", "view")] {
+            samples.add("worker 1", route, &Stack { frames: vec![frame(function)], is_partial: false }, true);
+        }
+        let svg = svg(&samples, "a & b");
+        assert!(svg.contains("data-w=\"900.000\" data-row=\"1\" data-name=\"GET /\""), "{svg}");
+        assert!(svg.contains("data-w=\"600.000\" data-row=\"2\" data-name=\"view (a.py)\""));
+        assert!(svg.contains("&lt;lambda&gt; (a.py): 1 samples, 25.0 %, /srv/a.py"));
+        assert!(svg.contains("<title>a &amp; b</title>") && !svg.contains("GET /<script>"));
+    }
+
+    #[test]
+    fn a_profile_without_samples_is_a_picture() {
+        assert!(svg(&Samples::default(), "nothing").ends_with("</svg>\n"));
+    }
+}
