@@ -52,7 +52,7 @@ ALLOWED = {
         "/proc/self/cgroup",
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
-    "supervision/processes/process_state.rs": ["/proc/{pid}/stat"],
+    "supervision/processes/process_state.rs": ["/proc/{pid}/stat", "/proc/{pid}/task/{thread}/stat"],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.

@@ -38,6 +38,11 @@ impl Access {
         self.has_asked = false;
     }
 
+    /// The same, for a command that goes on: it never becomes the processes' user.
+    pub fn as_this_user(instance: Option<&str>) -> Access {
+        Access { has_changed_user: true, ..Access::to(instance) }
+    }
+
     /// Opens a process for reading.
     ///
     /// # Errors

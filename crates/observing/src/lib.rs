@@ -9,6 +9,7 @@ mod output;
 mod profile;
 mod status;
 mod status_words;
+mod top;
 mod trace;
 mod tune;
 mod usage;
@@ -23,6 +24,7 @@ pub fn run(request: &ObservingRequest) -> i32 {
     let mut output = std::io::stdout().lock();
     let outcome = match request.command {
         ObservingCommand::Profile => profile::run(request, &mut output),
+        ObservingCommand::Top => top::run(request, &mut output),
         ObservingCommand::Trace => trace::run(request, &mut output),
         ObservingCommand::Tune => tune::run(request, &mut output),
     };

@@ -39,6 +39,14 @@ pub struct ObservingRow {
 }
 
 observing_commands! {
+    Top => ObservingRow {
+        name: "top",
+        arguments: "[INSTANCE]",
+        arguments_most: 1,
+        help: "watch the workers of a running instance, their requests, rates and latencies",
+        flags: TOP_FLAGS,
+        examples: TOP_EXAMPLES,
+    },
     Trace => ObservingRow {
         name: "trace",
         arguments: "[WORKER] [INSTANCE]",
@@ -67,6 +75,15 @@ observing_commands! {
 
 /// A number of seconds, as the value of a flag.
 const SECONDS: &[&str] = &["SECONDS"];
+
+const TOP_FLAGS: &[CommandFlag] = &[
+    CommandFlag { name: "--every", words: SECONDS, help: "look again after this time, instead of 1 s" },
+    flag("--once", "print lines once, with the rates of one interval, and end"),
+];
+const TOP_EXAMPLES: &[Example] = &[
+    ("bolide top", "the instance of this folder; `h` shows the keys"),
+    ("bolide top --once uwsgi.ini", "lines for a file or a mail"),
+];
 
 const TUNE_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--seconds", words: SECONDS, help: "record for this time; without it, since the workers' start" },

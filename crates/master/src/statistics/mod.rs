@@ -3,6 +3,7 @@
 
 pub mod metering;
 pub mod observed;
+pub mod overview;
 pub mod proportional;
 pub mod reporting;
 pub mod routes;

@@ -19,6 +19,7 @@ use bolide_supervision::sockets::stats_server::{self, Answer, Page, Request, Sta
 use serde_json::Value;
 
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
+use crate::statistics::overview::Overview;
 use crate::statistics::proportional::ProportionalMemory;
 use crate::statistics::routes::{self, Door, Numbers};
 use crate::statistics::scraped::Scraped;
@@ -30,6 +31,7 @@ use crate::token::Token;
 #[derive(Debug, Default)]
 pub struct Reporting {
     queues: QueueAlarm,
+    overview: Overview,
     metering: Metering,
     pushers: Pushers,
     /// At the address of `stats`.
@@ -135,6 +137,11 @@ impl Reporting {
         let mut snapshot = view.snapshot(&mut self.queues);
         snapshot.metrics = self.metering.present(&snapshot, view.provision);
         snapshot
+    }
+
+    /// Returns the answer to `bolide top`.
+    pub fn overview(&mut self, view: View<'_>, is_stopping: bool, now_ms: u64) -> &Value {
+        self.overview.current(view, &mut self.queues, is_stopping, now_ms)
     }
 
     /// Handles events at the address of `stats` or `metrics`, or of one of its clients.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::histogram::Distribution;
-use bolide_contract::scoreboard::Row;
+use bolide_contract::scoreboard::{InFlight, Row};
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{CacheFacts, Snapshot};
 use nix::unistd::Pid;
@@ -133,6 +133,7 @@ fn worker(view: View<'_>, worker: &Child, most_greenlets: Option<u32>, now_ms: u
         "age_ms": age_ms(row, now_ms),
         "requests": row.map_or(0, |row| row.requests.load(Relaxed)),
         "errors": slots.iter().map(|slot| slot.tally.errors.load(Relaxed)).sum::<u64>(),
+        "threads": slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count(),
         "connections": row.map_or(0, |row| row.connections.load(Relaxed)),
         "in_flight": in_flight_of(view, worker, "request", now_ms),
         "ongoing": place.map_or(0, |place| ongoing_of(view, place)),
@@ -205,5 +206,6 @@ fn ongoing_of(view: View<'_>, row: u32) -> u64 {
 /// Returns what a child is working on, under this key.
 fn in_flight_of(view: View<'_>, child: &Child, key: &str, now_ms: u64) -> Vec<Value> {
     let in_flight = child.row().map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
-    in_flight.iter().map(|request| json!({key: request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)})).collect()
+    let entry = |request: &InFlight| json!({key: request.text, "milliseconds": now_ms.saturating_sub(request.began_ms), "thread": request.thread});
+    in_flight.iter().map(entry).collect()
 }

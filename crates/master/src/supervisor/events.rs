@@ -160,6 +160,11 @@ impl Supervisor {
                 let (view, reporting) = self.view();
                 reporting.status(view, now_ms)
             }
+            "top" => {
+                let is_stopping = self.ending.is_stopping();
+                let (view, reporting) = self.view();
+                reporting.overview(view, is_stopping, now_ms).clone()
+            }
             "trace" => {
                 // Only root and our own user get here.
                 if let Some(reader) = self.control.channel.pid_of(client).filter(|_| question["allow"] == true) {

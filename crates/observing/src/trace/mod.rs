@@ -59,6 +59,22 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     }
 }
 
+/// Returns the stacks of one process as text, or the reason why they can't be read. It stays the user that it is.
+pub fn of_process(instance: Option<&str>, pid: i64) -> String {
+    let answer = match ask_about(instance, &json!({"ask": "trace"})) {
+        Ok((_, answer)) => answer,
+        Err((_, why)) => return why,
+    };
+    let Some(process) = answer["processes"].as_array().into_iter().flatten().find(|process| process["pid"] == pid) else {
+        return format!("process {pid} has ended");
+    };
+    let traced = traced(process, Detail { locals: false }, &mut Access::as_this_user(instance));
+    match traced["error"].as_str() {
+        Some(why) => format!("{}: {why}", words::name(&traced)),
+        None => words::process(&traced),
+    }
+}
+
 /// The first argument is a process if it looks like one; an instance alone is a pidfile, a configuration or a socket.
 fn chosen(arguments: &[String]) -> Result<Chosen, Refusal> {
     let is_process = |text: &str| {

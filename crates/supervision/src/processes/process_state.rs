@@ -22,6 +22,12 @@ pub fn cpu_ms_of(pid: i32) -> Option<u64> {
     ticks.saturating_mul(1000).checked_div(ticks_a_second)
 }
 
+/// The state letter of a thread: `R` runs, `S` waits, `D` waits for a disk (proc(5)). `None` if it is gone.
+pub fn thread_state(pid: i32, thread: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
+    text.rsplit_once(')').and_then(|(_, numbers)| numbers.trim_start().chars().next())
+}
+
 /// State letter and parent of a process.
 fn process_state(pid: i32) -> Option<(String, i32)> {
     let text = numbers_of(pid)?;
@@ -44,6 +50,9 @@ mod tests {
     fn the_parent_of_a_process_is_read_from_the_kernel() {
         assert_eq!(parent_of(Pid::this().as_raw()), Some(Pid::parent().as_raw()));
         assert_eq!(parent_of(0), None);
+        let this = Pid::this().as_raw();
+        assert!(thread_state(this, this as u32).is_some());
+        assert_eq!(thread_state(this, 0), None);
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! What `bolide top` and the page show: the status of the instance and its histogram of latencies since the start. It is collected at most
+//! once a second, and all readers of that second get the same one, so that many readers cost no more than one. The master runs it.
+
+use bolide_contract::scoreboard::Remembered;
+use bolide_services::route_names::masked;
+use serde_json::{Value, json};
+
+use crate::children::child::Child;
+use crate::statistics::status;
+use crate::statistics::view::View;
+use bolide_supervision::sockets::listen_queue::QueueAlarm;
+
+/// The time for which an overview is current, in milliseconds.
+pub const CURRENT_MS: u64 = 1000;
+
+/// Errors of an overview.
+const ERRORS_MOST: usize = 20;
+/// Requests of a worker that wait for their client, or in an asynchronous application.
+const WAITING_MOST: usize = 100;
+/// Answers from this status on are errors.
+const ERROR_STATUS: u16 = 500;
+
+/// The last overview. Nothing is collected before the first reader asks.
+#[derive(Debug, Default)]
+pub struct Overview {
+    made: Option<(u64, Value)>,
+}
+
+impl Overview {
+    /// Returns the overview of this second.
+    pub fn current(&mut self, view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms: u64) -> &Value {
+        let (made_ms, overview) = self.made.get_or_insert_with(|| (now_ms, collected(view, queues, is_stopping, now_ms)));
+        if now_ms.saturating_sub(*made_ms) >= CURRENT_MS {
+            (*made_ms, *overview) = (now_ms, collected(view, queues, is_stopping, now_ms));
+        }
+        overview
+    }
+}
+
+fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms: u64) -> Value {
+    let mut overview = status::status(view, queues, is_stopping, now_ms);
+    overview["now_ms"] = json!(now_ms);
+    overview["latency_us"] = json!(view.measured().latency.filled().collect::<Vec<_>>());
+    let mut errors: Vec<(u64, Value)> = Vec::new();
+    for child in view.children.iter().filter(|child| child.is_request_worker()) {
+        let Some(row) = child.row() else { continue };
+        let remembered = view.children.scoreboard().remembered(row);
+        errors.extend(remembered.iter().filter_map(|(_, request)| error(child, request, now_ms)));
+        let waiting: Vec<Value> = remembered
+            .iter()
+            .filter(|(_, request)| request.end.is_none() && !request.is_called)
+            .take(WAITING_MOST)
+            .map(|(_, request)| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
+            .collect();
+        let pid = json!(child.pid.map(nix::unistd::Pid::as_raw));
+        let entry = overview["workers"].as_array_mut().into_iter().flatten().find(|entry| entry["pid"] == pid);
+        if let Some(in_flight) = entry.and_then(|entry| entry["in_flight"].as_array_mut()) {
+            in_flight.extend(waiting);
+        }
+    }
+    errors.sort_by_key(|(ago_ms, _)| *ago_ms);
+    errors.truncate(ERRORS_MOST);
+    overview["recent_errors"] = errors.into_iter().map(|(_, error)| error).collect();
+    mask(&mut overview);
+    overview
+}
+
+/// Returns an error with the time since its end, in milliseconds. `None`: the request has ended well, or not yet.
+fn error(child: &Child, request: &Remembered, now_ms: u64) -> Option<(u64, Value)> {
+    let end = request.end.filter(|end| end.status >= ERROR_STATUS)?;
+    let ago_ms = now_ms.saturating_sub(request.began_ms.saturating_add(end.microseconds / 1000));
+    let error = json!({
+        "worker": child.worker_number(),
+        "status": end.status,
+        "request": request.text,
+        "ago_ms": ago_ms,
+        "microseconds": end.microseconds,
+    });
+    Some((ago_ms, error))
+}
+
+/// Values of query strings may be secrets, and a screen is easily shared.
+fn mask(overview: &mut Value) {
+    let mask = |request: &mut Value| {
+        if let Some(text) = request["request"].as_str() {
+            request["request"] = masked(text).into();
+        }
+    };
+    overview["recent_errors"].as_array_mut().into_iter().flatten().for_each(mask);
+    for worker in overview["workers"].as_array_mut().into_iter().flatten() {
+        worker["in_flight"].as_array_mut().into_iter().flatten().for_each(mask);
+    }
+}

@@ -1,0 +1,99 @@
+//! `bolide top`: the workers of a running instance and their requests, live. The master answers one question a second at most, and the
+//! command measures the processes itself. Without a terminal it prints lines. The command-line process runs it.
+
+mod model;
+mod plain;
+mod sample;
+mod terminal;
+mod view;
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use bolide_options::{EXIT_REFUSED, ObservingRequest};
+use serde_json::json;
+
+use crate::instances::{Refusal, ask_about};
+use crate::output::{Ending, say};
+use crate::trace;
+use crate::usage::Usages;
+
+use model::{Action, Model};
+use sample::{Looks, Sample};
+use terminal::{Screen, ScreenEvent};
+
+/// The most seconds between two looks.
+const EVERY_S_MOST: u32 = 3600;
+
+/// The instance, and what was seen of it.
+#[derive(Debug, Default)]
+struct Watched {
+    instance: Option<String>,
+    usages: Usages,
+    looks: Looks,
+}
+
+/// Watches an instance until a key, a signal, or the end of the instance or of the output's reader.
+pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
+    let every_s = request.number("--every", EVERY_S_MOST).map_err(|why| (EXIT_REFUSED, why))?.unwrap_or(1);
+    let every = Duration::from_secs(every_s.into());
+    let mut watched = Watched { instance: request.arguments.first().cloned(), ..Watched::default() };
+    // An instance that is not there is told before the terminal changes.
+    let first = watched.look()?;
+    let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    if is_terminal && !request.has("--once") {
+        return watch(&mut watched, first.unwrap_or_default(), every);
+    }
+    loop {
+        std::thread::sleep(every);
+        if let Some(sample) = watched.look()? {
+            say(output, &plain::lines(&sample))?;
+            if request.has("--once") {
+                return Ok(());
+            }
+            say(output, "\n")?;
+        }
+    }
+}
+
+impl Watched {
+    /// Asks and measures. `None`: nothing is new since the last look.
+    fn look(&mut self) -> Result<Option<Sample>, Refusal> {
+        let (_, mut answer) = ask_about(self.instance.as_deref(), &json!({"ask": "top"}))?;
+        if self.looks.has_seen(&answer) {
+            return Ok(None);
+        }
+        self.usages.add_to(&mut answer);
+        Ok(Some(self.looks.sample(&answer)))
+    }
+}
+
+fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), Ending> {
+    let mut model = Model::default();
+    model.take(first);
+    let mut screen = Screen::open()?;
+    let mut next = Instant::now() + every;
+    loop {
+        screen.terminal.draw(|frame| view::draw(frame, &model))?;
+        let left = next.saturating_duration_since(Instant::now());
+        match screen.wait(left.as_millis() as u64 + 1)? {
+            ScreenEvent::End => return Ok(()),
+            ScreenEvent::Key(key) => match model.press(key) {
+                Action::Nothing => {}
+                Action::Quit => return Ok(()),
+                Action::ReadStack(pid) => model.show_stack(trace::of_process(watched.instance.as_deref(), pid)),
+            },
+            ScreenEvent::Redraw => screen.begin_again()?,
+            ScreenEvent::Nothing => {}
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + every;
+            match watched.look() {
+                Ok(Some(sample)) => model.take(sample),
+                Ok(None) => {}
+                // It may be restarted: the screen stays, and says so.
+                Err((_, why)) => model.take_trouble(why),
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The state of `bolide top`: what is chosen, sorted, filtered and paused, and what a key changes. Pure: it knows no terminal, no
+//! instance and no clock. The command-line process runs it.
+
+use std::collections::VecDeque;
+
+use crate::top::sample::{ProcessRow, RequestRow, Sample};
+
+/// Looks whose rates are kept for the chart.
+pub const HISTORY_MOST: usize = 240;
+/// Bytes of a filter.
+const FILTER_MOST: usize = 64;
+
+/// The order of the processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sort {
+    #[default]
+    Number,
+    Cpu,
+    Memory,
+    Requests,
+    Errors,
+    Age,
+}
+
+impl Sort {
+    const ALL: [Sort; 6] = [Sort::Number, Sort::Cpu, Sort::Memory, Sort::Requests, Sort::Errors, Sort::Age];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Sort::Number => "number",
+            Sort::Cpu => "CPU",
+            Sort::Memory => "memory",
+            Sort::Requests => "requests/s",
+            Sort::Errors => "errors",
+            Sort::Age => "age",
+        }
+    }
+
+    fn next(self) -> Sort {
+        let place = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
+        Sort::ALL[(place + 1) % Sort::ALL.len()]
+    }
+}
+
+/// A key, without the terminal that sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Character(char),
+    Enter,
+    Escape,
+    Backspace,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Interrupt,
+}
+
+/// What the caller has to do after a key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    Nothing,
+    Quit,
+    /// Read the stack of the process with this pid, and call [`Model::show_stack`].
+    ReadStack(i64),
+}
+
+/// What lies over the tables.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Panel {
+    #[default]
+    None,
+    Help,
+    Stack {
+        text: String,
+        /// The first line that is shown.
+        top: usize,
+    },
+}
+
+#[derive(Debug, Default)]
+pub struct Model {
+    sample: Sample,
+    /// The instance does not answer: why.
+    trouble: Option<String>,
+    rates: VecDeque<u64>,
+    pub sort: Sort,
+    pub is_reversed: bool,
+    pub filter: String,
+    pub is_typing: bool,
+    pub is_paused: bool,
+    pub panel: Panel,
+    selected: Option<i64>,
+}
+
+impl Model {
+    /// Takes a look into the display, unless it is paused. The chart goes on.
+    pub fn take(&mut self, sample: Sample) {
+        self.rates.push_back(sample.requests_per_second.round() as u64);
+        if self.rates.len() > HISTORY_MOST {
+            self.rates.pop_front();
+        }
+        self.trouble = None;
+        if !self.is_paused {
+            self.sample = sample;
+        }
+    }
+
+    /// The instance could not be asked.
+    pub fn take_trouble(&mut self, why: String) {
+        self.trouble = Some(why);
+    }
+
+    pub fn sample(&self) -> &Sample {
+        &self.sample
+    }
+
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// Requests per second of the last looks, the latest last.
+    pub fn rates(&self, most: usize) -> Vec<u64> {
+        self.rates.iter().skip(self.rates.len().saturating_sub(most)).copied().collect()
+    }
+
+    /// The processes that the filter lets through, in their order.
+    pub fn processes(&self) -> Vec<&ProcessRow> {
+        let shows = |row: &&ProcessRow| {
+            self.matches(&[&row.name, &row.state, &row.pid.to_string()])
+                || self.sample.requests.iter().any(|request| request.pid == row.pid && self.lets(request))
+        };
+        let mut rows: Vec<&ProcessRow> = self.sample.processes.iter().filter(shows).collect();
+        // Of two that are equal, the smaller number comes first.
+        rows.sort_by_key(|row| (!row.is_worker, row.number, row.pid));
+        match self.sort {
+            Sort::Number => {}
+            Sort::Cpu => rows.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent)),
+            Sort::Memory => rows.sort_by_key(|row| std::cmp::Reverse(row.resident_bytes)),
+            Sort::Requests => rows.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second)),
+            Sort::Errors => rows.sort_by_key(|row| std::cmp::Reverse(row.errors)),
+            Sort::Age => rows.sort_by_key(|row| std::cmp::Reverse(row.age_ms)),
+        }
+        if self.is_reversed {
+            rows.reverse();
+        }
+        rows
+    }
+
+    /// The requests in flight that the filter lets through, the oldest first.
+    pub fn requests(&self) -> Vec<&RequestRow> {
+        self.sample.requests.iter().filter(|request| self.lets(request)).collect()
+    }
+
+    /// The place of the chosen process among [`Model::processes`].
+    pub fn selected(&self) -> usize {
+        let chosen = |row: &&ProcessRow| Some(row.pid) == self.selected;
+        self.processes().iter().position(chosen).unwrap_or(0)
+    }
+
+    pub fn show_stack(&mut self, text: String) {
+        self.panel = Panel::Stack { text, top: 0 };
+    }
+
+    /// Acts on a key.
+    pub fn press(&mut self, key: Key) -> Action {
+        if key == Key::Interrupt {
+            return Action::Quit;
+        }
+        if self.is_typing {
+            self.type_filter(key);
+            return Action::Nothing;
+        }
+        if self.panel != Panel::None {
+            return self.press_in_panel(key);
+        }
+        match key {
+            Key::Character('q') => return Action::Quit,
+            Key::Character('s') => self.sort = self.sort.next(),
+            Key::Character('r') => self.is_reversed = !self.is_reversed,
+            Key::Character('/') => self.is_typing = true,
+            Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Character('h' | '?') => self.panel = Panel::Help,
+            Key::Up | Key::Character('k') => self.move_by(-1),
+            Key::Down | Key::Character('j') => self.move_by(1),
+            Key::PageUp => self.move_by(-10),
+            Key::PageDown => self.move_by(10),
+            Key::Escape => self.filter.clear(),
+            Key::Enter | Key::Character('t') => {
+                if let Some(row) = self.processes().get(self.selected()).filter(|row| row.pid > 0) {
+                    return Action::ReadStack(row.pid);
+                }
+            }
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    fn press_in_panel(&mut self, key: Key) -> Action {
+        if let Panel::Stack { text, top } = &mut self.panel {
+            let last = text.lines().count().saturating_sub(1);
+            match key {
+                Key::Up | Key::Character('k') => *top = top.saturating_sub(1),
+                Key::Down | Key::Character('j') => *top = (*top + 1).min(last),
+                Key::PageUp => *top = top.saturating_sub(10),
+                Key::PageDown | Key::Character(' ') => *top = (*top + 10).min(last),
+                _ => self.panel = Panel::None,
+            }
+        } else {
+            self.panel = Panel::None;
+        }
+        Action::Nothing
+    }
+
+    fn type_filter(&mut self, key: Key) {
+        match key {
+            Key::Enter => self.is_typing = false,
+            Key::Escape => (self.is_typing, self.filter) = (false, String::new()),
+            Key::Backspace => _ = self.filter.pop(),
+            Key::Character(character) if self.filter.len() < FILTER_MOST => self.filter.push(character),
+            _ => {}
+        }
+    }
+
+    fn move_by(&mut self, rows: isize) {
+        let processes = self.processes();
+        let place = self.selected().saturating_add_signed(rows).min(processes.len().saturating_sub(1));
+        self.selected = processes.get(place).map(|row| row.pid);
+    }
+
+    fn lets(&self, request: &RequestRow) -> bool {
+        self.matches(&[&request.process, &request.text, request.phase])
+    }
+
+    /// Whether one of these texts contains the filter, without regard to capital letters.
+    fn matches(&self, texts: &[&str]) -> bool {
+        let wanted = self.filter.to_lowercase();
+        wanted.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: u64, cpu_percent: f64, resident_bytes: u64) -> ProcessRow {
+        ProcessRow {
+            name: number.to_string(),
+            number,
+            is_worker: true,
+            pid: 100 + number as i64,
+            state: "serving".to_owned(),
+            cpu_percent,
+            resident_bytes,
+            ..ProcessRow::default()
+        }
+    }
+
+    fn model() -> Model {
+        let mut model = Model::default();
+        let requests = vec![RequestRow { process: "2".into(), pid: 102, text: "GET /Slow".into(), ..RequestRow::default() }];
+        model.take(Sample { processes: vec![row(2, 5.0, 30), row(1, 80.0, 10), row(3, 5.0, 20)], requests, ..Sample::default() });
+        model
+    }
+
+    fn numbers(model: &Model) -> Vec<u64> {
+        model.processes().iter().map(|row| row.number).collect()
+    }
+
+    fn press(model: &mut Model, keys: &str) -> Action {
+        keys.chars().map(|key| model.press(Key::Character(key))).last().unwrap_or(Action::Nothing)
+    }
+
+    #[test]
+    fn processes_are_sorted_by_the_chosen_column_and_reversed() {
+        let mut model = model();
+        assert_eq!(numbers(&model), [1, 2, 3]);
+        press(&mut model, "s");
+        assert_eq!((model.sort, numbers(&model)), (Sort::Cpu, vec![1, 2, 3]));
+        press(&mut model, "s");
+        assert_eq!((model.sort, numbers(&model)), (Sort::Memory, vec![2, 3, 1]));
+        press(&mut model, "r");
+        assert_eq!(numbers(&model), [1, 3, 2]);
+        press(&mut model, "rssss");
+        assert_eq!(model.sort, Sort::Number);
+    }
+
+    #[test]
+    fn a_filter_shows_matching_requests_and_their_processes() {
+        let mut model = model();
+        press(&mut model, "/slowx");
+        model.press(Key::Backspace);
+        assert_eq!((numbers(&model), model.requests().len()), (vec![2], 1));
+        // While a filter is typed, `q` is a letter of it.
+        assert_eq!(press(&mut model, "q"), Action::Nothing);
+        assert!(numbers(&model).is_empty() && model.requests().is_empty());
+        model.press(Key::Escape);
+        assert_eq!((model.is_typing, numbers(&model).len()), (false, 3));
+        press(&mut model, &format!("/{}", "x".repeat(500)));
+        assert_eq!(model.filter.len(), FILTER_MOST);
+    }
+
+    #[test]
+    fn a_paused_display_stays_and_the_chart_goes_on() {
+        let mut model = model();
+        press(&mut model, "p");
+        model.take(Sample { requests_per_second: 9.0, ..Sample::default() });
+        assert_eq!((model.processes().len(), model.rates(10)), (3, vec![0, 9]));
+        press(&mut model, "p");
+        model.take(Sample::default());
+        assert!(model.processes().is_empty());
+    }
+
+    #[test]
+    fn the_chosen_process_stays_chosen_when_the_order_changes_and_its_stack_is_read() {
+        let mut model = model();
+        model.press(Key::Down);
+        assert_eq!(model.press(Key::Enter), Action::ReadStack(102));
+        press(&mut model, "ss");
+        assert_eq!((model.selected(), model.press(Key::Enter)), (0, Action::ReadStack(102)));
+        model.press(Key::PageDown);
+        assert_eq!(model.press(Key::Enter), Action::ReadStack(101));
+        model.show_stack("a\nb\nc".to_owned());
+        for _ in 0..5 {
+            model.press(Key::Down);
+        }
+        assert_eq!(model.panel, Panel::Stack { text: "a\nb\nc".to_owned(), top: 2 });
+        assert_eq!((press(&mut model, "q"), model.panel), (Action::Nothing, Panel::None));
+    }
+
+    #[test]
+    fn nothing_to_choose_is_no_error_and_history_is_bounded() {
+        let mut model = Model::default();
+        for key in [Key::Up, Key::Down, Key::Enter, Key::PageUp, Key::Escape] {
+            assert_eq!(model.press(key), Action::Nothing);
+        }
+        for _ in 0..2 * HISTORY_MOST {
+            model.take(Sample::default());
+        }
+        assert_eq!(model.rates(usize::MAX).len(), HISTORY_MOST);
+        assert_eq!(
+            (press(&mut model, "h"), press(&mut model, "h"), press(&mut model, "q")),
+            (Action::Nothing, Action::Nothing, Action::Quit)
+        );
+    }
+}

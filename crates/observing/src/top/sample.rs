@@ -1,0 +1,270 @@
+//! One look at an instance for `bolide top`: its answer and the measurements of its processes as rows, with the rates since the look
+//! before. Text of clients is printable and its query values are masked. It draws nothing. The command-line process runs it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use bolide_services::route_names::masked;
+use bolide_supervision::processes::process_state::thread_state;
+use bolide_supervision::text::printable;
+use serde_json::Value;
+
+/// Looks over which latencies are counted, so that quantiles do not jump at each look.
+const LATENCY_LOOKS: usize = 10;
+/// The ratio of a bucket's bounds: eight buckets double.
+const BUCKET_RATIO: f64 = 1.090_507_732_665_257_7;
+
+/// Everything that the screen shows of one look.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    pub version: String,
+    pub pid: i64,
+    pub phase: String,
+    /// The generation in service.
+    pub generation: Option<u64>,
+    pub reloads: u64,
+    pub failed_reloads: u64,
+    pub waiting: u64,
+    pub queue_most: u64,
+    pub requests_per_second: f64,
+    pub errors_per_second: f64,
+    /// p50, p90 and p99 in seconds, of about the last ten looks.
+    pub latency_s: Option<[f64; 3]>,
+    pub processes: Vec<ProcessRow>,
+    pub requests: Vec<RequestRow>,
+    /// The last answers with 500 and above, the newest first.
+    pub errors: Vec<ErrorRow>,
+}
+
+/// A request that has failed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ErrorRow {
+    pub worker: u64,
+    pub status: u64,
+    pub ago_ms: u64,
+    pub text: String,
+}
+
+/// A worker or a helper.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProcessRow {
+    /// `1` for worker 1, `mule 1`.
+    pub name: String,
+    pub number: u64,
+    pub is_worker: bool,
+    pub pid: i64,
+    pub generation: u64,
+    pub state: String,
+    pub age_ms: u64,
+    pub cpu_percent: f64,
+    pub resident_bytes: u64,
+    pub requests: u64,
+    pub requests_per_second: f64,
+    pub errors: u64,
+    pub connections: u64,
+    pub threads: u64,
+    /// Requests that it works on, also those that an asynchronous application has kept.
+    pub busy: u64,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RequestRow {
+    pub process: String,
+    pub pid: i64,
+    pub thread: u64,
+    pub age_ms: u64,
+    /// What its thread does, by the kernel.
+    pub phase: &'static str,
+    pub text: String,
+}
+
+/// What must be kept from one look to the next.
+#[derive(Debug, Default)]
+pub struct Looks {
+    last_ms: u64,
+    errors: HashMap<i64, u64>,
+    histograms: VecDeque<BTreeMap<u64, u64>>,
+}
+
+impl Looks {
+    /// Whether this answer is the one that was seen already: the master answers all readers of a second alike.
+    pub fn has_seen(&self, answer: &Value) -> bool {
+        self.last_ms == number(&answer["now_ms"])
+    }
+
+    /// Makes the sample of an answer to which the measurements were added.
+    pub fn sample(&mut self, answer: &Value) -> Sample {
+        let now_ms = number(&answer["now_ms"]);
+        let passed_s = now_ms.saturating_sub(self.last_ms).max(1) as f64 / 1000.0;
+        let is_first = std::mem::replace(&mut self.last_ms, now_ms) == 0;
+        let workers = list(answer, "workers").map(|worker| process(worker, true));
+        let processes: Vec<ProcessRow> = workers.chain(list(answer, "helpers").map(|helper| process(helper, false))).collect();
+        let errors: HashMap<i64, u64> = processes.iter().map(|process| (process.pid, process.errors)).collect();
+        let new = |(pid, count): (&i64, &u64)| count.saturating_sub(self.errors.get(pid).copied().unwrap_or(0));
+        let errors_per_second = if is_first { 0.0 } else { errors.iter().map(new).sum::<u64>() as f64 / passed_s };
+        self.errors = errors;
+        let mut requests: Vec<RequestRow> = Vec::new();
+        for (child, key) in
+            list(answer, "workers").map(|one| (one, "request")).chain(list(answer, "helpers").map(|one| (one, "work")))
+        {
+            requests.extend(list(child, "in_flight").map(|one| request(child, one, key)));
+        }
+        requests.sort_by_key(|request| std::cmp::Reverse(request.age_ms));
+        Sample {
+            version: text(&answer["version"]),
+            pid: answer["pid"].as_i64().unwrap_or(0),
+            phase: text(&answer["phase"]),
+            generation: answer["generation"].as_u64(),
+            reloads: number(&answer["reloads"]),
+            failed_reloads: number(&answer["failed_reloads"]),
+            waiting: number(&answer["queue"]["waiting"]),
+            queue_most: number(&answer["queue"]["most"]),
+            requests_per_second: processes.iter().map(|process| process.requests_per_second).sum(),
+            errors_per_second,
+            latency_s: self.latency(answer),
+            processes,
+            requests,
+            errors: list(answer, "recent_errors").map(error).collect(),
+        }
+    }
+
+    fn latency(&mut self, answer: &Value) -> Option<[f64; 3]> {
+        let pair = |pair: &Value| Some((pair[0].as_u64()?, pair[1].as_u64()?));
+        let now: BTreeMap<u64, u64> = list(answer, "latency_us").filter_map(pair).collect();
+        let window = self.histograms.front().map_or_else(
+            || now.clone(),
+            |before| {
+                now.iter().map(|(upper, count)| (*upper, count.saturating_sub(before.get(upper).copied().unwrap_or(0)))).collect()
+            },
+        );
+        self.histograms.push_back(now);
+        if self.histograms.len() > LATENCY_LOOKS {
+            self.histograms.pop_front();
+        }
+        Some([quantile_s(&window, 0.5)?, quantile_s(&window, 0.9)?, quantile_s(&window, 0.99)?])
+    }
+}
+
+/// Returns a quantile of a histogram, in seconds. Within a bucket, durations are taken to grow exponentially.
+fn quantile_s(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
+    let count: u64 = histogram.values().sum();
+    let rank = share * count as f64;
+    let mut below = 0.0;
+    for (upper_us, count) in histogram.iter().filter(|(_, count)| **count > 0) {
+        let count = *count as f64;
+        if below + count >= rank {
+            let lower_us = *upper_us as f64 / BUCKET_RATIO;
+            return Some(lower_us * BUCKET_RATIO.powf((rank - below) / count) / 1e6);
+        }
+        below += count;
+    }
+    None
+}
+
+fn process(child: &Value, is_worker: bool) -> ProcessRow {
+    let in_flight = list(child, "in_flight").count() as u64;
+    ProcessRow {
+        name: if is_worker { number(&child["number"]).to_string() } else { text(&child["name"]) },
+        number: number(&child["number"]),
+        is_worker,
+        pid: child["pid"].as_i64().unwrap_or(0),
+        generation: number(&child["generation"]),
+        state: text(&child["state"]),
+        age_ms: number(&child["age_ms"]),
+        cpu_percent: child["cpu_percent"].as_f64().unwrap_or(0.0),
+        resident_bytes: number(&child["resident_bytes"]),
+        requests: number(if is_worker { &child["requests"] } else { &child["done"] }),
+        requests_per_second: child["requests_per_second"].as_f64().unwrap_or(0.0),
+        errors: number(&child["errors"]),
+        connections: number(&child["connections"]),
+        threads: number(&child["threads"]),
+        busy: in_flight.max(number(&child["ongoing"])),
+    }
+}
+
+fn request(child: &Value, one: &Value, key: &str) -> RequestRow {
+    let pid = child["pid"].as_i64().unwrap_or(0);
+    let thread = number(&one["thread"]);
+    let state = u32::try_from(thread).ok().zip(i32::try_from(pid).ok()).and_then(|(thread, pid)| thread_state(pid, thread));
+    RequestRow {
+        process: if child["name"].is_string() { text(&child["name"]) } else { number(&child["number"]).to_string() },
+        pid,
+        thread,
+        age_ms: number(&one["milliseconds"]),
+        phase: match state {
+            Some('R') => "runs",
+            Some('D') => "disk",
+            Some('T' | 't') => "stopped",
+            Some(_) => "waits",
+            None if thread == 0 => "awaits",
+            None => "",
+        },
+        text: printable(&masked(one[key].as_str().unwrap_or_default())),
+    }
+}
+
+fn error(one: &Value) -> ErrorRow {
+    ErrorRow {
+        worker: number(&one["worker"]),
+        status: number(&one["status"]),
+        ago_ms: number(&one["ago_ms"]),
+        text: printable(&masked(one["request"].as_str().unwrap_or_default())),
+    }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn text(value: &Value) -> String {
+    printable(value.as_str().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(now_ms: u64, errors: u64, latency: &[(u64, u64)]) -> Value {
+        json!({
+            "pid": 1, "version": "0.1.0", "phase": "serving", "generation": 2, "now_ms": now_ms, "latency_us": latency,
+            "workers": [{
+                "number": 1, "pid": 7, "generation": 2, "state": "serving", "age_ms": 5000, "errors": errors, "requests_per_second": 3.0,
+                "in_flight": [
+                    {"request": "GET /a?token=secret", "milliseconds": 5, "thread": 0},
+                    {"request": "GET /b\u{1b}[2J", "milliseconds": 90, "thread": 0},
+                ],
+            }],
+            "helpers": [{"name": "mule 1", "pid": 8, "state": "serving", "done": 4, "in_flight": []}],
+        })
+    }
+
+    #[test]
+    fn query_values_and_control_characters_of_clients_are_not_shown() {
+        let sample = Looks::default().sample(&answer(1000, 0, &[]));
+        let texts: Vec<&str> = sample.requests.iter().map(|request| request.text.as_str()).collect();
+        assert_eq!(texts.len(), 2);
+        assert!(texts[0].starts_with("GET /b\\u{1b}"), "{texts:?}");
+        assert!(texts[1].starts_with("GET /a?token=") && !texts[1].contains("secret"), "{texts:?}");
+        assert_eq!((sample.processes[0].busy, sample.processes[1].name.as_str()), (2, "mule 1"));
+    }
+
+    #[test]
+    fn errors_and_latencies_are_those_since_the_looks_before() {
+        let mut looks = Looks::default();
+        let first = looks.sample(&answer(1000, 5, &[(1000, 100)]));
+        assert_eq!((first.errors_per_second, looks.has_seen(&answer(1000, 5, &[]))), (0.0, true));
+        let second = looks.sample(&answer(3000, 9, &[(1000, 100), (64_000, 10)]));
+        assert_eq!(second.errors_per_second, 2.0);
+        let [p50, _, p99] = second.latency_s.expect("measured");
+        assert!(p50 > 0.058 && p99 <= 0.064, "{p50} {p99}");
+        // Nothing was answered since the first look.
+        let mut quiet = Looks::default();
+        quiet.sample(&answer(1000, 0, &[(1000, 100)]));
+        assert_eq!(quiet.sample(&answer(2000, 0, &[(1000, 100)])).latency_s, None);
+    }
+}

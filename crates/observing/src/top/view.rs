@@ -1,0 +1,264 @@
+//! The screen of `bolide top`, drawn from its model. It changes nothing. The command-line process runs it.
+
+use bolide_supervision::text::duration;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, TableState};
+
+use crate::top::model::{Model, Panel};
+use crate::top::plain;
+use crate::top::sample::ErrorRow;
+
+const MEBIBYTE: u64 = 1 << 20;
+/// Height of the chart, in lines.
+const CHART_LINES: u16 = 3;
+/// Height of the list of errors with its title, in lines.
+const ERROR_LINES: u16 = 5;
+/// Height of the screen from which the chart and errors are shown, in lines.
+const CHART_FROM_LINES: u16 = 20;
+/// A request older than this is marked, in milliseconds.
+const OLD_MS: u64 = 1000;
+const KEYS: &str = "q quit  s sort  r reverse  / filter  p pause  Enter stack  h help";
+const HELP: [&str; 15] = [
+    "Up Down, j k   choose a process",
+    "Enter, t       the stack of its threads, now",
+    "s              sort by the next column",
+    "r              reverse the order",
+    "/              show only what contains a text; Enter keeps it, Esc ends it",
+    "p, space       pause the display",
+    "q, Ctrl-C      quit",
+    "",
+    "Rates and CPU are those since the last look. Latencies are those of",
+    "the last ten looks, from the head of a request to the end of its answer.",
+    "Errors are answers with 500 and above. In flight, `runs` and `waits` is",
+    "what the kernel says of the thread. Values of queries are masked.",
+    "",
+    "Colours repeat what the words say.",
+    "Any key closes this.",
+];
+
+/// Draws everything.
+pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let area = frame.area();
+    let chart = if area.height >= CHART_FROM_LINES { CHART_LINES } else { 0 };
+    let (requests, failed) = (model.requests().len() as u16, model.sample().errors.len() as u16);
+    // Two lines are the head of the table; the processes have at least half of the rest.
+    let most = (area.height.saturating_sub(4 + chart) / 2).max(3);
+    let failed = if failed == 0 || area.height < CHART_FROM_LINES { 0 } else { (failed + 1).min(ERROR_LINES) };
+    let [title, numbers, chart, processes, in_flight, errors, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(chart),
+        Constraint::Min(3),
+        Constraint::Length((requests + 2).min(most)),
+        Constraint::Length(failed),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(Paragraph::new(plain::title(model.sample())).style(Style::new().add_modifier(Modifier::BOLD)), title);
+    frame.render_widget(Paragraph::new(plain::rates(model.sample())), numbers);
+    if chart.height > 0 {
+        let rates = model.rates(chart.width as usize);
+        frame.render_widget(Sparkline::default().data(&rates).style(Style::new().fg(Color::Cyan)), chart);
+    }
+    draw_processes(frame, model, processes);
+    draw_requests(frame, model, in_flight);
+    draw_errors(frame, model, errors);
+    frame.render_widget(Paragraph::new(foot(model)), keys);
+    match &model.panel {
+        Panel::None => {}
+        Panel::Help => panel(frame, "help", HELP.map(Line::from).to_vec(), 0),
+        Panel::Stack { text, top } => panel(frame, "stack", text.lines().map(Line::from).collect(), *top),
+    }
+}
+
+fn foot(model: &Model) -> Line<'_> {
+    let strong = Style::new().add_modifier(Modifier::REVERSED);
+    if let Some(why) = model.trouble() {
+        return Line::styled(format!(" {why} "), strong.fg(Color::Red));
+    }
+    if model.is_typing {
+        return Line::from(vec![Span::styled(" filter ", strong), Span::raw(format!(" {}_", model.filter))]);
+    }
+    let mut spans = Vec::new();
+    if model.is_paused {
+        spans.push(Span::styled(" paused ", strong));
+        spans.push(Span::raw(" "));
+    }
+    if !model.filter.is_empty() {
+        spans.push(Span::styled(format!(" filter: {} ", model.filter), strong));
+        spans.push(Span::raw(" "));
+    }
+    spans.push(Span::styled(KEYS, Style::new().add_modifier(Modifier::DIM)));
+    Line::from(spans)
+}
+
+fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let rows = model.processes().into_iter().map(|row| {
+        let cells = [
+            row.name.clone(),
+            row.pid.to_string(),
+            row.generation.to_string(),
+            row.state.clone(),
+            plain::age(row.age_ms),
+            format!("{:.0} %", row.cpu_percent),
+            format!("{} MiB", row.resident_bytes / MEBIBYTE),
+            format!("{:.1}", row.requests_per_second),
+            row.requests.to_string(),
+            row.errors.to_string(),
+            row.connections.to_string(),
+            match row.threads {
+                0 => row.busy.to_string(),
+                threads => format!("{} of {threads}", row.busy),
+            },
+        ];
+        let colour = match row.state.as_str() {
+            "serving" if row.errors > 0 => Style::new().fg(Color::Yellow),
+            "serving" => Style::new(),
+            _ => Style::new().fg(Color::Magenta),
+        };
+        Row::new(cells).style(colour)
+    });
+    let widths = [8, 8, 4, 9, 11, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
+    let order = if model.is_reversed { ", reversed" } else { "" };
+    let title = format!(" processes by {}{order} ", model.sort.name());
+    let heads = ["worker", "pid", "gen", "state", "up", "CPU", "memory", "req/s", "requests", "errors", "conns", "busy"];
+    let table = Table::new(rows, widths)
+        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+        .block(Block::new().borders(Borders::TOP).title(title));
+    let mut state = TableState::new().with_selected(Some(model.selected()));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let requests = model.requests();
+    let title = format!(" {} in flight ", requests.len());
+    let rows = requests.into_iter().map(|request| {
+        let style = if request.age_ms >= OLD_MS { Style::new().fg(Color::Yellow) } else { Style::new() };
+        let thread = if request.thread == 0 { String::new() } else { request.thread.to_string() };
+        let cells = [request.process.clone(), thread, duration(request.age_ms), request.phase.to_owned(), request.text.clone()];
+        Row::new(cells).style(style)
+    });
+    let widths =
+        [Constraint::Length(8), Constraint::Length(8), Constraint::Length(12), Constraint::Length(7), Constraint::Min(10)];
+    let table = Table::new(rows, widths)
+        .header(Row::new(["worker", "thread", "age", "phase", "request"]).style(Style::new().add_modifier(Modifier::BOLD)))
+        .block(Block::new().borders(Borders::TOP).title(title));
+    frame.render_widget(table, area);
+}
+
+fn draw_errors(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let line = |error: &ErrorRow| {
+        let ago = plain::age(error.ago_ms);
+        Line::styled(
+            format!("{} in worker {}, {ago} ago: {}", error.status, error.worker, error.text),
+            Style::new().fg(Color::Red),
+        )
+    };
+    let lines: Vec<Line<'_>> = model.sample().errors.iter().take(area.height as usize).map(line).collect();
+    frame.render_widget(Paragraph::new(lines).block(Block::new().borders(Borders::TOP).title(" recent errors ")), area);
+}
+
+/// Draws lines in a frame over the tables.
+fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, top: usize) {
+    let whole = frame.area();
+    let width = whole.width.saturating_sub(4).min(110);
+    let height = (lines.len().saturating_sub(top) as u16).saturating_add(2).min(whole.height.saturating_sub(2));
+    let area = Rect { x: (whole.width - width) / 2, y: (whole.height - height) / 2, width, height };
+    frame.render_widget(Clear, area);
+    let shown: Vec<Line<'_>> = lines.into_iter().skip(top).collect();
+    frame.render_widget(Paragraph::new(shown).block(Block::bordered().title(format!(" {title} "))), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::model::Key;
+    use crate::top::sample::{ProcessRow, RequestRow, Sample};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn screen(model: &Model, width: u16, height: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("made");
+        terminal.draw(|frame| draw(frame, model)).expect("drawn");
+        let cells = terminal.backend().buffer().content.chunks(width as usize);
+        cells.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>().trim_end().to_owned() + "\n").collect()
+    }
+
+    fn model() -> Model {
+        let mut model = Model::default();
+        let worker = |number: u64| ProcessRow {
+            name: number.to_string(),
+            number,
+            is_worker: true,
+            pid: 100 + number as i64,
+            generation: 2,
+            state: "serving".into(),
+            age_ms: 61_000,
+            resident_bytes: 32 << 20,
+            ..ProcessRow::default()
+        };
+        model.take(Sample {
+            version: "0.1.0".into(),
+            pid: 99,
+            phase: "serving".into(),
+            generation: Some(2),
+            requests_per_second: 12.5,
+            processes: (1..=3).map(worker).collect(),
+            requests: vec![RequestRow {
+                process: "2".into(),
+                age_ms: 2100,
+                phase: "waits",
+                text: "GET /slow".into(),
+                ..RequestRow::default()
+            }],
+            ..Sample::default()
+        });
+        model
+    }
+
+    #[test]
+    fn the_screen_has_the_instance_its_processes_and_requests_in_flight() {
+        let shown = screen(&model(), 110, 24);
+        for part in [
+            "master 99: serving, generation 2, version 0.1.0",
+            "12.5 requests/s",
+            "2        102      2    serving   1 min 1 s   0 %    32 MiB",
+            "1 in flight",
+            "2.1 s        waits   GET /slow",
+            "q quit",
+        ] {
+            assert!(shown.contains(part), "{part}:\n{shown}");
+        }
+    }
+
+    #[test]
+    fn every_size_of_a_terminal_is_drawn() {
+        let mut model = model();
+        for panel in [Panel::None, Panel::Help, Panel::Stack { text: "worker 1\n".repeat(100), top: 95 }] {
+            model.panel = panel;
+            for (width, height) in [(1, 1), (1, 40), (40, 1), (3, 3), (20, 5), (80, 24), (300, 100)] {
+                screen(&model, width, height);
+            }
+        }
+    }
+
+    #[test]
+    fn help_filter_pause_and_trouble_are_shown() {
+        let mut model = model();
+        model.press(Key::Character('h'));
+        assert!(screen(&model, 100, 30).contains("Any key closes this."));
+        model.press(Key::Escape);
+        model.press(Key::Character('p'));
+        model.press(Key::Character('/'));
+        model.press(Key::Character('x'));
+        assert!(screen(&model, 100, 30).contains("filter  x_"));
+        model.press(Key::Enter);
+        assert!(screen(&model, 100, 30).contains("paused   filter: x"));
+        model.take_trouble("master 99: no answer".to_owned());
+        assert!(screen(&model, 100, 30).contains("master 99: no answer"));
+    }
+}

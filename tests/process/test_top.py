@@ -1,0 +1,168 @@
+"""`bolide top`: lines without a terminal, and a screen in a real pseudo-terminal that is as it was afterwards."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+
+import pytest
+from support.server import program
+from support.waiting import wait_until
+from support_instance import DONE, NO_INSTANCE
+
+#: Longest wait for a text on the screen, in seconds.
+SCREEN_SECONDS = 30
+#: Escape sequences of a terminal (ECMA-48).
+ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|[()].|[=>])")
+
+
+class Screen:
+    """`bolide top` in a pseudo-terminal of its own."""
+
+    def __init__(self, *arguments, columns=110, lines=30):
+        self.master, self.terminal = pty.openpty()
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(self.terminal)
+        self.process = subprocess.Popen(
+            [*program(), "top", *map(str, arguments)],
+            stdin=self.terminal,
+            stdout=self.terminal,
+            stderr=self.terminal,
+            env={**os.environ, "TERM": "xterm-256color"},
+            preexec_fn=os.setsid,
+        )
+        self.said = ""
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read(self):
+        """Reads the pending output. Returns whether there was any."""
+        if not select.select([self.master], [], [], 0.05)[0]:
+            return False
+        try:
+            self.said += os.read(self.master, 65536).decode(errors="replace")
+        except OSError:
+            return False
+        return True
+
+    def wait_for(self, pattern):
+        """Waits until the screen's new text matches, and forgets it. Neither has spaces: unchanged cells are not drawn again."""
+
+        def found():
+            self.read()
+            return re.search(re.sub(r"\s", "", pattern), re.sub(r"\s", "", ESCAPES.sub("", self.said)))
+
+        match = wait_until(found, lambda: f"{pattern} on the screen, which has {ESCAPES.sub('', self.said)!r}")
+        self.said = ""
+        return match
+
+    def press(self, keys):
+        os.write(self.master, keys.encode())
+
+    def end(self):
+        """Returns the exit status, and all that was written meanwhile."""
+        until = time.monotonic() + SCREEN_SECONDS
+        while self.process.poll() is None and time.monotonic() < until:
+            self.read()
+        while self.read():
+            pass
+        return self.process.returncode
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.terminal)
+
+
+@pytest.fixture
+def screen():
+    """Starts `bolide top` in a pseudo-terminal."""
+    screens = []
+
+    def screen(*arguments, **size):
+        screens.append(Screen(*arguments, **size))
+        return screens[-1]
+
+    yield screen
+    for one in screens:
+        one.close()
+
+
+def test_top_without_a_terminal_prints_lines_with_the_requests_in_flight(start, call):
+    instance = start("--processes", "2", "--threads", "2")
+    request = threading.Thread(target=instance.get, args=("/sleep/3?token=secret",))
+    request.start()
+    wait_until(lambda: "/sleep/3" in call("status", instance.pid)[1], "a request in flight")
+    status, said = call("top", "--once", instance.pid)
+    request.join()
+    assert status == DONE
+    assert said.startswith(f"master {instance.pid}: serving, generation 1, ")
+    assert re.search(r"^\d+\.\d requests/s, \d+\.\d errors/s, .*, queue \d+ of \d+$", said, re.M)
+    assert len(re.findall(r"^worker [12] \(pid \d+\) of generation 1: serving, up .* MiB, ", said, re.M)) == 2
+    assert re.search(r"^worker [12]: GET /sleep/3\?token=\S+ \(for .*, waits\)$", said, re.M), said
+    assert "secret" not in said
+
+
+def test_top_says_which_requests_have_failed(start, call):
+    instance = start()
+    assert instance.get("/bytes/none?key=secret").status == 500
+    said = call("top", "--once", instance.pid)[1]
+    assert re.search(r"^error: 500 in worker 1, .* ago: GET /bytes/none\?key=\S+$", said, re.M), said
+    assert "secret" not in said
+
+
+def test_top_fills_a_terminal_obeys_its_keys_and_leaves_it_as_it_was(start, screen):
+    instance = start("--processes", "2")
+    top = screen(instance.pid)
+    top.wait_for(rf"master {instance.pid}: serving, generation 1")
+    assert termios.tcgetattr(top.terminal)[3] & termios.ICANON == 0
+    top.press("s")
+    top.wait_for("CPU")
+    top.press("h")
+    top.wait_for("Any key closes this")
+    top.press("h")
+    top.press("\r")
+    top.wait_for(r"(?s)stack.*(thread|prototype|can't be read)")
+    top.press("q")
+    top.press("p")
+    top.wait_for("paused")
+    top.resize(60, 15)
+    os.killpg(top.process.pid, signal.SIGWINCH)
+    top.wait_for(rf"master {instance.pid}: serving")
+    top.press("q")
+    assert top.end() == 0
+    assert "\x1b[?1049l" in top.said
+    assert termios.tcgetattr(top.terminal) == top.before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_top_and_the_terminal_is_as_before(number, start, screen):
+    instance = start()
+    top = screen(instance.pid)
+    top.wait_for("serving")
+    top.process.send_signal(number)
+    assert top.end() == 0
+    assert "\x1b[?1049l" in top.said
+    assert termios.tcgetattr(top.terminal) == top.before
+
+
+def test_top_says_that_the_instance_is_gone_and_goes_on(start, screen, call):
+    instance = start()
+    top = screen(instance.pid)
+    top.wait_for("serving")
+    assert instance.stop() == 0
+    top.wait_for("does not exist: the instance has ended")
+    assert top.process.poll() is None
+    top.press("\x03")
+    assert top.end() == 0
+    assert call("top", instance.pid)[0] == NO_INSTANCE
