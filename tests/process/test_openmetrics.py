@@ -10,6 +10,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import time
 
 import pytest
 from support.metrics import fetch, metrics_address, samples, value_of
@@ -177,3 +178,32 @@ def test_quantiles_are_those_of_the_request_lines(start):
         # The quantile is between two requests.
         least, most = taken[math.floor(rank) - 1] / 1e6, taken[min(math.ceil(rank), count - 1)] / 1e6
         assert least * 0.95 <= told[f"p{share}"] <= most * 1.05, (share, taken)
+
+
+def test_groups_of_routes_have_their_requests_and_their_time(serve):
+    groups = ("--route-group", "naps /sle*/0.0*", "--route-group", "pids /pid", "--route-group", "pids /headers")
+    instance, address = serve(*groups, alarms=True)
+    for target in ("/sleep/0.01", "/pid?/sleep/0.01", "/pid", "/no-such-function"):
+        instance.get(target)
+    wait_until(lambda: value_of(address, "bolide_route_requests_total", route="other", status="5xx") == 1, "all requests")
+    told = samples(address)
+    counts = {key[1:]: value for key, value in told.items() if key[0] == "bolide_route_requests_total" and value}
+    assert counts == {
+        (("route", "naps"), ("status", "2xx")): 1,
+        (("route", "pids"), ("status", "2xx")): 2,
+        (("route", "other"), ("status", "5xx")): 1,
+    }
+    times = [told["bolide_route_seconds_total", ("route", route)] for route in ("naps", "pids", "other")]
+    assert times[0] >= 0.01
+    assert sum(times) == pytest.approx(told["bolide_request_duration_seconds_sum",])
+
+
+def test_the_time_before_a_request_was_here_is_counted_if_its_front_server_tells_it(start):
+    instance = start("--metrics", "127.0.0.1:0", "--trusted-proxies", "127.0.0.1")
+    address = metrics_address(instance)
+    assert value_of(address, "bolide_request_waiting_seconds_count") is None
+    began = time.time() - 100
+    for start_of in (f"t={began:.3f}", f"{began * 1000:.0f}", "nonsense"):
+        instance.get("/pid", headers=[("X-Request-Start", start_of)])
+    wait_until(lambda: value_of(address, "bolide_request_waiting_seconds_count") == 2, "two times")
+    assert 200 <= value_of(address, "bolide_request_waiting_seconds_sum") < 1000

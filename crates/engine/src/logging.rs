@@ -9,3 +9,5 @@ pub mod log_format;
 pub mod log_line;
 pub mod log_styles;
 pub mod peer_warnings;
+pub mod route_groups;
+pub mod waiting;

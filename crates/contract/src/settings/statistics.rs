@@ -16,6 +16,8 @@ pub struct Statistics {
     pub metrics: Option<StatisticsServer>,
     /// `metrics-host`: names under which browsers may ask for pages.
     pub hosts: Vec<String>,
+    /// `route-group`: requests that are counted together, by their paths.
+    pub groups: Vec<RouteGroup>,
     /// `stats-minified`: without line breaks.
     pub is_minified: bool,
     /// `stats-no-cores`: without the list of each worker's threads.
@@ -24,6 +26,14 @@ pub struct Statistics {
     pub omits_metrics: bool,
     /// `stats-push`
     pub pushers: Vec<Pusher>,
+}
+
+/// Requests that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteGroup {
+    pub name: String,
+    /// The beginnings of paths, or texts with `*`, each with its place among those of all groups: the first that matches decides.
+    pub patterns: Vec<(u32, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -28,6 +28,7 @@ use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
 use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
+use crate::logging::route_groups::RouteGroups;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
@@ -231,6 +232,8 @@ impl<L: Language> Shared<L> {
             measures_time: settings.logging.may_log_requests()
                 || settings.statistics.has_reader()
                 || settings.scaling.weighs_time(),
+            measures_waiting: settings.statistics.has_scraper(),
+            route_groups: RouteGroups::of(&settings.statistics.groups),
             has_one_thread: !has_threads,
             settings,
             number: worker,

@@ -27,6 +27,7 @@ use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::{LogLine, RequestNotes};
+use crate::logging::waiting;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, Terms};
@@ -76,8 +77,10 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
-    let is_old = line.version == Version::Http10;
-    let wire = if is_old { Wire::Http10 } else { wire };
+    if worker.measures_waiting && context.client.is_trusted() {
+        waiting::note_field(context.thread.meters, &fields, header_bytes);
+    }
+    let wire = if line.version == Version::Http10 { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
     let (client, script_name, listener) = (context.client, script_name(context), context.listener);
     // Only computed if rules or the log format need it.
@@ -158,6 +161,10 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
+    if worker.measures_waiting {
+        // A client of these protocols is a front server.
+        waiting::note(context.thread.meters, find(waiting::VARIABLE));
+    }
     let handshake = match A::STREAMS_BODY {
         // Another protocol can't be used inside of FastCGI's records.
         true if !matches!(wire, Wire::FastCgi { .. }) => {
@@ -494,9 +501,9 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
-        // The duration of a WebSocket says nothing about answers.
-        if status != 101 && entry.method != b"CONNECT" {
-            context.thread.meters.latency.note(microseconds);
+        if !counting::is_websocket(status, entry.method) {
+            let (meters, groups) = (context.thread.meters, context.worker.route_groups.as_ref());
+            counting::count_duration(meters, groups, (entry.uri, status), microseconds);
         }
     }
     if let Some((slot, number)) = entry.recorded {

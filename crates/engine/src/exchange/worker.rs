@@ -15,6 +15,7 @@ use crate::exchange::routing::Rules;
 use crate::logging::access_log::LineStyle;
 use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
+use crate::logging::route_groups::RouteGroups;
 use crate::request::body::BodyLimits;
 use crate::scheduling::held_answers::HeldAnswers;
 use crate::sockets::client::ClientRules;
@@ -45,6 +46,10 @@ pub struct Worker {
     pub has_own_answers: bool,
     /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
+    /// Scrapers get how long requests have waited at a front server.
+    pub measures_waiting: bool,
+    /// `None` if none are configured.
+    pub route_groups: Option<RouteGroups>,
     /// Only one thread serves and counts.
     pub has_one_thread: bool,
     /// Requests of all other workers, as of the last iteration of the loop: for the log only.

@@ -5,7 +5,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::meters::class_of;
-use bolide_contract::scoreboard::{Tally, add};
+use bolide_contract::scoreboard::{Meters, Tally, add};
+
+use crate::logging::route_groups::RouteGroups;
 
 /// What answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +36,21 @@ pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u
         add(&tally.application(application).requests, 1);
     } else {
         count_others(tally, answered_by, application);
+    }
+}
+
+/// The duration of a WebSocket says nothing about answers.
+#[inline(always)]
+pub fn is_websocket(status: u16, method: &[u8]) -> bool {
+    status == 101 || method == b"CONNECT"
+}
+
+/// Counts the duration of a finished request, also in its group of routes.
+#[inline(always)]
+pub fn count_duration(meters: &Meters, groups: Option<&RouteGroups>, (uri, status): (&[u8], u16), microseconds: u64) {
+    meters.latency.note(microseconds);
+    if let Some(groups) = groups {
+        meters.group(groups.group_of(uri)).note(status, microseconds);
     }
 }
 

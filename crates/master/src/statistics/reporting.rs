@@ -196,7 +196,9 @@ impl Reporting {
     fn facts(&mut self, view: View<'_>, now_ms: u64) -> Facts {
         let mut snapshot = self.snapshot(view);
         self.memory.fill(&mut snapshot, now_ms);
-        Facts { snapshot, measured: view.measured() }
+        let groups = &view.provision.settings().statistics.groups;
+        let groups = groups.iter().map(|group| group.name.clone()).collect();
+        Facts { snapshot, measured: view.measured(), groups }
     }
 
     /// Returns when it must be called next.

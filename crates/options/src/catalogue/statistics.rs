@@ -38,6 +38,14 @@ pub const ENTRIES: &[OptionEntry] = &[
     )
     .example("metrics-host = shop.internal"),
     OptionEntry::supported(
+        "route-group",
+        Setting::By(statistics::add_route_group),
+        Value::List,
+        "",
+        "A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is counted.",
+    )
+    .example("route-group = orders /api/orders/"),
+    OptionEntry::supported(
         "stats-minified",
         Setting::Switch(|draft| &mut draft.statistics.is_minified),
         Value::Switch,

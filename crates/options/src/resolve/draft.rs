@@ -29,7 +29,7 @@ use bolide_contract::watching::Watching;
 use super::logging::loggers::Loggers;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use bolide_contract::statistics::Pusher;
+use bolide_contract::statistics::{Pusher, RouteGroup};
 
 /// uWSGI waits 4 seconds for a peer at its own sockets, which cuts off slow clients.
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
@@ -413,6 +413,7 @@ pub struct StatisticsDraft {
     pub address: Option<(Address, Location)>,
     pub metrics_address: Option<(Address, Location)>,
     pub hosts: Vec<String>,
+    pub groups: Vec<RouteGroup>,
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,

@@ -1,7 +1,8 @@
 //! Resolves the options of the statistics to settings. It opens nothing. Runs in the process that reads the configuration.
 
+use bolide_contract::meters::GROUPS_MOST;
 use bolide_contract::settings::Address;
-use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
+use bolide_contract::statistics::{Pusher, PusherKind, RouteGroup, Statistics, StatisticsServer};
 
 use super::address;
 use super::context::{Context, normalized};
@@ -11,6 +12,11 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
+/// Bytes of the name of a group of routes, and of its pattern.
+const GROUP_NAME_BYTES: usize = 64;
+const PATTERN_BYTES: usize = 256;
+/// The group of all requests that belong to no other.
+const OTHER: &str = "other";
 /// As in uWSGI.
 const PUSH_EVERY_S: u64 = 3;
 /// As in uWSGI.
@@ -27,6 +33,39 @@ pub fn set_metrics_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Res
     let (address, doubt) = address::read(pair, draft.host)?;
     draft.diagnostics.extend(doubt);
     draft.statistics.metrics_address = Some((address, pair.location.clone()));
+    Ok(())
+}
+
+/// `NAME PATTERN`, several times for several patterns of a name.
+pub fn add_route_group(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let error = |message: String, advice: String| {
+        Err(Diagnostic::error(Some(&pair.location), format!("`route-group = {text}`: {message}")).advise(advice))
+    };
+    let example = "write `route-group = orders /api/orders/`".to_owned();
+    let mut words = text.split_whitespace();
+    let (Some(name), Some(pattern), None) = (words.next(), words.next(), words.next()) else {
+        return error("a name and a pattern are needed".to_owned(), example);
+    };
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || "_-./:".contains(letter);
+    if name.len() > GROUP_NAME_BYTES || !name.chars().all(is_word) || name == OTHER {
+        let advice = format!("it has up to {GROUP_NAME_BYTES} letters, digits and `_-./:`, and is not `{OTHER}`");
+        return error(format!("`{name}` is not a name of a group"), advice);
+    }
+    if pattern.len() > PATTERN_BYTES || !pattern.starts_with(['/', '*']) {
+        let advice = format!("it begins with `/` or `*` and has up to {PATTERN_BYTES} bytes: /api/ or /shops/*/orders");
+        return error(format!("`{pattern}` is not a pattern of paths"), advice);
+    }
+    let groups = &mut draft.statistics.groups;
+    let place: usize = groups.iter().map(|group: &RouteGroup| group.patterns.len()).sum();
+    if place >= GROUPS_MOST {
+        return error(format!("there are {GROUPS_MOST} patterns already"), "use fewer, with `*`".to_owned());
+    }
+    let pattern = (place as u32, pattern.to_owned());
+    match groups.iter_mut().find(|group| group.name == name) {
+        Some(group) => group.patterns.push(pattern),
+        None => groups.push(RouteGroup { name: name.to_owned(), patterns: vec![pattern] }),
+    }
     Ok(())
 }
 
@@ -59,6 +98,7 @@ impl StatisticsDraft {
             server,
             metrics,
             hosts: self.hosts,
+            groups: self.groups,
             is_minified: self.is_minified,
             omits_cores: self.omits_cores,
             omits_metrics: self.omits_metrics,

@@ -1,9 +1,10 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
+use bolide_contract::meters::{GROUPS_MOST, GroupWork};
 use bolide_contract::scoreboard::Work;
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
-use super::family::{Facts, Family, Number, Samples};
+use super::family::{Facts, Family, Number, Samples, seconds};
 
 use crate::statistics::{CoreFacts, SocketFacts, WorkerFacts};
 
@@ -22,6 +23,13 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_info", Gauge, &["version"], "Always 1; its label is the version.", |facts, samples| samples(&[&facts.snapshot.version], true.into())),
     family!("bolide_requests_total", Counter, &["status"], "Requests by the class of their status; `none` had no answer.", requests),
     family!("bolide_request_duration_seconds", Histogram, &[], "Time from the head of a request to the end of its answer, except for WebSockets.", |facts, samples| samples(&[], Number::Durations(&facts.measured.latency))),
+    family!("bolide_request_waiting_seconds", Histogram, &[], "Time from the front server's receipt of a request, by its header X-Request-Start, to its head here. Of HTTP peers, `trusted-proxies` count.", |facts, samples| {
+        if facts.measured.waiting.count() > 0 {
+            samples(&[], Number::Durations(&facts.measured.waiting));
+        }
+    }),
+    family!("bolide_route_requests_total", Counter, &["route", "status"], "Requests of each `route-group`, by the class of their status.", routes),
+    family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |name, work| samples(&[name], seconds(work.busy_us).into()))),
     family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
     family!("bolide_exceptions_total", Counter, &[], "Uncaught exceptions of applications.", |facts, samples| samples(&[], sum(facts, |work| work.exceptions()).into())),
     family!("bolide_failed_requests_total", Counter, &[], "Requests with a status of 500 and above, or whose answer was aborted by an exception.", |facts, samples| samples(&[], sum(facts, |work| work.errors).into())),
@@ -61,6 +69,24 @@ fn requests(facts: &Facts, samples: &mut Samples<'_>) {
     for (class, count) in CLASSES.iter().zip(classes) {
         samples(&[class], count.into());
     }
+}
+
+/// Calls the function for each group of routes, if there are any.
+fn of_routes(facts: &Facts, mut take: impl FnMut(&str, &GroupWork)) {
+    if facts.groups.is_empty() {
+        return;
+    }
+    let (named, other) = facts.measured.groups.split_at(GROUPS_MOST);
+    let names = facts.groups.iter().map(String::as_str);
+    names.zip(named).chain(other.iter().map(|other| ("other", other))).for_each(|(name, work)| take(name, work));
+}
+
+fn routes(facts: &Facts, samples: &mut Samples<'_>) {
+    of_routes(facts, |name, work| {
+        for (class, count) in CLASSES.iter().zip(work.classes) {
+            samples(&[name, class], count.into());
+        }
+    });
 }
 
 fn client_errors(facts: &Facts, samples: &mut Samples<'_>) {

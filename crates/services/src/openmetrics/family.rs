@@ -11,6 +11,8 @@ pub struct Facts {
     pub snapshot: Snapshot,
     /// By all workers of the instance, with those that have ended.
     pub measured: Measured,
+    /// The names of the groups of routes; all other requests are in a group of their own.
+    pub groups: Vec<String>,
 }
 
 /// The kind of a family.

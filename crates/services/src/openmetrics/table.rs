@@ -63,7 +63,9 @@ mod tests {
 
     #[test]
     fn each_sample_has_a_value_for_each_label_of_its_family() {
-        let facts = Facts { snapshot: crate::statistics::tests::snapshot(), ..Facts::default() };
+        let mut facts =
+            Facts { snapshot: crate::statistics::tests::snapshot(), groups: vec!["api".to_owned()], ..Facts::default() };
+        facts.measured.waiting.counts[3] = 1;
         for family in families() {
             let mut count = 0;
             (family.write)(&facts, &mut |labels, _| {

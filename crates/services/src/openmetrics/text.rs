@@ -97,15 +97,11 @@ fn write_sample(text: &mut String, family: &Family, values: &[&str], number: Num
 }
 
 fn write_durations(text: &mut String, family: &Family, values: &[&str], durations: &Distribution) {
-    let mut below = 0;
-    let mut place = 0;
     for bound in classic_bounds() {
-        below += durations.counts[place..=bound].iter().sum::<u64>();
-        place = bound + 1;
         write_name(text, family, "_bucket", values, upper_bound_s(bound).map(|bound| format!("{bound:?}")));
-        let _ = writeln!(text, " {below}");
+        let _ = writeln!(text, " {}", durations.count_up_to(bound));
     }
-    let count = below + durations.counts[place..].iter().sum::<u64>();
+    let count = durations.count();
     write_name(text, family, "_bucket", values, Some("+Inf".to_owned()));
     let _ = writeln!(text, " {count}");
     write_name(text, family, "_sum", values, None);

@@ -1,0 +1,94 @@
+//! How long a request has waited before its head was here, as its front server says by `X-Request-Start`. The kernel does not tell
+//! when a connection entered the accept queue, so without such a server it is not known.
+//!
+//! It knows no connection. Worker threads run it for each request, where a scraper may come.
+
+use bolide_contract::scoreboard::Meters;
+use bolide_protocol::http1::head::Field;
+
+/// The field, in small letters.
+const FIELD: &[u8] = b"x-request-start";
+/// The name of its variable in the protocols of front servers.
+pub const VARIABLE: &[u8] = b"HTTP_X_REQUEST_START";
+/// A longer time is a wrong clock or a wrong unit, in microseconds.
+const LONGEST_US: u64 = 3_600_000_000;
+/// Bytes of a value that are read.
+const VALUE_BYTES: usize = 32;
+
+/// Counts the time that a request has waited, if its front server tells it in a header field.
+#[inline(never)]
+pub fn note_field(meters: &Meters, fields: &[Field], header_bytes: &[u8]) {
+    if let Some(field) = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD)) {
+        note(meters, field.value.of(header_bytes));
+    }
+}
+
+/// Counts the time that a request has waited since this moment.
+pub fn note(meters: &Meters, start: &[u8]) {
+    if start.is_empty() {
+        return;
+    }
+    if let Some(waited_us) = waited_us(start, now_us()) {
+        meters.waiting.note(waited_us);
+    }
+}
+
+/// Returns the time since the front server has received the request, in microseconds. The value is seconds, milliseconds,
+/// microseconds or nanoseconds since 1970, with or without `t=` before it and decimals after it, as nginx (`t=${msec}`), HAProxy,
+/// Apache and the platforms write it. Times in the future by the other clock count as none.
+fn waited_us(value: &[u8], now_us: u64) -> Option<u64> {
+    let text = std::str::from_utf8(value.get(..value.len().min(VALUE_BYTES))?).ok()?.trim();
+    let text = text.strip_prefix("t=").unwrap_or(text);
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(decimals) {
+        return None;
+    }
+    // The unit is the one in which the number is a time of this century.
+    let began_us = match whole.len() {
+        10 => text.parse::<f64>().ok().map(|seconds| (seconds * 1e6) as u64)?,
+        13 => text.parse::<f64>().ok().map(|milliseconds| (milliseconds * 1e3) as u64)?,
+        16 => whole.parse().ok()?,
+        19 => whole.parse::<u64>().ok()? / 1000,
+        _ => return None,
+    };
+    let waited_us = now_us.saturating_sub(began_us);
+    (waited_us <= LONGEST_US).then_some(waited_us)
+}
+
+/// The time since 1970 in microseconds.
+fn now_us() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_units_of_all_front_servers_are_understood_and_nonsense_is_not_counted() {
+        let now_us = 1_795_354_498_500_000;
+        for (value, waited) in [
+            ("t=1795354498.250", Some(250_000)),
+            ("1795354498.250", Some(250_000)),
+            ("1795354498250", Some(250_000)),
+            ("t=1795354498250000", Some(250_000)),
+            ("1795354498250000000", Some(250_000)),
+            ("1795354498250.5", Some(249_500)),
+            ("1795354499", Some(0)),
+            ("1795350000", None),
+            ("", None),
+            ("t=", None),
+            ("soon", None),
+            ("-1795354498", None),
+            ("1e9", None),
+            ("17953544980", None),
+            ("1795354498.1.2", None),
+            ("9999999999999999999", Some(0)),
+        ] {
+            assert_eq!(waited_us(value.as_bytes(), now_us), waited, "{value}");
+        }
+        assert_eq!(waited_us(&[0xff; 400], now_us), None);
+    }
+}
