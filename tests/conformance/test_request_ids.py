@@ -22,12 +22,14 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 TRUSTS_NONE = "trusted-proxies = 192.0.2.1\n"
 
 ASGI = """\
-import json
+import asyncio, json
 async def application(scope, receive, send):
     if scope["type"] != "http":
         return
     if scope["path"] == "/boom":
         raise RuntimeError("asgi")
+    if scope["path"] == "/wait":
+        await asyncio.sleep(300)
     told = {"headers": [[n.decode(), v.decode()] for n, v in scope["headers"]], "extensions": scope["extensions"]}
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps(told).encode()})
@@ -161,6 +163,13 @@ def test_a_scope_has_each_of_them_once(serve, tmp_path):
     (exception,) = [line for line in lines if line["type"] == "exception"]
     assert exception["request"] == {"method": "GET", "target": "/boom", "id": requests[2]["request_id"]}
     assert fields_of(boom)["traceresponse"].split("-")[1:3] == [requests[2]["trace_id"], requests[2]["span_id"]]
+
+
+def test_the_line_of_an_overdue_request_has_its_identifier(serve, tmp_path):
+    (tmp_path / "shop.py").write_text(ASGI)
+    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 1")
+    assert ask_http(server, "/wait", [("X-Request-ID", "late")]).status == 504
+    server.wait_for_log(r"harakiri: GET /wait \(request late\) took \d")
 
 
 @pytest.mark.parametrize("configuration", ["threads = 2", "gevent = 4"])

@@ -29,6 +29,11 @@ impl FaultPlace {
         FaultPlace { line: String::from_utf8_lossy(line).into_owned(), id: id.to_owned(), is_request: true }
     }
 
+    /// The request with its identifier, if it has one.
+    pub fn with_id(&self) -> String {
+        if self.id.is_empty() { self.line.clone() } else { format!("{} (request {})", self.line, self.id) }
+    }
+
     pub fn other(words: &str) -> FaultPlace {
         FaultPlace { line: words.to_owned(), id: String::new(), is_request: false }
     }

@@ -261,15 +261,15 @@ pub fn note_left(asgi: &Asgi, object: &Object) {
 
 /// `harakiri`: logs the task's stack, and cancels the task. The engine answers.
 pub fn cancel_overdue(object: &Object, milliseconds: u64) {
-    let (asgi, task, request_line, waiters) = AsgiExchange::with(object, |exchange| {
-        (exchange.asgi, exchange.task.clone(), exchange.request_line.clone(), exchange.disconnect())
+    let (asgi, task, request, waiters) = AsgiExchange::with(object, |exchange| {
+        (exchange.asgi, exchange.task.clone(), exchange.place_in_log().with_id(), exchange.disconnect())
     });
     waiters.wake(asgi);
     let Some(task) = task else { return };
     // SAFETY: all live; results are ours. Cancelling only schedules the task's next step.
     unsafe {
         let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
-        let request = utf8_lossy(&request_line);
+        let request = utf8_lossy(request.as_bytes());
         let told = seconds.zip(request).and_then(|(seconds, request)| {
             call(asgi.callbacks.log_overdue.as_ptr(), [task.as_ptr(), seconds.as_ptr(), request.as_ptr()])?;
             call_method(&asgi.names.cancel, [task.as_ptr()])

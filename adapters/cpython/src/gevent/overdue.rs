@@ -16,7 +16,7 @@ use crate::object::{Object, none, utf8_lossy};
 pub fn end_overdue(gevent: &'static Gevent, seat: &Object, number: u64, milliseconds: u64) {
     let running = Seat::with(seat, |seat| seat.running(number));
     let Some((greenlet, environ)) = running else { return };
-    let line = described(gevent, &environ).to_string();
+    let line = described(gevent, &environ).with_id();
     if schedule(gevent, seat, (&greenlet, &line), number, milliseconds).is_none() {
         log_set_exception(&gevent.wsgi.fault_log, "harakiri");
     }
