@@ -44,7 +44,12 @@ ALLOWED = {
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
-    "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat"],
+    "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],
+    # The command line reads the file that its user names, and the module that it names, with that user's rights.
+    "observing/crash.rs": ["read_to_string(path)"],
+    "observing/crash_symbols.rs": ["File::open(path)"],
+    # It runs as the application's user, in a process of its own.
+    "master/alarms/crash_files.rs": ["fs::"],
     "supervision/processes/memory_watch.rs": [
         "self.folder.join(name)",
         "/proc/{pid}/statm",

@@ -7,6 +7,7 @@ mod answer;
 mod asgi;
 mod call;
 mod contexts;
+mod crash_handler;
 mod environ;
 mod event_loop;
 mod exceptions;

@@ -14,6 +14,7 @@ use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::crash_handler;
 use crate::helper::HelperLink;
 use crate::uwsgi_module;
 use crate::{messages, services};
@@ -171,6 +172,9 @@ impl Application for PythonApplication<'_> {
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
         let assignment = EngineAssignment { caches: services::caches(), metrics: services::metrics(), ..assignment };
         uwsgi_module::attach(&assignment)?;
+        if assignment.settings.lifecycle.crash_reports.is_some() {
+            crash_handler::install(assignment.row, &assignment.control)?;
+        }
         let wants_imports = assignment.settings.watching.imports.is_some();
         let control = wants_imports.then(|| assignment.control.try_clone()).transpose()?;
         let assignment = Assignment { engine: Mutex::new(Some(assignment)), note, control };

@@ -102,6 +102,9 @@ pub enum Report {
     Registered,
     /// Prototype, worker or helper: the application raises this signal.
     Signalled { number: u8 },
+    /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
+    /// [`crash_signal`].
+    Crashed { row: u32, pid: u32 },
 }
 
 /// An action that an application can request from its master.
@@ -162,6 +165,12 @@ pub fn orphan_signal() -> i32 {
 /// from those that applications use.
 pub fn stack_signal() -> i32 {
     libc::SIGRTMIN() + 10
+}
+
+/// The signal by which the master requests the state of a worker with `crash-reports` before it kills it: the stacks of all threads.
+/// The next signal is the worker's own, by which it has Python write them.
+pub fn crash_signal() -> i32 {
+    libc::SIGRTMIN() + 14
 }
 
 /// The signal by which the master tells a helper to read its orders: code of the application may keep it from its control
@@ -260,6 +269,7 @@ impl Packet for Report {
             Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
             Report::Registered => [130, 0, 0, 0, 0, 0],
             Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
+            Report::Crashed { row, pid } => [132, row, pid, 0, 0, 0],
         }
     }
 
@@ -284,6 +294,7 @@ impl Packet for Report {
             [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
             [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
             [130, ..] => Ok(Report::Registered),
+            [132, row, pid, ..] => Ok(Report::Crashed { row, pid }),
             [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
             _ => Err(unknown_packet(fields[0])),
         }

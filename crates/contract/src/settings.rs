@@ -351,6 +351,8 @@ pub struct Lifecycle {
     /// Maximum time from the start of a generation until it serves (`load-timeout`).
     pub load_timeout_ms: Option<u64>,
     pub pidfile: Option<PathBuf>,
+    /// `crash-reports`: the folder of reports about workers that have died.
+    pub crash_reports: Option<PathBuf>,
     pub reload_order: ReloadOrder,
     /// Remove UNIX sockets and the pidfile at exit.
     pub vacuum: bool,

@@ -2,6 +2,8 @@
 //! are here as a whole. Each runs in a process of its own, which never becomes a master: whatever it costs, no request waits for it.
 
 mod access;
+mod crash;
+mod crash_symbols;
 pub mod instances;
 mod machine;
 pub mod masters;
@@ -25,6 +27,7 @@ pub fn run(request: &ObservingRequest) -> i32 {
     let outcome = match request.command {
         ObservingCommand::Profile => profile::run(request, &mut output),
         ObservingCommand::Top => top::run(request, &mut output),
+        ObservingCommand::Crash => crash::run(request, &mut output),
         ObservingCommand::Trace => trace::run(request, &mut output),
         ObservingCommand::Tune => tune::run(request, &mut output),
     };

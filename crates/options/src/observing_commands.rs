@@ -47,6 +47,14 @@ observing_commands! {
         flags: TOP_FLAGS,
         examples: TOP_EXAMPLES,
     },
+    Crash => ObservingRow {
+        name: "crash",
+        arguments: "FILE",
+        arguments_most: 1,
+        help: "read a report of `crash-reports` aloud: what happened, the probable cause, what to do",
+        flags: CRASH_FLAGS,
+        examples: CRASH_EXAMPLES,
+    },
     Trace => ObservingRow {
         name: "trace",
         arguments: "[WORKER] [INSTANCE]",
@@ -111,6 +119,9 @@ const PROFILE_EXAMPLES: &[Example] = &[
     ("bolide profile 60 uwsgi.ini --gil --rate 250", "what keeps others from running Python"),
 ];
 
+const CRASH_FLAGS: &[CommandFlag] = &[flag("--all", "also show all remembered requests and native modules")];
+const CRASH_EXAMPLES: &[Example] =
+    &[("bolide crash /var/lib/shop/crashes/crash-1764105600-000001-4711.json", "the report that the log has named")];
 const TRACE_FLAGS: &[CommandFlag] =
     &[flag("--locals", "also show local variables, with short values"), flag("--json", "print one JSON object")];
 const TRACE_EXAMPLES: &[Example] = &[

@@ -74,6 +74,7 @@ pub fn settings() -> Settings {
             reload_mercy_ms: 60_000,
             load_timeout_ms: None,
             pidfile: None,
+            crash_reports: None,
             reload_order: Default::default(),
             vacuum: false,
         },

@@ -2,6 +2,8 @@
 //!
 //! Plain data, passed from the process that reads the configuration to master, prototypes and workers.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// Alarms that a configuration may have.
@@ -71,6 +73,8 @@ pub enum AlarmAction {
     Mule(u32),
     /// `curl`: a request, or a mail.
     Curl(CurlRequest),
+    /// `crash-reports`, which is no alarm of a configuration: the message becomes a file in this folder.
+    Report(PathBuf),
 }
 
 impl AlarmAction {
@@ -82,6 +86,7 @@ impl AlarmAction {
             AlarmAction::Signal(_) => "signal",
             AlarmAction::Mule(_) => "mule",
             AlarmAction::Curl(_) => "curl",
+            AlarmAction::Report(_) => "crash-reports",
         }
     }
 }

@@ -2,12 +2,14 @@
 //! and requests run in processes of their own (`runner`), a bounded number at a time, so the master's loop waits for none of
 //! them. It does not know why an alarm was raised. The master runs it, if the settings have alarms.
 
+mod crash_files;
 mod descriptors;
 mod runner;
 mod running;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use bolide_contract::alarm_message::{ALARM_PACKET_BYTES, AlarmMessage};
 use bolide_contract::alarms::{Alarm, AlarmAction};
@@ -133,6 +135,13 @@ impl Alarms {
         }
     }
 
+    /// Has a report about the death of a worker written to this folder, beside the actions of alarms and within their bounds.
+    pub fn report_crash(&mut self, folder: PathBuf, text: &[u8]) {
+        let name = "crash-reports".to_owned();
+        let alarm = Alarm { name, action: AlarmAction::Report(folder), origin: "crash-reports".to_owned() };
+        self.actions.add(&alarm, text);
+    }
+
     /// Does what an alarm is configured to do, unless its last message is the same and recent.
     fn raise(&mut self, name: &str, text: &[u8], provision: &Provision, now_ms: u64) {
         // A generation that forms may have alarms that are new.
@@ -160,7 +169,7 @@ impl Alarms {
                 let queue = if *number == 0 { ANY_MULE.to_owned() } else { format!("mule {number}") };
                 self.untaken += u64::from(!provision.message_queues().put(&queue, text));
             }
-            AlarmAction::Command(_) | AlarmAction::Curl(_) => self.actions.add(alarm, text),
+            AlarmAction::Command(_) | AlarmAction::Curl(_) | AlarmAction::Report(_) => self.actions.add(alarm, text),
         }
     }
 

@@ -21,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
+use super::crash_files;
 use crate::children::grouped::{self, Side};
 use crate::daemons::Output;
 
@@ -40,6 +41,19 @@ pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option
     };
     bolide_log::alarms::be_silent();
     process_attributes::set_name(&process_attributes::name_of_helper(&settings.naming, &format!("alarm {}", alarm.name)));
+    if let AlarmAction::Report(folder) = &alarm.action {
+        let outcome = prepared.and_then(|()| crash_files::write(folder, text));
+        match &outcome {
+            Ok(path) => bolide_log::quiet_line(&format!("crash report: {0}; read it with: bolide crash {0}", path.display())),
+            Err(error) => bolide_log::quiet_line(&format!(
+                "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user must be \
+                    able to write to it",
+                folder.display()
+            )),
+        }
+        bolide_log::finish();
+        system::leave(if outcome.is_ok() { 0 } else { FAILED })
+    }
     let outcome = prepared.and_then(|()| execute(alarm, text, settings));
     let failure = match outcome {
         Ok(status) if status.success() => None,
@@ -75,7 +89,7 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
             files.extend([body, options]);
             command
         }
-        AlarmAction::Log(_) | AlarmAction::Mule(_) | AlarmAction::Signal(_) => {
+        AlarmAction::Log(_) | AlarmAction::Mule(_) | AlarmAction::Signal(_) | AlarmAction::Report(_) => {
             return Err(io::Error::other("this action needs no process"));
         }
     };

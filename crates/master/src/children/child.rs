@@ -193,6 +193,8 @@ pub struct Child {
     /// A debugger has stopped the process (development only).
     pub is_halted: bool,
     pub kill_reason: Option<KillReason>,
+    /// The memory file with its state that a worker has handed over at a fault (`crash-reports`).
+    pub state_at_fault: Option<OwnedFd>,
 }
 
 impl Child {

@@ -502,6 +502,7 @@ impl Children {
             helper: None,
             is_halted: false,
             kill_reason: None,
+            state_at_fault: None,
         });
     }
 }

@@ -43,7 +43,8 @@ const RELOADED: &[&str] = &[
 ];
 
 /// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.
-const KEPT: [(&str, &str); 5] = [
+const KEPT: [(&str, &str); 6] = [
+    ("/lifecycle/crash_reports", "crash-reports"),
     ("/lifecycle/pidfile", "pidfile"),
     ("/logging/file", "logto"),
     ("/reloading/descriptors_most", "max-fd"),

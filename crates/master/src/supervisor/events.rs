@@ -26,6 +26,7 @@ use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status, traced};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
+use crate::workers::crash_reports;
 use crate::workers::ends::{self, WorkerEnd};
 use crate::workers::harakiri::Watch;
 use crate::workers::pausing;
@@ -239,6 +240,11 @@ impl Supervisor {
                     let (signalling, instance, _) = self.signalling();
                     signalling.take_raised(id, number, instance);
                 }
+                Ok(Received::Message(Report::Crashed { .. }, state)) => {
+                    if let Some(child) = self.children.find_mut(id) {
+                        child.state_at_fault = state;
+                    }
+                }
                 Ok(Received::Message(report, _)) => self.take_report(id, report, now),
                 Ok(Received::Nothing) => return,
                 Ok(Received::End) | Err(_) => {
@@ -420,7 +426,10 @@ impl Supervisor {
 
     /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
-        let Some(child) = self.children.remove(id) else { return };
+        let Some(mut child) = self.children.remove(id) else { return };
+        if self.provision.settings().lifecycle.crash_reports.is_some() {
+            crash_reports::take_last_state(&mut child);
+        }
         self.signalling.note_end(&child, &self.children);
         // A process that has exited by itself may have been ended inside a lock too, by os._exit() in another thread.
         if let Some(pid) = child.pid.filter(|_| cause != Cause::Exited(0)) {
@@ -457,6 +466,12 @@ impl Supervisor {
         let kernel_kill = if is_killed { self.oom_kills.look() } else { KernelKill::Unknown };
         let end = WorkerEnd { worker, number, cause, remembered: board.remembered(row), kernel_kill, has_worked };
         let in_flight = board.in_flight(row).len();
+        if let Some(folder) =
+            self.provision.settings().lifecycle.crash_reports.as_ref().filter(|_| crash_reports::is_reported(&end))
+        {
+            let text = crash_reports::compose(&end, &self.provision, now);
+            self.alarms.report_crash(folder.clone(), text.as_bytes());
+        }
         let worse = self.generations.note_end(worker, board.work(row), in_flight, &cause.words());
         if let Some(why) = worse {
             self.roll_back(&why, now);

@@ -1,7 +1,7 @@
 //! Requests that take too long: finds them in the scoreboard, requests their Python stack, checks them again, warns their worker
 //! if configured (`harakiri-graceful-timeout`), and kills it. It knows no content of a request. The master runs it.
 
-use bolide_contract::message::stack_signal;
+use bolide_contract::message::{crash_signal, stack_signal};
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
 use bolide_contract::settings::{HarakiriPolicy, Settings};
 use bolide_supervision::logs::log_sink;
@@ -193,6 +193,10 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                     && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
                 {
                     log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
+                }
+                // The report about its death has the stacks of all threads.
+                if child.is_request_worker() && provision.settings().lifecycle.crash_reports.is_some() {
+                    let _ = system::signal_thread(pid, request.thread, crash_signal());
                 }
                 if child.is_request_worker() {
                     children.order_hand_over(id);

@@ -187,6 +187,7 @@ impl Default for LifecycleDraft {
             reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
             load_timeout_ms: None,
             pidfile: None,
+            crash_reports: None,
             reload_order: Default::default(),
             vacuum: false,
         };

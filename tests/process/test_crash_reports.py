@@ -1,0 +1,116 @@
+"""`crash-reports`: a worker that dies unexpectedly leaves a report, which `bolide crash` reads aloud."""
+
+import json
+import os
+import stat
+import subprocess
+
+import pytest
+from support.client import Closed
+from support.server import program
+
+DEADLY = """
+import ctypes, faulthandler, os, signal, threading, time
+from probe import application as probe
+
+if "CHAINED" in os.environ:
+    faulthandler.enable()
+
+def wait_elsewhere():
+    time.sleep(600)
+
+def application(environ, start_response):
+    if environ["PATH_INFO"] == "/native":
+        threading.Thread(target=wait_elsewhere, daemon=True).start()
+        ctypes.string_at(0)
+    if environ["PATH_INFO"] == "/exit":
+        os._exit(3)
+    if environ["PATH_INFO"] == "/killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return probe(environ, start_response)
+"""
+
+
+@pytest.fixture
+def deadly(start, tmp_path):
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    folder = tmp_path / "crashes"
+    folder.mkdir()
+
+    def begin(*options):
+        return start("--processes", "1", "--crash-reports", str(folder), *options, module="deadly", alarms=True), folder
+
+    return begin
+
+
+def die(instance, target):
+    """Send a request that ends its worker. Return the path of the report, and the report."""
+    before = instance.log.count("crash report: ")
+    with pytest.raises(Closed):
+        instance.connect().request("GET", target, headers=[("Cookie", "c00kie"), ("Authorization", "s3cret")])
+    instance.wait_for(lambda: instance.log.count("crash report: ") > before, "the report")
+    path = instance.log.split("read it with: bolide crash ")[-1].splitlines()[0]
+    with open(path) as file:
+        text = file.read()
+    assert not any(word in text for word in ["s3cret", "c00kie"])
+    return path, json.loads(text)
+
+
+def read_aloud(path, *flags):
+    result = subprocess.run([*program(), "crash", *flags, path], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_a_native_fault_leaves_the_stacks_of_all_threads_and_the_native_function(deadly):
+    instance, _ = deadly()
+    instance.get("/?key=s3cret")
+    path, report = die(instance, "/native?token=s3cret")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert (report["signal"], report["fault"]["signal"], report["fault"]["address"]) == (11, 11, "0x0")
+    assert "in string_at" in report["stacks"]
+    assert "in wait_elsewhere" in report["stacks"]
+    assert report["in_flight"][0]["request"] == "GET /native?token=…"
+    assert [request["request"] for request in report["last"]] == ["GET /?key=…"]
+    assert report["memory"]
+    assert report["limits"]
+    assert report["modules"]
+    text = read_aloud(path, "--all")
+    assert "was killed by SIGSEGV" in text
+    assert "used memory that is not its own in " in text
+    assert f"{report['fault']['module']}+" in text
+    assert "GET /native?token=…" in text
+    # The next worker has a report of its own, and none of the first one's state.
+    _, second = die(instance, "/exit")
+    assert (second["signal"], second["status"], second["stacks"], second["fault"]) == (None, 3, "", None)
+    assert "os._exit(3)" in read_aloud(instance.log.split("bolide crash ")[-1].splitlines()[0])
+
+
+def test_a_kill_from_outside_is_told_as_one(deadly):
+    instance, _ = deadly()
+    path, report = die(instance, "/killed")
+    assert (report["signal"], report["by_kernel"]) == (9, False)
+    assert "Another process has sent SIGKILL" in read_aloud(path)
+
+
+def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
+    instance, _ = deadly("--harakiri", "1")
+    path, report = die(instance, "/wait")
+    assert report["killed_for"] == "harakiri"
+    assert "in do_wait" in report["stacks"]
+    assert "longer than `harakiri`" in read_aloud(path)
+
+
+def test_the_handler_of_the_application_still_gets_the_fault(deadly):
+    instance, _ = deadly("--env", "CHAINED=1")
+    _, report = die(instance, "/native")
+    assert "in string_at" in report["stacks"]
+    instance.wait_for_text("Fatal Python error: Segmentation fault")
+
+
+def test_what_is_no_report_is_refused(tmp_path):
+    (tmp_path / "other.json").write_text("{}")
+    for arguments in [[], [str(tmp_path / "none")], [str(tmp_path / "other.json")]]:
+        result = subprocess.run([*program(), "crash", *arguments], capture_output=True, text=True, timeout=60)
+        assert result.returncode != 0
+        assert result.stderr
