@@ -54,6 +54,7 @@ pub fn settings() -> Settings {
             origin,
         }],
         applications: Vec::new(),
+        tracing: Default::default(),
         application: ApplicationSettings::default(),
         python: Python::default(),
         workers: Workers {
