@@ -8,12 +8,16 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from support.waiting import wait_until
 from support_hostile import identity_options
 from support_instance import DONE, MISUSED, NO_ANSWER, NO_INSTANCE
+
+#: The layout of 3.14 follows its description, and has not been tried with an interpreter.
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="docs/trace-and-profile.md says what is known of 3.14")
 
 SOURCE = (Path(__file__).parent / "probes" / "states.py").read_text(encoding="utf-8").splitlines()
 
@@ -116,6 +120,24 @@ def test_one_process_is_chosen_by_its_number_its_pid_or_its_name(start, call, tm
     assert status == NO_INSTANCE
     assert "no such process; these are running: prototype (pid" in said
     assert call("trace", "--rate")[0] == MISUSED
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "auto"])
+def test_tasks_are_shown_with_what_they_await(loop, start, call, tmp_path):
+    instance = start("--processes", "2", "--asgi", "tasks:application", "--loop", loop, module=None)
+    gate = tmp_path / "gate"
+    client = instance.connect()
+    client.send(f"GET /?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    wait_until(gate.with_suffix(".waiting").exists, "the request")
+    tasks = {task["name"]: task for process in traced(call).values() for task in process.get("tasks", [])}
+    functions = [frame["function"] for frame in tasks["the gate"]["frames"]]
+    assert functions[-1] == "pass_gate"
+    assert not tasks["the gate"]["is_partial"]
+    (request,) = [task for task in tasks.values() if "view" in [frame["function"] for frame in task["frames"]]]
+    assert request["awaits"] == "task the gate"
+    assert re.search(r"^  task \S.*: awaits task the gate\n    \S+/tasks.py:\d+ view\n", call("trace")[1], re.MULTILINE)
+    gate.touch()
+    assert client.read_response().status == 200
 
 
 def test_local_variables_are_shown_on_request_only(start, call, tmp_path):

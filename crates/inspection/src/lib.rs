@@ -14,4 +14,5 @@ pub mod objects;
 pub mod process;
 pub mod python;
 pub mod symbols;
+pub mod tasks;
 pub mod trace;

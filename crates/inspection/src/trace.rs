@@ -7,6 +7,7 @@ use crate::frames::{Detail, Stack};
 use crate::memory::{ProcessMemory, Snapshot, Unreadable};
 use crate::process::{self, Task};
 use crate::python::{NoPython, Python, ThreadState};
+use crate::tasks;
 
 /// Attempts to read a process whose structures change meanwhile.
 const ATTEMPTS_MOST: u32 = 5;
@@ -33,7 +34,10 @@ pub struct Process {
     /// `3.11`
     pub python: String,
     pub threads: Vec<Thread>,
-    /// Threads are missing.
+    /// Tasks of asyncio that have not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<tasks::AsyncioTask>,
+    /// Threads or tasks are missing.
     pub is_partial: bool,
 }
 
@@ -85,8 +89,9 @@ impl Reader {
             self.memory.refresh();
             match self.attempt(detail) {
                 Ok(found) => {
-                    let torn =
-                        found.threads.iter().filter(|thread| thread.stack.is_partial).count() + usize::from(found.is_partial);
+                    let threads = found.threads.iter().map(|thread| &thread.stack);
+                    let stacks = threads.chain(found.tasks.iter().map(|task| &task.stack));
+                    let torn = stacks.filter(|stack| stack.is_partial).count() + usize::from(found.is_partial);
                     if best.as_ref().is_none_or(|(least, _)| torn < *least) {
                         best = Some((torn, found));
                     }
@@ -149,7 +154,9 @@ impl Reader {
         if states.iter().all(|state| state.native != 0) {
             threads.extend(others.map(foreign));
         }
-        Ok(Process { python: format!("3.{}", self.python.layout.minor), threads, is_partial })
+        let (tasks, lacks_tasks) = self.python.tasks(&self.memory, detail);
+        let python = format!("3.{}", self.python.layout.minor);
+        Ok(Process { python, threads, tasks, is_partial: is_partial || lacks_tasks })
     }
 
     fn thread(&self, state: &ThreadState, tasks: &[Task], names: &[(u64, String)], detail: Detail) -> Thread {

@@ -21,12 +21,15 @@ pub fn process(process: &Value) -> String {
         return text;
     }
     if process["is_partial"] == true {
-        text.push_str("  some threads are missing: the list changed while it was read\n");
+        text.push_str("  some threads or tasks are missing: they changed while they were read\n");
     }
     let threads: Vec<&Value> = list(process, "threads").collect();
     let is_python = |thread: &&&Value| thread["is_python"] == true;
     for thread in threads.iter().filter(is_python) {
         write_thread(thread, process, &mut text);
+    }
+    for task in list(process, "tasks") {
+        write_task(task, &mut text);
     }
     let others: Vec<String> = threads
         .iter()
@@ -60,8 +63,24 @@ fn write_thread(thread: &Value, process: &Value, text: &mut String) {
         .collect();
     let name = printable(thread["name"].as_str().unwrap_or_default());
     let _ = writeln!(text, "  thread {id} ({name}): {what}{}", requests.concat());
+    write_stack(thread, "no Python code", text);
+}
+
+fn write_task(task: &Value, text: &mut String) {
+    let name = printable(task["name"].as_str().unwrap_or_default());
+    let what = match (task["is_running"] == true, task["awaits"].as_str().unwrap_or_default()) {
+        (true, _) => "runs".to_owned(),
+        (false, "") => "is about to run".to_owned(),
+        (false, awaited) => format!("awaits {}", printable(awaited)),
+    };
+    let _ = writeln!(text, "  task {name}: {what}");
+    write_stack(task, "no coroutine", text);
+}
+
+/// Writes the frames of a thread or a task.
+fn write_stack(entry: &Value, nothing: &str, text: &mut String) {
     let mut is_empty = true;
-    for frame in list(thread, "frames") {
+    for frame in list(entry, "frames") {
         is_empty = false;
         let part = |key: &str| printable(frame[key].as_str().unwrap_or("?"));
         let _ = writeln!(text, "    {}:{} {}", part("file"), frame["line"], part("function"));
@@ -70,10 +89,10 @@ fn write_thread(thread: &Value, process: &Value, text: &mut String) {
             let _ = writeln!(text, "      {} = {}", part(0), part(1));
         }
     }
-    match (thread["is_partial"] == true, is_empty) {
-        (true, _) => text.push_str("    … the rest could not be read: it changed meanwhile\n"),
-        (false, true) => text.push_str("    no Python code\n"),
-        (false, false) => {}
+    if entry["is_partial"] == true {
+        text.push_str("    … the rest could not be read: it changed meanwhile\n");
+    } else if is_empty {
+        let _ = writeln!(text, "    {nothing}");
     }
 }
 
