@@ -94,6 +94,7 @@ pub fn settings() -> Settings {
         },
         statistics: Default::default(),
         logging: Default::default(),
+        tracing: Default::default(),
         hooks: Vec::new(),
         attendant: bolide_contract::attendant::Attendant::default(),
         confinement: bolide_contract::confinement::Confinement::default(),
