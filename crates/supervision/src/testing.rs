@@ -94,7 +94,6 @@ pub fn settings() -> Settings {
         },
         statistics: Default::default(),
         logging: Default::default(),
-        tracing: Default::default(),
         hooks: Vec::new(),
         attendant: bolide_contract::attendant::Attendant::default(),
         confinement: bolide_contract::confinement::Confinement::default(),
