@@ -18,6 +18,7 @@ use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Answer, Page, Request, StatsServer};
 use serde_json::Value;
 
+use crate::statistics::live::Live;
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
 use crate::statistics::overview::Overview;
 use crate::statistics::proportional::ProportionalMemory;
@@ -32,6 +33,7 @@ use crate::token::Token;
 pub struct Reporting {
     queues: QueueAlarm,
     overview: Overview,
+    live: Live,
     metering: Metering,
     pushers: Pushers,
     /// At the address of `stats`.
@@ -163,6 +165,10 @@ impl Reporting {
     pub fn report_due(&mut self, view: View<'_>, now_ms: u64) -> Vec<RaisedAlarm> {
         self.page = None;
         self.servers_mut().for_each(|server| server.look_after_time(now_ms));
+        if self.servers().any(StatsServer::has_streams) && self.live.is_due(now_ms) {
+            let event = self.event(view, now_ms);
+            self.servers_mut().for_each(|server| server.publish(&event, now_ms));
+        }
         if self.is_silent {
             return Vec::new();
         }
@@ -193,6 +199,12 @@ impl Reporting {
         raised
     }
 
+    /// Returns the event of this second for the page.
+    fn event(&mut self, view: View<'_>, now_ms: u64) -> Page {
+        let Reporting { live, overview, queues, .. } = self;
+        live.event(|| overview.current(view, queues, view.is_stopping, now_ms).clone(), now_ms)
+    }
+
     fn facts(&mut self, view: View<'_>, now_ms: u64) -> Facts {
         let mut snapshot = self.snapshot(view);
         self.memory.fill(&mut snapshot, now_ms);
@@ -204,6 +216,8 @@ impl Reporting {
     /// Returns when it must be called next.
     pub fn wake_ms(&self) -> u64 {
         let server = self.servers().filter_map(StatsServer::wake_ms).min().unwrap_or(u64::MAX);
+        let watched = self.servers().any(StatsServer::has_streams);
+        let server = if watched { server.min(self.live.wake_ms()) } else { server };
         if self.is_silent {
             return server;
         }
@@ -232,6 +246,10 @@ impl Numbers for Reporting {
             self.scraped.renew(facts, now_ms);
         }
         self.scraped.answer(&request.accept)
+    }
+
+    fn events(&mut self, view: View<'_>, now_ms: u64) -> Answer {
+        Answer::events(self.event(view, now_ms))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_supervision::sockets::stats_server::{Answer, Page, Request};
 use serde_json::Value;
 
+use crate::statistics::live;
 use crate::statistics::view::View;
 
 /// Where a request has come in.
@@ -18,7 +19,7 @@ pub enum Door {
 }
 
 /// The index of the address of `metrics`.
-const INDEX: &str = "/metrics     the numbers, for Prometheus\n/-/ready     whether requests are served\n/-/healthy   whether the \
+const INDEX: &str = "/            the workers and their requests, live\n/metrics     the numbers, for Prometheus\n/-/ready     whether requests are served\n/-/healthy   whether the \
                      master lives\n/-/status    workers, reloads and addresses, as JSON\n";
 
 /// The makers of the pages with numbers, which clients share.
@@ -31,6 +32,9 @@ pub trait Numbers {
 
     /// Answers a scraper.
     fn metrics(&mut self, request: &Request, view: View<'_>, now_ms: u64) -> Answer;
+
+    /// Begins a stream of events for the page.
+    fn events(&mut self, view: View<'_>, now_ms: u64) -> Answer;
 }
 
 /// Answers a request.
@@ -49,9 +53,10 @@ pub fn answer(numbers: &mut impl Numbers, door: Door, request: Option<&Request>,
         "/-/status" => Answer::page(200, "application/json", short_status(numbers.status(view, now_ms), view)),
         _ if door == Door::Statistics => Answer::of_uwsgi(numbers.page(view)),
         _ if !is_known => request.refused_host(),
-        "/" => Answer::text(200, INDEX),
+        "/-/events" => numbers.events(view, now_ms),
         "" => Answer::text(400, "This is no HTTP request.\n"),
-        _ => Answer::text(404, &format!("There is nothing here. These paths have answers:\n{INDEX}")),
+        path => live::file(path)
+            .unwrap_or_else(|| Answer::text(404, &format!("There is nothing here. These paths have answers:\n{INDEX}"))),
     }
 }
 

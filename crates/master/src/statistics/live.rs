@@ -1,0 +1,105 @@
+//! The page at the address of `metrics`, and its events: the overview of each second, with memory and CPU time of workers. All
+//! clients share an event. Nothing is measured while no client watches. The master runs it.
+
+use std::collections::HashMap;
+
+use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::processes::process_state::cpu_ms_of;
+use bolide_supervision::sockets::stats_server::{Answer, Page};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+/// Time between two events, in milliseconds.
+pub const EVERY_MS: u64 = 1000;
+/// Workers that are measured for an event; of more, each has its turn.
+const MEASURED_MOST: usize = 32;
+/// The page runs nothing but its own script, loads nothing of others, and is shown in no frame.
+const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
+/// Parts of the overview that the page does not show.
+const UNUSED: [&str; 6] = ["addresses", "helpers", "caches", "engines", "signals", "last_reload"];
+
+/// The last event, and the measurements in it.
+#[derive(Debug, Default)]
+pub struct Live {
+    next_ms: u64,
+    event: Option<Page>,
+    /// Resident bytes and CPU milliseconds by pid.
+    usages: HashMap<i64, (u64, u64)>,
+    /// The worker whose turn comes next.
+    turn: usize,
+}
+
+/// Returns the file of the page with this path.
+pub fn file(path: &str) -> Option<Answer> {
+    let (kind, text) = match path {
+        "/" => ("text/html; charset=utf-8", include_str!("page/index.html")),
+        "/-/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
+        "/-/page.js" => ("text/javascript; charset=utf-8", include_str!("page/page.js")),
+        _ => return None,
+    };
+    Some(Answer::with_fields(200, kind, POLICY, Page::from(text.as_bytes())))
+}
+
+impl Live {
+    /// When the next event is due.
+    pub fn wake_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    pub fn is_due(&self, now_ms: u64) -> bool {
+        now_ms >= self.next_ms
+    }
+
+    /// Returns the event of this second, made from the overview if there is none yet.
+    pub fn event(&mut self, overview: impl FnOnce() -> Value, now_ms: u64) -> Page {
+        if let Some(event) = self.event.as_ref().filter(|_| now_ms < self.next_ms) {
+            return event.clone();
+        }
+        self.next_ms = now_ms + EVERY_MS;
+        let mut shown = overview();
+        for part in UNUSED {
+            shown.as_object_mut().map(|parts| parts.remove(part));
+        }
+        self.measure(&mut shown);
+        self.event.insert(Page::from(format!("data: {shown}\n\n").into_bytes())).clone()
+    }
+
+    fn measure(&mut self, shown: &mut Value) {
+        let Some(workers) = shown["workers"].as_array_mut() else { return };
+        let pids: Vec<i64> = workers.iter().filter_map(|worker| worker["pid"].as_i64()).collect();
+        self.usages.retain(|pid, _| pids.contains(pid));
+        for place in 0..pids.len().min(MEASURED_MOST) {
+            let pid = pids[(self.turn + place) % pids.len()];
+            let Ok(number) = i32::try_from(pid) else { continue };
+            if let Some((memory, cpu_ms)) = usage_of(Pid::from_raw(number), false).zip(cpu_ms_of(number)) {
+                self.usages.insert(pid, (memory.resident, cpu_ms));
+            }
+        }
+        self.turn = self.turn.wrapping_add(MEASURED_MOST) % pids.len().max(1);
+        for worker in workers {
+            let measured = worker["pid"].as_i64().and_then(|pid| self.usages.get(&pid));
+            if let Some((resident_bytes, cpu_ms)) = measured {
+                (worker["resident_bytes"], worker["cpu_ms"]) = (json!(resident_bytes), json!(cpu_ms));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_clients_of_a_second_share_an_event_that_is_one_line() {
+        let mut live = Live::default();
+        let pid = std::process::id();
+        let overview = || json!({"workers": [{"pid": pid, "in_flight": [{"request": "GET /\n\n"}]}], "addresses": []});
+        let first = live.event(overview, 1000);
+        let text = String::from_utf8_lossy(&first).into_owned();
+        assert!(text.starts_with("data: {") && text.ends_with("}\n\n") && text.trim_end().lines().count() == 1, "{text}");
+        assert!(text.contains("resident_bytes") && !text.contains("addresses"), "{text}");
+        assert_eq!(live.event(|| panic!("the event is still current"), 1999), first);
+        assert!(!live.is_due(1999) && live.is_due(2000));
+    }
+}

@@ -1,0 +1,122 @@
+"""The page at the address of `metrics`: its events, and what a browser shows of them on a desktop and a phone, light and dark."""
+
+import base64
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from support.browser import chromium
+from support.metrics import fetch, metrics_address
+from support.statistics import connect
+from support.waiting import wait_until
+
+PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+#: Clients with events at the same time (`stats_server.rs`, `STREAMS_MOST`).
+STREAMS_MOST = 16
+OVERFLOWS = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+GROUND = "return getComputedStyle(document.body).backgroundColor"
+
+
+@pytest.fixture
+def busy(start, tmp_path):
+    """An instance with a request in flight and one that has failed. Returns the address of its metrics."""
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "2", "--threads", "2", alarms=True)
+    assert instance.get("/bytes/none?key=secret").status == 500
+    request = threading.Thread(target=instance.get, args=("/wait/here?token=secret",))
+    request.start()
+    wait_until((tmp_path / "token=secret.waiting").exists, "a request in flight")
+    yield metrics_address(instance)
+    (tmp_path / "token=secret").touch()
+    request.join()
+
+
+def events_of(address):
+    """Opens a stream of events. Returns its socket and a file of its lines."""
+    stream = connect(address)
+    stream.sendall(b"GET /-/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    lines = stream.makefile("r")
+    return stream, lines
+
+
+def next_event(lines):
+    for line in lines:
+        if line.startswith("data: "):
+            return json.loads(line.removeprefix("data: "))
+    raise AssertionError("the stream has ended")
+
+
+def test_events_come_again_and_again_with_the_requests_in_flight_and_without_values_of_queries(busy):
+    stream, lines = events_of(busy)
+    with stream, lines:
+        assert "200 OK" in lines.readline()
+        event = next_event(lines)
+        assert next_event(lines)["now_ms"] > event["now_ms"]
+    assert [worker["number"] for worker in event["workers"]] == [1, 2]
+    assert all(worker["resident_bytes"] > 1 << 20 for worker in event["workers"])
+    assert "secret" not in json.dumps(event)
+    assert "/bytes/none?key=" in json.dumps(event["recent_errors"])
+
+
+def test_clients_with_events_are_few_and_a_foreign_name_gets_none(busy):
+    opened = [events_of(busy) for _ in range(STREAMS_MOST)]
+    try:
+        assert all("200 OK" in lines.readline() for _, lines in opened)
+        assert fetch(busy, "/-/events").status == 503
+        for path in ("/", "/-/events", "/-/page.js"):
+            assert fetch(busy, path, host="evil.example").status == 403
+        assert fetch(busy, "/metrics").status == 200
+    finally:
+        for stream, lines in opened:
+            lines.close()
+            stream.close()
+    wait_until(lambda: streams_again(busy), "room for another client")
+
+
+def streams_again(address):
+    stream, lines = events_of(address)
+    with stream, lines:
+        return "200 OK" in lines.readline()
+
+
+def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_its_console(busy):
+    grounds = set()
+    with chromium() as browser:
+
+        def set_up(command, **parameters):
+            browser.execute("executeCdpCommand", {"cmd": command, "params": parameters})
+
+        def text(name):
+            return browser.find_element(By.ID, name).text
+
+        for width, height, scheme in [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light"), (390, 844, "dark")]:
+            set_up("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+            set_up("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            browser.get("http://{}:{}/".format(*busy))
+            wait_until(lambda: len(text("workers").splitlines()) == 2, "two workers")
+            wait_until(lambda: "GET /wait/here?token=" in text("requests"), "the request in flight")
+            assert "GET /bytes/none?key=" in text("errors")
+            assert "secret" not in browser.page_source
+            assert text("state").startswith("serving, generation 1")
+            assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
+            grounds.add((scheme, browser.execute_script(GROUND)))
+            if os.environ.get("BOLIDE_WRITE_REFERENCE"):
+                wait_until(lambda: " " in browser.find_element(By.TAG_NAME, "polyline").get_attribute("points"), "a chart")
+                picture = PICTURES / f"page-{'phone' if width < 500 else 'desktop'}-{scheme}.png"
+                picture.write_bytes(base64.b64decode(browser.get_screenshot_as_base64()))
+        assert len(grounds) == 2
+        # By the keyboard alone: the first stop is the filter, the next one pauses.
+        browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+        browser.switch_to.active_element.send_keys("no such worker")
+        wait_until(lambda: text("workers") == "", "no worker")
+        browser.switch_to.active_element.send_keys(Keys.CONTROL, "a")
+        browser.switch_to.active_element.send_keys(Keys.DELETE, Keys.TAB)
+        browser.switch_to.active_element.send_keys(Keys.SPACE)
+        assert browser.find_element(By.ID, "pause").get_attribute("aria-pressed") == "true"
+        button = browser.find_elements(By.CSS_SELECTOR, "#heads button")[5]
+        button.send_keys(Keys.ENTER)
+        assert browser.find_elements(By.CSS_SELECTOR, "#heads th")[5].get_attribute("aria-sort") == "descending"
+        assert browser.console() == []
