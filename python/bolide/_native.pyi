@@ -175,6 +175,9 @@ def note_child() -> None:
 def prepare_fork() -> None:
     """The application is about to fork a child of this worker."""
 
+def note_collection(phase: str, info: dict[str, int], /) -> None:
+    """A collection of garbage begins or has ended, as `gc.callbacks` say."""
+
 def note_fork() -> None:
     """The application has forked a child of this worker."""
 

@@ -213,6 +213,11 @@ class Half:
         os.register_at_fork(
             before=self.native.prepare_fork, after_in_child=self.native.note_child, after_in_parent=self.native.note_fork
         )
+        statistics = self.settings["statistics"]
+        if statistics["metrics"] or (statistics["server"] or {}).get("is_http"):
+            import gc
+
+            gc.callbacks.append(self.native.note_collection)
         if self.gunicorn is not None:
             self.gunicorn.begin_worker()
 

@@ -207,3 +207,30 @@ def test_the_time_before_a_request_was_here_is_counted_if_its_front_server_tells
         instance.get("/pid", headers=[("X-Request-Start", start_of)])
     wait_until(lambda: value_of(address, "bolide_request_waiting_seconds_count") == 2, "two times")
     assert 200 <= value_of(address, "bolide_request_waiting_seconds_sum") < 1000
+
+
+def test_waits_for_the_gil_and_collections_of_garbage_are_measured_where_a_scraper_comes(start, tmp_path):
+    (tmp_path / "collecting.py").write_text(
+        "import gc\n"
+        "def application(environ, start_response):\n"
+        "    if environ['PATH_INFO'] == '/collect': gc.collect()\n"
+        "    start_response('200 OK', [('Content-Length', '2')])\n"
+        "    return [str(len(gc.callbacks)).rjust(2).encode()]\n"
+    )
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", module="collecting")
+    address = metrics_address(instance)
+    before = value_of(address, "bolide_gc_collections_total", generation="2")
+    for _ in range(3):
+        assert instance.body("/collect") == " 1"
+    told = wait_until(
+        lambda: ((found := samples(address))["bolide_gc_collections_total", ("generation", "2")] >= before + 3 and found),
+        "three collections",
+    )
+    counts = [value for key, value in told.items() if key[0] == "bolide_gc_collections_total"]
+    assert told["bolide_gc_pause_seconds_count",] == sum(counts)
+    # A thread waits for it after it has slept.
+    wait_until(
+        lambda: instance.body() and value_of(address, "bolide_gil_wait_seconds_count"), "a wait for the GIL", look_seconds=0.1
+    )
+    # Nothing is measured for an instance without metrics.
+    assert start(module="collecting").body("/") == " 0"

@@ -6,6 +6,7 @@
 mod answer;
 mod asgi;
 mod call;
+mod collections;
 mod contexts;
 mod crash_handler;
 mod environ;
@@ -154,6 +155,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(prototype::ask_for_replacement, module)?)?;
     module.add_function(wrap_pyfunction!(prepare_fork, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
+    collections::add(module)?;
     messages::add_to(module)?;
     uwsgi_module::add_to(module)?;
     services::add_to(module)?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Once, OnceLock};
 
 use bolide_contract::message::{self, Asked, Report};
-use bolide_contract::scoreboard::{Recorder, Row, Scoreboard, Slot, Work};
+use bolide_contract::scoreboard::{Meters, Recorder, Row, Scoreboard, Slot, Work};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use bolide_engine::taken_connections::TakenConnections;
@@ -68,6 +68,12 @@ pub fn attach_helper(helper: &Helper) -> io::Result<()> {
     let link = Link { scoreboard, row, control: helper.descriptor().try_clone_to_owned()?, worker: None };
     LINK.get_or_init(|| link);
     Ok(())
+}
+
+/// The meters of the worker's first thread, for what the process does as a whole.
+pub fn meters_of_worker() -> Option<&'static Meters> {
+    let link = LINK.get()?;
+    link.scoreboard.meters(link.row).first()
 }
 
 /// The scoreboard's slot of the calling thread. `None`: it is not a thread of the worker.

@@ -16,6 +16,9 @@ pub const GROUPS_MOST: usize = 32;
 /// The group of requests that no group of the configuration takes.
 pub const OTHER_GROUP: u32 = GROUPS_MOST as u32;
 
+/// Generations of CPython's garbage collector.
+pub const GENERATIONS: usize = 3;
+
 /// The measurements of a thread since its worker's start.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -24,6 +27,13 @@ pub struct Meters {
     pub latency: Histogram,
     /// From the front server's receipt of a request (`X-Request-Start`) to its head here. Counted with `metrics`.
     pub waiting: Histogram,
+    /// Waits for the language, such as CPython's GIL, before a thread could go on. Counted where a scraper may come.
+    pub language_waits: Histogram,
+    /// Collections of garbage, in which a process can't serve. Only threads that hold the language write it, one at a time.
+    collections: Histogram,
+    /// The same by generation.
+    collected: [AtomicU64; GENERATIONS],
+    pub tls_handshakes: AtomicU64,
     /// Counted with `route-group`; the last one has all other requests.
     pub groups: [GroupMeter; GROUPS_MOST + 1],
 }
@@ -42,6 +52,10 @@ pub struct GroupMeter {
 pub struct Measured {
     pub latency: Distribution,
     pub waiting: Distribution,
+    pub language_waits: Distribution,
+    pub collections: Distribution,
+    pub collected: [u64; GENERATIONS],
+    pub tls_handshakes: u64,
     pub groups: [GroupWork; GROUPS_MOST + 1],
 }
 
@@ -54,14 +68,30 @@ pub struct GroupWork {
 impl Default for Meters {
     fn default() -> Meters {
         let groups = std::array::from_fn(|_| GroupMeter::default());
-        Meters { latency: Histogram::default(), waiting: Histogram::default(), groups }
+        Meters {
+            latency: Histogram::default(),
+            waiting: Histogram::default(),
+            language_waits: Histogram::default(),
+            collections: Histogram::default(),
+            collected: Default::default(),
+            tls_handshakes: AtomicU64::new(0),
+            groups,
+        }
     }
 }
 
 impl Default for Measured {
     fn default() -> Measured {
         let groups = [GroupWork::default(); GROUPS_MOST + 1];
-        Measured { latency: Distribution::default(), waiting: Distribution::default(), groups }
+        Measured {
+            latency: Distribution::default(),
+            waiting: Distribution::default(),
+            language_waits: Distribution::default(),
+            collections: Distribution::default(),
+            collected: [0; GENERATIONS],
+            tls_handshakes: 0,
+            groups,
+        }
     }
 }
 
@@ -71,11 +101,19 @@ impl Meters {
         &self.groups[(number as usize).min(GROUPS_MOST)]
     }
 
+    /// Counts a collection. Only a thread that holds the language may do so.
+    pub fn note_collection(&self, generation: usize, microseconds: u64) {
+        self.collections.note(microseconds);
+        add(&self.collected[generation.min(GENERATIONS - 1)], 1);
+    }
+
     /// Sets everything to zero, after its writer has ended.
     pub fn clear(&self) {
-        self.latency.clear();
-        self.waiting.clear();
-        for counter in self.groups.iter().flat_map(|group| group.classes.iter().chain([&group.busy_us])) {
+        for histogram in [&self.latency, &self.waiting, &self.language_waits, &self.collections] {
+            histogram.clear();
+        }
+        let of_groups = self.groups.iter().flat_map(|group| group.classes.iter().chain([&group.busy_us]));
+        for counter in of_groups.chain(&self.collected).chain([&self.tls_handshakes]) {
             if counter.load(Relaxed) != 0 {
                 counter.store(0, Relaxed);
             }
@@ -101,6 +139,10 @@ impl Measured {
         Measured {
             latency: Distribution::of(&meters.latency),
             waiting: Distribution::of(&meters.waiting),
+            language_waits: Distribution::of(&meters.language_waits),
+            collections: Distribution::of(&meters.collections),
+            collected: meters.collected.each_ref().map(|count| count.load(Relaxed)),
+            tls_handshakes: meters.tls_handshakes.load(Relaxed),
             groups: meters.groups.each_ref().map(group),
         }
     }
@@ -110,6 +152,12 @@ impl AddAssign<&Measured> for Measured {
     fn add_assign(&mut self, other: &Measured) {
         self.latency += &other.latency;
         self.waiting += &other.waiting;
+        self.language_waits += &other.language_waits;
+        self.collections += &other.collections;
+        for (sum, more) in self.collected.iter_mut().zip(other.collected) {
+            *sum = sum.wrapping_add(more);
+        }
+        self.tls_handshakes = self.tls_handshakes.wrapping_add(other.tls_handshakes);
         for (sum, more) in self.groups.iter_mut().zip(&other.groups) {
             sum.busy_us = sum.busy_us.wrapping_add(more.busy_us);
             for (count, more) in sum.classes.iter_mut().zip(more.classes) {
@@ -129,12 +177,14 @@ mod tests {
         for (thread, status) in meters.iter().zip([204, 503]) {
             thread.latency.note(1000);
             thread.waiting.note(20);
+            thread.note_collection(7, 4);
             thread.group(2).note(status, 7);
             thread.group(99).note(0, 3);
         }
         let mut sum = Measured::of(&meters[0]);
         sum += &Measured::of(&meters[1]);
         assert_eq!((sum.latency.count(), sum.waiting.sum_us), (2, 40));
+        assert_eq!((sum.collected, sum.collections.sum_us), ([0, 0, 2], 8));
         assert_eq!(sum.groups[2], GroupWork { classes: [0, 1, 0, 0, 1, 0], busy_us: 14 });
         assert_eq!(sum.groups[GROUPS_MOST].classes[CLASSES - 1], 2);
         meters[0].clear();

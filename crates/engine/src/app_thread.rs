@@ -9,7 +9,10 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bolide_contract::histogram::Histogram;
+
 use crate::app::App;
+use crate::scheduling::clock::precise_us;
 
 pub struct AppThread<A: App> {
     app: A,
@@ -17,6 +20,8 @@ pub struct AppThread<A: App> {
     /// `Some` if threads acquire the language late.
     leftovers: Option<Arc<Leftovers<A>>>,
     deferred: Option<Deferred>,
+    /// Counts the waits for the language; `None` if no scraper may come.
+    waits: Option<&'static Histogram>,
 }
 
 /// Work that needs the language, deferred until the thread holds it for another reason.
@@ -38,8 +43,8 @@ pub struct Leftover<A: App> {
 
 impl<A: App> AppThread<A> {
     /// The calling thread holds the language. With `leftovers`, it acquires the language late from now on.
-    pub fn new(app: A, leftovers: Option<Arc<Leftovers<A>>>) -> AppThread<A> {
-        AppThread { app, is_held: true, leftovers, deferred: None }
+    pub fn new(app: A, leftovers: Option<Arc<Leftovers<A>>>, waits: Option<&'static Histogram>) -> AppThread<A> {
+        AppThread { app, is_held: true, leftovers, deferred: None, waits }
     }
 
     pub fn is_held(&self) -> bool {
@@ -69,7 +74,14 @@ impl<A: App> AppThread<A> {
 
     #[cold]
     fn take(&mut self) {
-        self.app.acquire();
+        match self.waits {
+            None => self.app.acquire(),
+            Some(waits) => {
+                let began_us = precise_us();
+                self.app.acquire();
+                waits.note(precise_us().saturating_sub(began_us));
+            }
+        }
         self.is_held = true;
         self.drop_leftovers();
         if let Some(deferred) = self.deferred.take() {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bolide_contract::scoreboard::add;
 use bolide_protocol::fastcgi::Answer;
 use bolide_protocol::response::ResponseEncoder;
 use bolide_protocol::session::{HeadEvent, RequestHead, SessionEvent};
@@ -376,6 +377,7 @@ impl<A: App> Connection<A> {
         let read = context.app.aside(|| transport.read(buffer));
         if let Some(facts) = transport.tls_facts() {
             self.client.note_tls(facts.clone());
+            add(&context.thread.meters.tls_handshakes, 1);
             // RFC 9113 section 3.2: within TLS, ALPN chooses HTTP/2, not the first bytes of the client.
             self.link = Link::Socket { may_be_http2: transport.alpn() == Some(Alpn::Http2) };
         }

@@ -99,8 +99,9 @@ impl<L: Language> EmbeddedWorker<L> {
     pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
         shared.worker.row.is_embedded.store(1, Relaxed);
-        let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
+        let app = shared.language.enter(0).map_err(io::Error::other)?;
         let (slot, meters) = shared.places(0)?;
+        let app = AppThread::new(app, None, shared.worker.language_waits(meters));
         let thread = ThreadContext::new(&shared.worker, 0, (slot, meters));
         let heartbeat = Arc::new(Heartbeat::new(slot)?);
         shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;

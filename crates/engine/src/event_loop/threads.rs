@@ -22,8 +22,8 @@ const LOG_AFTER: Duration = Duration::from_secs(1);
 /// Runs the worker on the calling thread, and on as many more as the settings say.
 pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     let app = shared.language.enter(0).map_err(io::Error::other)?;
-    let mut app = AppThread::new(app, shared.leftovers.clone());
     let mut thread = thread(shared, 0)?;
+    let mut app = AppThread::new(app, shared.leftovers.clone(), shared.worker.language_waits(thread.meters));
     let threads = shared.worker.settings.workers.threads;
     shared.leadership.join();
     shared.leadership.take_over();
@@ -147,7 +147,8 @@ fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
             match shared.language.enter(core) {
                 Ok(app) => match thread(&shared, core) {
                     Ok(mut thread) => {
-                        let mut app = AppThread::new(app, shared.leftovers.clone());
+                        let waits = shared.worker.language_waits(thread.meters);
+                        let mut app = AppThread::new(app, shared.leftovers.clone(), waits);
                         work(&shared, &mut thread, &mut app, false);
                     }
                     Err(error) => complain(shared.worker.number, &format!("a thread can't start: {error}")),

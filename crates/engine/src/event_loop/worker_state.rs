@@ -232,7 +232,7 @@ impl<L: Language> Shared<L> {
             measures_time: settings.logging.may_log_requests()
                 || settings.statistics.has_reader()
                 || settings.scaling.weighs_time(),
-            measures_waiting: settings.statistics.has_scraper(),
+            has_scraper: settings.statistics.has_scraper(),
             route_groups: RouteGroups::of(&settings.statistics.groups),
             has_one_thread: !has_threads,
             settings,

@@ -77,7 +77,7 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
-    if worker.measures_waiting && context.client.is_trusted() {
+    if worker.has_scraper && context.client.is_trusted() {
         waiting::note_field(context.thread.meters, &fields, header_bytes);
     }
     let wire = if line.version == Version::Http10 { Wire::Http10 } else { wire };
@@ -161,7 +161,7 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
-    if worker.measures_waiting {
+    if worker.has_scraper {
         // A client of these protocols is a front server.
         waiting::note(context.thread.meters, find(waiting::VARIABLE));
     }

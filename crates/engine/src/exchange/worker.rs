@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bolide_contract::scoreboard::{Row, Slot};
+use bolide_contract::histogram::Histogram;
+use bolide_contract::scoreboard::{Meters, Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
@@ -46,8 +47,8 @@ pub struct Worker {
     pub has_own_answers: bool,
     /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
-    /// Scrapers get how long requests have waited at a front server.
-    pub measures_waiting: bool,
+    /// A scraper may come: it gets how long requests have waited at a front server, and threads for the language.
+    pub has_scraper: bool,
     /// `None` if none are configured.
     pub route_groups: Option<RouteGroups>,
     /// Only one thread serves and counts.
@@ -73,6 +74,11 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Returns the counter of a thread's waits for the language, if a scraper may ask for it.
+    pub fn language_waits(&self, meters: &'static Meters) -> Option<&'static Histogram> {
+        self.has_scraper.then_some(&meters.language_waits)
+    }
+
     pub fn is_tcp(&self, listener: usize) -> bool {
         self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
     }

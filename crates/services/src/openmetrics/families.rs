@@ -28,6 +28,10 @@ pub const FAMILIES: &[Family] = &[
             samples(&[], Number::Durations(&facts.measured.waiting));
         }
     }),
+    family!("bolide_gil_wait_seconds", Histogram, &[], "Waits of a thread for the GIL before it began or went on with a request. Waits within the application are not in it.", |facts, samples| samples(&[], Number::Durations(&facts.measured.language_waits))),
+    family!("bolide_gc_pause_seconds", Histogram, &[], "Collections of CPython's garbage collector, in which a worker can't serve.", |facts, samples| samples(&[], Number::Durations(&facts.measured.collections))),
+    family!("bolide_gc_collections_total", Counter, &["generation"], "Collections by generation.", |facts, samples| (0..).zip(facts.measured.collected).for_each(|(generation, count): (u64, u64)| samples(&[&generation.to_string()], count.into()))),
+    family!("bolide_tls_handshakes_total", Counter, &[], "Complete handshakes of TLS.", |facts, samples| samples(&[], facts.measured.tls_handshakes.into())),
     family!("bolide_route_requests_total", Counter, &["route", "status"], "Requests of each `route-group`, by the class of their status.", routes),
     family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |name, work| samples(&[name], seconds(work.busy_us).into()))),
     family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
