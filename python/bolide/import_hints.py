@@ -66,7 +66,7 @@ def missing_dependency(error):
     inside = virtualenv_with(name)
     if inside is not None:
         return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
-    absent = "; this application's Python does not have it"
+    absent = f"; this application's Python, {sys.executable}, does not have it"
     if name in PACKAGES:
         return f"{absent}: {sys.executable} -m pip install {quoted(PACKAGES[name])}"
     near = difflib.get_close_matches(name, sorted({*PACKAGES, *top_level_modules()}), n=1, cutoff=NEAR)

@@ -108,7 +108,7 @@ def test_options_come_from_the_environment(prefix, serve):
     server = serve(PROBE, environment={f"{prefix}PROCESSES": "2", f"{prefix}PROCNAME_PREFIX": "shop-"})
     assert workers(server) == 2
     names = {Path(f"/proc/{process.pid}/comm").read_text().strip() for process in server.processes()}
-    assert names == {"shop-bolide mas", "shop-bolide pro", "shop-bolide wor"}
+    assert names == {"shop-bolide mas", "shop-bolide pro", "shop-bolide w 1", "shop-bolide w 2"}
 
 
 @pytest.mark.parametrize("option", ["lazy-apps", "lazy"])

@@ -34,7 +34,7 @@ def limited(size, rights="nobody"):
 
 
 @pytest.mark.parametrize("rights", ["root", "nobody"])
-@pytest.mark.parametrize("kilobytes", [64, 1024])
+@pytest.mark.parametrize("kilobytes", [256, 1024])
 def test_a_small_limit_is_the_applications_and_ends_no_start(start, tmp_path, rights, kilobytes):
     if rights == "root" and os.getuid() != 0:
         pytest.skip("only root can raise a hard limit")
@@ -54,7 +54,7 @@ def test_a_limit_that_nothing_fits_in_is_named_with_the_number_that_is_needed(st
 
 def test_a_log_file_at_its_size_limit_blocks_no_request(start, tmp_path):
     (tmp_path / "limits.py").write_text(APPLICATION)
-    size = 64 * 1024
+    size = 256 * 1024
     log = tmp_path / "requests"
     log.write_bytes(b"x" * (size - 1) + b"\n")
     instance = start(

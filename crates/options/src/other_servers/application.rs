@@ -4,6 +4,7 @@ use super::row::Meaning::{Done, Fixed, Listed, Made, Nothing, Option, Refused, S
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
+use super::values;
 
 /// Words of uvicorn and granian. The version of ASGI is detected.
 const INTERFACES: &[ServerWord] = &[
@@ -68,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("ws-ping-timeout", &[Uvicorn], Option("websocket-ping-timeout")),
     ServerSetting::new("websocket-ping-interval", &[Hypercorn], Same),
     ServerSetting::new("ping-interval", &[Daphne], Option("websocket-ping-interval")),
-    ServerSetting::new("ping-timeout", &[Daphne], Taken(never, "write `--websocket-ping-timeout SECONDS`")),
+    ServerSetting::new("ping-timeout", &[Daphne], Taken(values::never, "write `--websocket-ping-timeout SECONDS`")),
     ServerSetting::new("ws-per-message-deflate", &[Uvicorn], Option("websocket-compression")),
     ServerSetting::new(
         "websocket_timeout",
@@ -86,10 +87,6 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("paste-global", &[Gunicorn], Refused("leave it out, and write the value into the file of `--paste`"))
         .setting("raw_paste_global_conf"),
 ];
-
-fn never(_: &str) -> std::option::Option<(String, String)> {
-    None
-}
 
 fn several_folders(value: &str) -> std::option::Option<(String, String)> {
     value.contains(',').then(|| {

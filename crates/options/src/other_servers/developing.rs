@@ -4,6 +4,7 @@ use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Tak
 use super::row::ServerSetting;
 use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
+use super::values;
 
 const DEBUG: &str =
     "write `--reload`: it reloads, and shows tracebacks of code that fails to load; `breakpoint()` works with one worker";
@@ -48,7 +49,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new(
         "config",
         &[Gunicorn, Hypercorn],
-        Taken(never, "write `bolide FILE` for a configuration of Bolide or uWSGI"),
+        Taken(values::never, "write `bolide FILE` for a configuration of Bolide or uWSGI"),
     )
     .letter('c')
     .setting("config"),
@@ -72,8 +73,4 @@ fn develop(to: &mut Translation, value: &str) -> Result<(), String> {
 fn extra_files(to: &mut Translation, files: &str) -> Result<(), String> {
     files.split(',').map(str::trim).filter(|file| !file.is_empty()).for_each(|file| to.add("touch-reload", file));
     Ok(())
-}
-
-fn never(_: &str) -> std::option::Option<(String, String)> {
-    None
 }

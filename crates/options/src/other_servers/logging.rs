@@ -1,7 +1,7 @@
 //! Flags for logs and metrics. Pure data and functions over values.
 
 use super::access_format;
-use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Worded};
+use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Taken, Worded};
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::{Subject, Translation};
@@ -66,6 +66,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("statsd-prefix", &[Gunicorn, Hypercorn], Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`")).setting("statsd_prefix"),
     ServerSetting::new("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
     ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket")).setting("enable_backlog_metric"),
+    ServerSetting::switch("metrics", &[Granian], Taken(values::never, METRICS)),
     ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `metrics` names an address")),
     ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),

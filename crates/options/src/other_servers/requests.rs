@@ -27,7 +27,7 @@ pub const FLAGS: &[ServerSetting] = &[
         "http-timeout",
         &[Daphne],
         Taken(
-            never,
+            values::never,
             "write `--harakiri SECONDS` for the time of a request: `--http-timeout` is how long a client may delay a worker",
         ),
     )
@@ -96,10 +96,6 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("asyncore-use-poll", &[Waitress], Refused(LOOP)),
     ServerSetting::new("channel-request-lookahead", &[Waitress], Refused("leave it out: a client that leaves is noticed")),
 ];
-
-fn never(_: &str) -> std::option::Option<(String, String)> {
-    None
-}
 
 fn http(value: &str) -> std::option::Option<(String, String)> {
     let advice = match value {

@@ -102,6 +102,11 @@ pub fn plain_seconds(text: &str) -> Result<String, String> {
     seconds(text).map(|seconds| seconds.to_string())
 }
 
+/// No value of an option of this name shows that another server's is meant.
+pub fn never(_: &str) -> Option<(String, String)> {
+    None
+}
+
 /// Parses seconds: a number, or days, hours, minutes and seconds with their letters (`1h30m`), as granian accepts them.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let wrong = || "write a number of seconds".to_owned();

@@ -102,7 +102,7 @@ fn a_request_that_does_not_end_is_not_kept() {
 fn events_reach_each_stream_until_its_client_has_gone_and_slow_ones_miss_some() {
     use std::io::Write;
     let mut server = server(true);
-    let mut streams = |server: &mut StatsServer, count: usize| -> Vec<UnixStream> {
+    let streams = |server: &mut StatsServer, count: usize| -> Vec<UnixStream> {
         let clients: Vec<UnixStream> = (0..count).map(|_| client(server)).collect();
         for mut stream in &clients {
             stream.write_all(b"GET /-/events HTTP/1.1\r\n\r\n").expect("written");
