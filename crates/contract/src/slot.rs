@@ -129,8 +129,6 @@ pub struct Slot {
     pub thread: AtomicU32,
     /// Time limit of this request (a route's `harakiri:`), in milliseconds; 0 is the limit of the settings.
     pub limit_ms: AtomicU32,
-    /// 1 from when the thread measures (`meters`): a reader leaves the memory of others untouched.
-    pub measures: AtomicU32,
     /// Number of the newest request in the ring, from 1. A request has several calls if its client reads slowly.
     newest: AtomicU64,
     /// Number of the request whose call is in progress, or was the last one.
@@ -139,6 +137,8 @@ pub struct Slot {
     before: AtomicU64,
     /// Entries of the thread's ring; 0 before the thread has taken the slot.
     pub entries: AtomicU32,
+    /// 1 from when the thread measures (`meters`): a reader leaves the memory of others untouched.
+    pub measures: AtomicU32,
     // The counters of each request are next to the fields that each request writes anyway.
     pub tally: Tally,
 }

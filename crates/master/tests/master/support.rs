@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bolide_contract::scoreboard::{Entry, Recorder, Row, Slot, TEXT_BYTES};
+use bolide_contract::scoreboard::{Entry, Meters, Recorder, Row, Slot, TEXT_BYTES};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
@@ -246,9 +246,9 @@ pub fn without_time(line: &str) -> &str {
     }
 }
 
-/// Returns the layout of the scoreboard for the fake worker: bytes of a row, of a slot, of an entry of a slot's ring and of its
-/// text, and the offset of the text.
+/// Returns the layout of the scoreboard for the fake worker: bytes of a row, of a slot, of a slot's meters, of an entry of its
+/// ring and of the text of that, and the offset of the text.
 fn layout() -> String {
-    let sizes = (size_of::<Row>(), size_of::<Slot>(), size_of::<Entry>());
-    format!("{} {} {} {TEXT_BYTES} {}", sizes.0, sizes.1, sizes.2, Recorder::TEXT_START)
+    let sizes = [size_of::<Row>(), size_of::<Slot>(), size_of::<Meters>(), size_of::<Entry>(), TEXT_BYTES, Recorder::TEXT_START];
+    sizes.map(|size| size.to_string()).join(" ")
 }

@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 
-ROW_BYTES, SLOT_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START = map(int, os.environ["FAKE_LAYOUT"].split())
+ROW_BYTES, SLOT_BYTES, METERS_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START = map(int, os.environ["FAKE_LAYOUT"].split())
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
 LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
 FOLDER = os.environ["FAKE_FOLDER"]
@@ -56,8 +56,8 @@ class Slot:
         rows, slots = boot["scoreboard_rows"], boot["scoreboard_slots"]
         self.memory = mmap.mmap(boot["scoreboard"], 0)
         self.start = rows * ROW_BYTES + row * slots * SLOT_BYTES
-        of_slots = rows * (ROW_BYTES + slots * SLOT_BYTES)
-        self.ring = of_slots + row * ((len(self.memory) - of_slots) // rows)
+        before = rows * (ROW_BYTES + slots * (SLOT_BYTES + METERS_BYTES))
+        self.ring = before + row * ((len(self.memory) - before) // rows)
         self.count = struct.unpack_from("<Q", self.memory, self.start + 24)[0]
 
     def begin(self, text):
