@@ -5,7 +5,8 @@ import re
 import subprocess
 
 import pytest
-from support_instance import DONE, REFUSED
+from support.server import program
+from support_instance import DONE, MISUSED, REFUSED
 from support_load import Load
 
 #: Requests take 8 ms, most of which is a wait, so a few threads serve what the usual hand tuning can't.
@@ -114,6 +115,24 @@ def test_a_proposal_that_does_not_load_is_taken_back(shop, call, tmp_path):
     assert not load.losses
 
 
+def test_a_trial_without_requests_is_taken_back(shop, tmp_path):
+    instance = shop()
+    before = (tmp_path / "uwsgi.ini").read_text()
+    command = [*program(), "tune", "--try", "--seconds", "2", "uwsgi.ini"]
+    with (
+        Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load,
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as trial,
+    ):
+        for line in trial.stdout:
+            if line.startswith("reloaded; "):
+                break
+        load.stop()
+        said = trial.stdout.read()
+        assert trial.wait() == REFUSED
+    assert "not kept: " in said, said
+    assert (tmp_path / "uwsgi.ini").read_text() == before
+
+
 def test_json_is_one_object_with_the_same_numbers(shop, call):
     serve_some(shop())
     status, said = call("tune", "--json", "uwsgi.ini")
@@ -136,5 +155,11 @@ def test_what_can_not_be_proposed_is_said(start, call, tmp_path):
     status, said = call("tune", silent.pid)
     assert status == REFUSED
     assert "do not measure durations" in said, said
-    assert call("tune", "--seconds", "0", instance.pid)[1].startswith("bolide: `--seconds 0`: write a number from 1 to")
+    status, said = call("tune", "--seconds", "0", instance.pid)
+    assert status == MISUSED
+    assert said.startswith("bolide: `--seconds 0`: write a number from 1 to"), said
+    for flag in ("--write", "--try"):
+        status, said = call("tune", "--json", flag, instance.pid)
+        assert status == MISUSED
+        assert f"`--json` and `{flag}` exclude each other" in said, said
     assert "`--fast` has no meaning here" in call("tune", "--fast")[1]

@@ -80,7 +80,7 @@ pub const EXIT_STATUSES: [(i32, &str); 5] = [
     (EXIT_NO_ANSWER, "the instance refuses, or does not answer"),
 ];
 pub const EXIT_REFUSED: i32 = 1;
-const EXIT_MISUSED: i32 = 2;
+pub const EXIT_MISUSED: i32 = 2;
 pub const EXIT_NO_INSTANCE: i32 = 3;
 pub const EXIT_NO_ANSWER: i32 = 4;
 

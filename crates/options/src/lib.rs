@@ -48,7 +48,8 @@ pub use check_report::CheckReport;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_commands::{
-    EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST, statuses_as_markdown,
+    EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST,
+    statuses_as_markdown,
 };
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;

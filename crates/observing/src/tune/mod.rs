@@ -8,7 +8,7 @@ mod report;
 use std::io::Write;
 use std::time::Duration;
 
-use bolide_options::{EXIT_NO_ANSWER, EXIT_REFUSED, ObservingRequest};
+use bolide_options::{EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_REFUSED, ObservingRequest};
 use bolide_services::tuning::changes;
 use bolide_services::tuning::proposal::{Proposal, judge, propose};
 use serde_json::json;
@@ -28,10 +28,12 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let refuse = |why: String| Ending::Refused((EXIT_REFUSED, why));
     let instance = request.arguments.first().map(String::as_str);
     let is_trial = request.has("--try");
-    let seconds = request.number("--seconds", SECONDS_MOST).map_err(refuse)?.or(is_trial.then_some(TRIAL_SECONDS));
+    let misused = |why: String| Ending::Refused((EXIT_MISUSED, why));
+    let seconds = request.number("--seconds", SECONDS_MOST).map_err(misused)?.or(is_trial.then_some(TRIAL_SECONDS));
     let is_json = request.has("--json");
-    if is_json && is_trial {
-        return Err(refuse("`--json` and `--try` exclude each other".to_owned()));
+    // JSON is for programs, which write what they choose.
+    if let Some(flag) = ["--try", "--write"].into_iter().find(|flag| is_json && request.has(flag)) {
+        return Err(misused(format!("`--json` and `{flag}` exclude each other")));
     }
     if let Some(seconds) = seconds.filter(|_| !is_json) {
         say(output, &format!("recording for {seconds} s\n"))?;
@@ -82,9 +84,15 @@ fn try_out(
         return Err(ending);
     }
     say(output, &format!("reloaded; recording for {seconds} s\n"))?;
-    let after = Record::make(instance, Some(seconds))?;
-    say(output, &report::trial(before, &after))?;
-    match judge(&before.recorded, before.errors, &after.recorded, after.errors) {
+    let judged = match Record::make(instance, Some(seconds)) {
+        Ok(after) => {
+            say(output, &report::trial(before, &after))?;
+            judge(&before.recorded, before.errors, &after.recorded, after.errors)
+        }
+        // What was not measured is not better.
+        Err((_, why)) => Err(why),
+    };
+    match judged {
         Ok(why) => say(output, &format!("kept: {why}\n")),
         Err(why) => {
             configuration.restore().map_err(|why| Ending::Refused((EXIT_REFUSED, why)))?;
