@@ -145,20 +145,17 @@ impl Looks {
     }
 }
 
-/// Returns a quantile of a histogram, in seconds. Within a bucket, durations are taken to grow exponentially.
+/// Returns a quantile of a histogram, in seconds: the geometric middle of its bucket, at most 4.5 % from the truth.
 fn quantile_s(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
     let count: u64 = histogram.values().sum();
     let rank = share * count as f64;
-    let mut below = 0.0;
-    for (upper_us, count) in histogram.iter().filter(|(_, count)| **count > 0) {
-        let count = *count as f64;
-        if below + count >= rank {
-            let lower_us = *upper_us as f64 / BUCKET_RATIO;
-            return Some(lower_us * BUCKET_RATIO.powf((rank - below) / count) / 1e6);
-        }
-        below += count;
-    }
-    None
+    let mut up_to = 0;
+    let mut filled = histogram.iter().filter(|(_, count)| **count > 0);
+    let (upper_us, _) = filled.find(|(_, count)| {
+        up_to += **count;
+        up_to as f64 >= rank
+    })?;
+    Some(*upper_us as f64 / BUCKET_RATIO.sqrt() / 1e6)
 }
 
 fn process(child: &Value, is_worker: bool) -> ProcessRow {
