@@ -24,9 +24,26 @@ ALWAYS = ("ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING
 #: Language of the syntax highlighting by file extension.
 LANGUAGES = {".ini": "ini", ".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
 PICTURES = (".svg", ".png")
+#: Pages that the site's search leaves out: results of suites and measurements, whose many words match any question.
+NOT_SEARCHED = ("autobahn.md", "h2spec.md")
+#: What a hit on a page counts for in the search, by the folder it is in; 1 elsewhere. A page that explains a thing is before the
+#: hundreds of options that mention it.
+WEIGHTS = {"reference": 0.5, "internals": 0.3, SOURCE: 0.3}
+
+#: The project's home, once `scripts/pypi-readme --repository` has written it.
+REPOSITORY = re.compile(r'^Repository = "(?P<url>[^"]+)"$', re.MULTILINE)
 
 #: Generated page of the site -> its path in the repository.
 _made = {}
+
+
+def on_config(config):
+    """Links each page's head to the repository, if the project names one."""
+    project = ROOT / "pyproject.toml"
+    found = REPOSITORY.search(project.read_text(encoding="utf-8")) if project.exists() else None
+    if found:
+        config.repo_url = found["url"]
+    return config
 
 
 def links(text):
@@ -93,10 +110,18 @@ def on_files(files, config):
     return files
 
 
+def searched(page):
+    """Returns what the search does with a page: `exclude`, or the `boost` of its hits."""
+    if page in NOT_SEARCHED or (page in _made and _made[page] not in ALWAYS):
+        return {"exclude": True}
+    return {"boost": WEIGHTS.get(page.partition("/")[0], 1)}
+
+
 def on_page_markdown(markdown, page, config, files):
     """Rewrites links to repository files to their generated pages."""
     here = page.file.src_uri
     path = _made.get(here, f"{DOCS}/{here}")
+    page.meta.setdefault("search", searched(here))
 
     def moved(match):
         aim = target(path, match["path"])

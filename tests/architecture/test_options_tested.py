@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Generated from the catalogue; a test in the crate of the options compares both.
-REFERENCE = ROOT / "docs" / "reference" / "options.md"
+REFERENCE = ROOT / "docs" / "reference" / "options"
 #: Folders whose tests start the program.
 FOLDERS = ("compat", "conformance", "frameworks", "process")
 #: Tests that list options without starting a server with them.
@@ -14,10 +14,12 @@ LISTS = {"test_other_servers_flags.py", "test_schema.py"}
 
 def supported():
     """Returns the names of each supported option."""
-    for section in re.split(r"^### ", REFERENCE.read_text(), flags=re.MULTILINE)[1:]:
+    pages = "".join(page.read_text() for page in sorted(REFERENCE.iterdir()))
+    for section in re.split(r"^## ", pages, flags=re.MULTILINE)[1:]:
         head, _, rest = section.partition("\n")
         if "\n* verdict: supported\n" in rest:
-            yield re.findall(r"`([^`]+)`", head)
+            also = re.search(r"^\* also: .*$", rest, re.MULTILINE)
+            yield re.findall(r"`([^`]+)`", head + (also[0] if also else ""))
 
 
 def text_of_tests():

@@ -1,11 +1,18 @@
 """The documentation site builds in strict mode, so each link and anchor resolves and each page is in the navigation."""
 
+import functools
+import http.server
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from urllib.parse import quote_plus
 
 import pytest
+from selenium.webdriver.common.by import By
+from support.browser import chromium
+from support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,3 +81,70 @@ def test_a_page_asks_no_other_host_for_anything(site):
 def test_files_of_the_repository_that_pages_lead_to_are_pages(site):
     assert "TimeoutStopSec" in (site / "source" / "packaging" / "systemd.html").read_text(encoding="utf-8")
     assert 'href="../source/' not in (site / "source" / "ARCHITECTURE.html").read_text(encoding="utf-8")
+
+
+#: A query, and the page that must be the first hit.
+QUERIES = {
+    "workers threads how many": "workers-and-threads.html",
+    "behind nginx client ip": "behind-a-proxy.html",
+    "client address": "behind-a-proxy.html",
+    "websocket": "asgi.html",
+    "docker": "containers.html",
+    "kubernetes": "kubernetes.html",
+    "systemd": "systemd.html",
+    "harakiri": "reference/options/processes.html",
+    "max-requests": "reference/options/processes.html",
+    "debugger": "develop.html",
+    "reload": "reloads.html",
+    "static files": "static-files.html",
+    "gevent": "gevent.html",
+    "prometheus": "metrics.html",
+    "json log": "logs.html",
+    "log rotation": "logrotate.html",
+    "sentry": "agents.html",
+    "opentelemetry": "agents.html",
+    "502 bad gateway": "nginx.html",
+}
+HITS = ".md-search-result__list > li > a"
+
+
+@pytest.fixture
+def served(site):
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+def test_the_search_finds_the_page_about_a_thing_before_pages_that_mention_it(served):
+    found = {}
+    with chromium() as browser:
+        for query in QUERIES:
+            browser.get(f"{served}/index.html?q={quote_plus(query)}")
+            wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, HITS), f"hits of {query}")
+            found[query] = first_hit(browser).removeprefix(served + "/").partition("?")[0]
+    assert found == QUERIES
+
+
+def first_hit(browser):
+    # The list may be replaced while it is read.
+    return browser.execute_script(f"return document.querySelector({HITS!r}).href")
+
+
+def test_a_page_leads_to_the_next_one_and_needs_no_sideways_scrolling_on_a_phone(served):
+    with chromium() as browser:
+        size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        browser.execute("executeCdpCommand", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
+        for page in ("index.html", "production.html", "errors.html", "reference/options.html", "reference/options/tls.html"):
+            browser.get(f"{served}/{page}")
+            wide = browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, page
+            assert browser.find_elements(By.CSS_SELECTOR, ".md-footer__link--next"), page

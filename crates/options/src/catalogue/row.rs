@@ -216,29 +216,40 @@ impl Theme {
         Theme::Other,
     ];
 
-    pub fn title(self) -> &'static str {
+    /// Returns the title, and the name of the reference page without its extension.
+    const fn named(self) -> (&'static str, &'static str) {
         match self {
-            Theme::Sockets => "Sockets",
-            Theme::Tls => "HTTPS: TLS and HTTP/2",
-            Theme::Clients => "Clients and front servers",
-            Theme::Application => "The application",
-            Theme::Asynchronous => "Asynchronous applications (ASGI)",
-            Theme::Greenlets => "WSGI applications in greenlets (gevent)",
-            Theme::Processes => "Processes and threads",
-            Theme::Attendant => "Daemons, cron and hooks",
-            Theme::Background => "Work in the background: mules and the spooler",
-            Theme::Requests => "Requests",
-            Theme::Answering => "Routes, header fields and compression",
-            Theme::Files => "Static files",
-            Theme::Logging => "Logging",
-            Theme::Statistics => "Statistics",
-            Theme::Services => "Services that processes share",
-            Theme::Alarms => "Alarms",
-            Theme::Identity => "Users and names",
-            Theme::Configuration => "The configuration itself",
-            Theme::Program => "The program",
-            Theme::Other => "Other options of uWSGI",
+            Theme::Sockets => ("Sockets", "sockets"),
+            Theme::Tls => ("HTTPS: TLS and HTTP/2", "tls"),
+            Theme::Clients => ("Clients and front servers", "clients"),
+            Theme::Application => ("The application", "application"),
+            Theme::Asynchronous => ("Asynchronous applications (ASGI)", "asgi"),
+            Theme::Greenlets => ("WSGI applications in greenlets (gevent)", "gevent"),
+            Theme::Processes => ("Processes and threads", "processes"),
+            Theme::Attendant => ("Daemons, cron and hooks", "daemons-cron-hooks"),
+            Theme::Background => ("Work in the background: mules and the spooler", "mules-and-spooler"),
+            Theme::Requests => ("Requests", "requests"),
+            Theme::Answering => ("Routes, header fields and compression", "routes"),
+            Theme::Files => ("Static files", "static-files"),
+            Theme::Logging => ("Logging", "logging"),
+            Theme::Statistics => ("Statistics", "statistics"),
+            Theme::Services => ("Services that processes share", "shared-services"),
+            Theme::Alarms => ("Alarms", "alarms"),
+            Theme::Identity => ("Users and names", "users-and-names"),
+            Theme::Configuration => ("The configuration itself", "configuration"),
+            Theme::Program => ("The program", "program"),
+            Theme::Other => ("Other options of uWSGI", "other"),
         }
+    }
+
+    pub fn title(self) -> &'static str {
+        self.named().0
+    }
+
+    /// Returns the name of its page below `docs/reference/options`, without the extension.
+    #[cfg(test)]
+    pub fn page(self) -> &'static str {
+        self.named().1
     }
 }
 

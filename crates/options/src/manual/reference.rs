@@ -1,4 +1,5 @@
-//! The reference of all options as Markdown: `docs/reference/options.md`.
+//! The reference of all options as Markdown: an index, `docs/reference/options.md`, and a page for each theme in
+//! `docs/reference/options`. `bolide manual markdown` prints all of it as one page.
 
 use std::fmt::Write;
 
@@ -9,40 +10,79 @@ use crate::manual::words::{value, verdict};
 const HEAD: &str = "\
 # Options
 
-All options, made from the catalogue by `bolide manual markdown`; a test fails when this page differs from it.
 An option can stand in a file (`option = value`), on the command line (`--option value`) and in the environment
-(`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this page.
+(`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this
+reference, `bolide options WORD` searches it, and `bolide manual markdown` prints all of it as one page.
 
 Each has one of five verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it says why),
 *planned* (known, without effect so far: a warning), *missing* (the same for what protects: an error, unless `allow-missing` names it),
 *refused* (an error that names what to use instead).
 ";
 
-/// The whole page.
+/// All options on one page.
 pub fn page() -> String {
     let mut text = HEAD.to_owned();
-    // Writing to a String can't fail.
     for theme in Theme::ALL {
-        let rows: Vec<&OptionRow> = catalogue().rows().iter().filter(|row| row.theme == theme).collect();
+        // Writing to a String can't fail.
         let _ = writeln!(text, "\n## {}\n", theme.title());
-        if theme == Theme::Other {
-            let _ = writeln!(text, "The number behind a name is that of the projects, of 151 looked at, which use the option.\n");
-            others(&mut text, &rows);
-        } else {
-            rows.iter().for_each(|row| section(&mut text, row));
-        }
+        theme_options(&mut text, theme, "###");
     }
     text
 }
 
-fn section(text: &mut String, row: &OptionRow) {
+/// The index: the names of all options, as links to the pages of [`theme_page`].
+#[cfg(test)]
+fn index() -> String {
+    let mut text = HEAD.to_owned();
+    for theme in Theme::ALL {
+        let _ = writeln!(text, "\n## {}\n", theme.title());
+        let page = format!("options/{}.md", theme.page());
+        if theme == Theme::Other {
+            let _ =
+                writeln!(text, "[A page]({page}) has the options of uWSGI that are not implemented, with the verdict of each.");
+            continue;
+        }
+        let names: Vec<String> =
+            rows_of(theme).iter().map(|row| format!("[`{name}`]({page}#{name})", name = row.name())).collect();
+        let _ = writeln!(text, "[All of them on one page]({page}):\n{}", names.join(",\n"));
+    }
+    text
+}
+
+/// The page of a theme.
+#[cfg(test)]
+fn theme_page(theme: Theme) -> String {
+    let mut text = format!(
+        "# Options: {}\n\nMade from the catalogue of options. [All options](../options.md) explains the verdicts.\n\n",
+        theme.title()
+    );
+    theme_options(&mut text, theme, "##");
+    text
+}
+
+fn rows_of(theme: Theme) -> Vec<&'static OptionRow> {
+    catalogue().rows().iter().filter(|row| row.theme == theme).collect()
+}
+
+fn theme_options(text: &mut String, theme: Theme, heading: &str) {
+    let rows = rows_of(theme);
+    if theme == Theme::Other {
+        let _ = writeln!(text, "The number behind a name is that of the projects, of 151 looked at, which use the option.\n");
+        return others(text, &rows);
+    }
+    rows.iter().for_each(|row| section(text, row, heading));
+}
+
+fn section(text: &mut String, row: &OptionRow, heading: &str) {
     let also: Vec<String> = row.names[1..]
         .iter()
         .map(|name| format!("`{name}`"))
         .chain(row.letters.iter().map(|(letter, _)| format!("`-{letter}`")))
         .collect();
-    let also = if also.is_empty() { String::new() } else { format!(" (also {})", also.join(", ")) };
-    let _ = writeln!(text, "### `{}`{also}\n\n{}\n", row.name(), row.help);
+    let _ = writeln!(text, "{heading} `{}`\n\n{}\n", row.name(), row.help);
+    if !also.is_empty() {
+        let _ = writeln!(text, "* also: {}", also.join(", "));
+    }
     let _ = writeln!(text, "* verdict: {}", verdict(row));
     if !matches!(row.status, Status::Accepted(_) | Status::Protective(_) | Status::Refused(_)) {
         let _ = writeln!(text, "* value: {}", value(row));
@@ -85,14 +125,18 @@ mod tests {
     const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
     #[test]
-    fn test_the_reference_page_is_that_of_the_catalogue() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/options.md");
-        if std::env::var_os(WRITE).is_some() {
-            std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
-            std::fs::write(&path, page()).expect("the page can be written");
+    fn test_the_reference_pages_are_those_of_the_catalogue() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+        let pages = Theme::ALL.map(|theme| (format!("options/{}.md", theme.page()), theme_page(theme)));
+        for (name, text) in pages.into_iter().chain([("options.md".to_owned(), index())]) {
+            let path = folder.join(&name);
+            if std::env::var_os(WRITE).is_some() {
+                std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
+                std::fs::write(&path, &text).expect("the page can be written");
+            }
+            let stored = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(stored == text, "docs/reference/{name} differs from the catalogue: run this test with {WRITE}=1");
         }
-        let stored = std::fs::read_to_string(&path).expect("docs/reference/options.md is there");
-        assert!(stored == page(), "docs/reference/options.md differs from the catalogue: run this test with {WRITE}=1");
     }
 
     #[test]
