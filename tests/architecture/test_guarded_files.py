@@ -37,6 +37,7 @@ ALLOWED = {
     "observing/tune/file.rs": ["fs::read_to_string(path)", "create_new(true)", "fs::rename(&new, path)", "fs::remove_file(&new)"],
     "observing/profile/mod.rs": ["OpenOptions::new()"],
     "observing/profile/sampling.rs": ["/proc/{master}/fd/{descriptor}"],
+    "observing/top/threads.rs": ["/proc/{pid}/task/{id}/comm", "/proc/{pid}/task"],
     "observing/masters.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names in the abstract namespace.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],

@@ -15,7 +15,7 @@ import time
 import pytest
 from support.server import program
 from support.waiting import wait_until
-from support_instance import DONE, NO_INSTANCE
+from support_instance import DONE, NO_INSTANCE, REFUSED
 
 #: Longest wait for a text on the screen, in seconds.
 SCREEN_SECONDS = 30
@@ -108,9 +108,28 @@ def test_top_without_a_terminal_prints_lines_with_the_requests_in_flight(start, 
     assert status == DONE
     assert said.startswith(f"master {instance.pid}: serving, generation 1, ")
     assert re.search(r"^\d+\.\d requests/s, \d+\.\d errors/s, .*, queue \d+ of \d+$", said, re.M)
+    assert re.search(r"^generation 1: serving, age .*, 2 of 2 workers, began to serve after ", said, re.M), said
     assert len(re.findall(r"^worker [12] \(pid \d+\) of generation 1: serving, up .* MiB, ", said, re.M)) == 2
     assert re.search(r"^worker [12]: GET /sleep/3\?token=\S+ \(for .*, waits\)$", said, re.M), said
     assert "secret" not in said
+
+
+def test_the_attendant_is_among_the_processes_and_status_says_which_generation_forms(start, call, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--attach-daemon", "sleep 1000", "--workers", "1", module="shop", alarms=True)
+    for command in ("top", "--once"), ("status",):
+        said = call(*command, instance.pid)[1]
+        assert re.search(r"^attendant \(pid \d+\).*: serving\b.*, \d+ MiB", said, re.M), said
+    assert "\ngeneration 1:" not in said
+    (tmp_path / "shop.py").write_text(
+        f"import os, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)\nfrom probe import application\n"
+    )
+    instance.send_signal(signal.SIGHUP)
+    forms = r"^generation 2: forming, age .*, 0 of 1 worker, loads the application$"
+    wait_until(lambda: re.search(forms, call("status", instance.pid)[1], re.M), forms)
+    assert "generation 1: serving, " in call("status", instance.pid)[1]
+    (tmp_path / "go").touch()
+    instance.wait_for_log(r"^bolide: ready: .* of generation 2 in")
 
 
 def test_top_says_which_requests_have_failed(start, call):
@@ -119,6 +138,27 @@ def test_top_says_which_requests_have_failed(start, call):
     said = call("top", "--once", instance.pid)[1]
     assert re.search(r"^error: 500 in worker 1, .* ago: GET /bytes/none\?key=\S+$", said, re.M), said
     assert "secret" not in said
+
+
+def test_top_shows_the_generation_that_drains_and_a_reload_that_has_failed(start, call, tmp_path):
+    (tmp_path / "shop.py").write_text("from probe import application\n")
+    instance = start("--processes", "2", module="shop", alarms=True)
+    request = threading.Thread(target=instance.get, args=("/wait/here?first",))
+    request.start()
+    wait_until((tmp_path / "first.waiting").exists, "a request in flight")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    drains = r"^generation 1: draining, age .*, 1 worker, 1 request left$"
+    said = wait_until(lambda: (said := call("top", "--once", instance.pid)[1]) and re.search(drains, said, re.M) and said, drains)
+    assert re.search(r"^generation 2: serving, age .*, 2 of 2 workers, ", said, re.M), said
+    # A newer generation comes first.
+    assert said.index("generation 2:") < said.index("generation 1:")
+    (tmp_path / "first").touch()
+    request.join()
+    (tmp_path / "shop.py").write_text("raise RuntimeError('no database')\n")
+    assert call("reload", "--wait", instance.pid)[0] == REFUSED
+    said = call("top", "--once", instance.pid)[1]
+    assert re.search(r"^the last reload has failed: .*no database", said, re.M), said
 
 
 def test_top_fills_a_terminal_obeys_its_keys_and_leaves_it_as_it_was(start, screen):
@@ -134,6 +174,9 @@ def test_top_fills_a_terminal_obeys_its_keys_and_leaves_it_as_it_was(start, scre
     top.press("\r")
     top.wait_for(r"(?s)stack.*(thread|prototype|can't be read)")
     top.press("q")
+    top.press("u")
+    top.wait_for(r"thread \d+ waits \S+ .*idle")
+    top.press("u")
     top.press("p")
     top.wait_for("paused")
     top.resize(60, 15)

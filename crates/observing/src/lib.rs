@@ -2,8 +2,10 @@
 //! are here as a whole. Each runs in a process of its own, which never becomes a master: whatever it costs, no request waits for it.
 
 mod access;
+mod answer;
 mod crash;
 mod crash_symbols;
+mod generations;
 pub mod instances;
 mod machine;
 pub mod masters;

@@ -7,6 +7,8 @@ use bolide_supervision::processes::system::seconds_since_1970;
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::Value;
 
+use crate::generations;
+
 const MEBIBYTE: u64 = 1 << 20;
 
 /// Returns the answer of the instance as lines.
@@ -32,6 +34,7 @@ pub fn of(answer: &Value) -> String {
     if let Some((waiting, most)) = answer["queue"]["waiting"].as_u64().zip(answer["queue"]["most"].as_u64()) {
         let _ = writeln!(said, "queue: {} waiting, room for {most}", counted(waiting, "connection"));
     }
+    write_generations(answer, &mut said);
     write_workers(answer, &mut said);
     write_services(answer, &mut said);
     write_helpers(answer, &mut said);
@@ -77,6 +80,14 @@ fn usage_in_words(child: &Value) -> String {
         parts.push(counted(errors, "error"));
     }
     if parts.is_empty() { String::new() } else { format!("; {}", parts.join(", ")) }
+}
+
+/// Writes a line about each generation while there are several.
+fn write_generations(answer: &Value, said: &mut String) {
+    let generations: Vec<_> = answer["generations"].as_array().into_iter().flatten().map(generations::of).collect();
+    if generations.len() > 1 {
+        generations.iter().for_each(|generation| _ = writeln!(said, "{}", generations::in_words(generation)));
+    }
 }
 
 fn write_workers(answer: &Value, said: &mut String) {
@@ -132,6 +143,10 @@ fn write_helpers(answer: &Value, said: &mut String) {
         let work = work_of(helper, "work");
         let usage = usage_in_words(helper);
         let _ = writeln!(said, "{name} (pid {pid}) of generation {generation}: {state}, {done} done, {work}{usage}");
+    }
+    for attendant in answer["attendants"].as_array().into_iter().flatten() {
+        let (name, pid, state) = (text(&attendant["name"]), text(&attendant["pid"]), text(&attendant["state"]));
+        let _ = writeln!(said, "{name} (pid {pid}): {state}{}", usage_in_words(attendant));
     }
 }
 

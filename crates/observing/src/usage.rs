@@ -27,8 +27,8 @@ impl Usages {
     /// this is the first one.
     pub fn add_to(&mut self, answer: &mut Value) {
         let mut now = HashMap::new();
-        for list in ["workers", "helpers"] {
-            for child in answer[list].as_array_mut().into_iter().flatten() {
+        for list in ["workers", "helpers", "attendants"] {
+            for child in answer.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 let pid = child["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
                 let (Some(pid), Some(age_ms)) = (pid.filter(|pid| *pid > 0), child["age_ms"].as_u64()) else { continue };
                 let resident_bytes = usage_of(Pid::from_raw(pid), false).map(|usage| usage.resident);

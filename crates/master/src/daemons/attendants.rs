@@ -243,6 +243,11 @@ impl Attendants {
         None
     }
 
+    /// Returns the pid and the start in monotonic milliseconds of each attendant, and whether it has been ordered to end.
+    pub fn processes(&self) -> impl Iterator<Item = (Pid, u64, bool)> {
+        self.attendants.iter().map(|attendant| (attendant.pid, attendant.born_ms, attendant.task != Task::AtWork))
+    }
+
     /// Returns the state of daemons and jobs, as reported by the attendant that has daemons now; without an attendant, nothing
     /// runs.
     pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {

@@ -47,7 +47,16 @@ impl Generations {
         let helper_slots = vec![Backoff::default(); settings.helpers.len()];
         let stage = self.first_stage(reason, number, settings);
         self.forming = Some(Forming {
-            generation: Generation { number, worker_slots, wanted, helper_slots, served: false, is_lazy },
+            generation: Generation {
+                number,
+                began_ms: now,
+                formed_in_ms: None,
+                worker_slots,
+                wanted,
+                helper_slots,
+                served: false,
+                is_lazy,
+            },
             reason,
             stage,
             began_ms: now,

@@ -11,6 +11,10 @@ use crate::provision::error_report::ErrorReport;
 #[derive(Debug)]
 pub struct Generation {
     pub number: u32,
+    /// When it began to form, in monotonic milliseconds.
+    pub began_ms: u64,
+    /// The time until it served. `None`: it has not yet, or its prototype died before its workers served.
+    pub formed_in_ms: Option<u64>,
     /// The restart pauses of each worker number, from 1.
     pub worker_slots: Vec<Backoff>,
     /// The worker numbers that should exist, from 1.

@@ -1,6 +1,7 @@
 //! The statistics of an instance: how they are collected, and where they are reported. It changes nothing in the instance. The
 //! master runs it.
 
+pub mod generations;
 pub mod live;
 pub mod metering;
 pub mod observed;

@@ -1,6 +1,8 @@
 //! What `bolide top` and the page show: the status of the instance and its histogram of latencies since the start. It is collected at most
 //! once a second, and all readers of that second get the same one, so that many readers cost no more than one. The master runs it.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use bolide_contract::scoreboard::Remembered;
 use bolide_services::route_names::masked;
 use serde_json::{Value, json};
@@ -17,6 +19,8 @@ pub const CURRENT_MS: u64 = 1000;
 const ERRORS_MOST: usize = 20;
 /// Requests of a worker that wait for their client, or in an asynchronous application.
 const WAITING_MOST: usize = 100;
+/// Threads of an overview, of all workers together.
+const THREADS_MOST: usize = 1024;
 /// Answers from this status on are errors.
 const ERROR_STATUS: u16 = 500;
 
@@ -42,6 +46,7 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
     overview["now_ms"] = json!(now_ms);
     overview["latency_us"] = json!(view.measured().latency.filled().collect::<Vec<_>>());
     let mut errors: Vec<(u64, Value)> = Vec::new();
+    let mut room = THREADS_MOST;
     for child in view.children.iter().filter(|child| child.is_request_worker()) {
         let Some(row) = child.row() else { continue };
         let remembered = view.children.scoreboard().remembered(row);
@@ -54,15 +59,32 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
             .collect();
         let pid = json!(child.pid.map(nix::unistd::Pid::as_raw));
         let entry = overview["workers"].as_array_mut().into_iter().flatten().find(|entry| entry["pid"] == pid);
-        if let Some(in_flight) = entry.and_then(|entry| entry["in_flight"].as_array_mut()) {
+        let Some(entry) = entry else { continue };
+        if let Some(in_flight) = entry["in_flight"].as_array_mut() {
             in_flight.extend(waiting);
         }
+        let threads = threads(view, row, room);
+        room -= threads.len();
+        entry["by_thread"] = json!(threads);
     }
     errors.sort_by_key(|(ago_ms, _)| *ago_ms);
     errors.truncate(ERRORS_MOST);
     overview["recent_errors"] = errors.into_iter().map(|(_, error)| error).collect();
     mask(&mut overview);
     overview
+}
+
+/// Returns the counters of the threads of a worker that serve requests.
+fn threads(view: View<'_>, row: u32, most: usize) -> Vec<Value> {
+    let slots = view.children.scoreboard().slots(row).iter().filter(|slot| slot.thread.load(Relaxed) > 0);
+    let entry = |slot: &bolide_contract::scoreboard::Slot| {
+        json!({
+            "thread": slot.thread.load(Relaxed),
+            "requests": slot.tally.requests.load(Relaxed),
+            "errors": slot.tally.errors.load(Relaxed),
+        })
+    };
+    slots.take(most).map(entry).collect()
 }
 
 /// Returns an error with the time since its end, in milliseconds. `None`: the request has ended well, or not yet.

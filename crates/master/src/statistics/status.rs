@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
+use crate::statistics::generations;
 use crate::statistics::view::View;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::exit_report;
@@ -88,6 +89,11 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
     let [waiting, room] = [|queue: &ListenQueue| queue.length, |queue: &ListenQueue| queue.most]
         .map(|of| queues.queues().iter().map(|queue| u64::from(of(queue))).sum::<u64>());
     let helpers: Vec<Value> = view.children.iter().filter_map(|child| helper(view, child, now_ms)).collect();
+    let attendant = |(pid, born_ms, is_ending): (Pid, u64, bool)| {
+        let state = if is_ending { "ending" } else { "serving" };
+        json!({"name": "attendant", "pid": pid.as_raw(), "state": state, "age_ms": now_ms.saturating_sub(born_ms)})
+    };
+    let attendants: Vec<Value> = view.attendants.processes().map(attendant).collect();
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
     let addresses: Vec<String> = view.provision.listeners().endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
@@ -105,8 +111,10 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "last_reload": last_reload,
         "latency_seconds": quantiles(&view.measured().latency),
         "canary": view.generations.canary_in_words(view.children, now_ms),
+        "generations": generations::entries(view, now_ms),
         "workers": workers,
         "helpers": helpers,
+        "attendants": attendants,
         "refused_messages": view.children.refused_messages(),
         "caches": caches(view),
         "engines": engines(view, now_ms),

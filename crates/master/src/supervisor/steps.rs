@@ -22,7 +22,7 @@ use crate::children::child::{Child, KillReason, State};
 use crate::control::endpoints::ControlEndpoints;
 use crate::development;
 use crate::generations::canary::CanaryProgress;
-use crate::generations::generation::{Forming, Reason};
+use crate::generations::generation::{Forming, Generation, Reason};
 use crate::outcomes::report_failure;
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
@@ -260,7 +260,8 @@ impl Supervisor {
         let workers = workers_in_words(count);
         let took = now_ms.saturating_sub(forming.began_ms);
         let is_ordered = forming.reason == Reason::Ordered;
-        let (old, vacated_by) = self.generations.replace_serving(forming.generation);
+        let formed = Generation { formed_in_ms: Some(took), ..forming.generation };
+        let (old, vacated_by) = self.generations.replace_serving(formed);
         self.apply_plan(old);
         self.ending.has_served = true;
         if is_ordered {

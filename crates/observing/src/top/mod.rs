@@ -5,8 +5,10 @@ mod model;
 mod plain;
 mod sample;
 mod terminal;
+mod threads;
 mod view;
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -39,14 +41,14 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let every = Duration::from_secs(every_s.into());
     let mut watched = Watched { instance: request.arguments.first().cloned(), ..Watched::default() };
     // An instance that is not there is told before the terminal changes.
-    let first = watched.look()?;
+    let first = watched.look(&BTreeSet::new())?;
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if is_terminal && !request.has("--once") {
         return watch(&mut watched, first.unwrap_or_default(), every);
     }
     loop {
         std::thread::sleep(every);
-        if let Some(sample) = watched.look()? {
+        if let Some(sample) = watched.look(&BTreeSet::new())? {
             say(output, &plain::lines(&sample))?;
             if request.has("--once") {
                 return Ok(());
@@ -57,14 +59,14 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
 }
 
 impl Watched {
-    /// Asks and measures. `None`: nothing is new since the last look.
-    fn look(&mut self) -> Result<Option<Sample>, Refusal> {
+    /// Asks and measures. `unfolded` are the processes whose threads are wanted. `None`: nothing is new since the last look.
+    fn look(&mut self, unfolded: &BTreeSet<i64>) -> Result<Option<Sample>, Refusal> {
         let (_, mut answer) = ask_about(self.instance.as_deref(), &json!({"ask": "top"}))?;
         if self.looks.has_seen(&answer) {
             return Ok(None);
         }
         self.usages.add_to(&mut answer);
-        Ok(Some(self.looks.sample(&answer)))
+        Ok(Some(self.looks.sample(&answer, unfolded)))
     }
 }
 
@@ -81,6 +83,7 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
             ScreenEvent::Key(key) => match model.press(key) {
                 Action::Nothing => {}
                 Action::Quit => return Ok(()),
+                Action::Look => next = Instant::now(),
                 Action::ReadStack(pid) => model.show_stack(trace::of_process(watched.instance.as_deref(), pid)),
             },
             ScreenEvent::Redraw => screen.begin_again()?,
@@ -88,7 +91,7 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
         }
         if Instant::now() >= next {
             next = Instant::now() + every;
-            match watched.look() {
+            match watched.look(model.unfolded()) {
                 Ok(Some(sample)) => model.take(sample),
                 Ok(None) => {}
                 // It may be restarted: the screen stays, and says so.

@@ -1,9 +1,10 @@
 //! The state of `bolide top`: what is chosen, sorted, filtered and paused, and what a key changes. Pure: it knows no terminal, no
 //! instance and no clock. The command-line process runs it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::top::sample::{ProcessRow, RequestRow, Sample};
+use crate::top::threads::{ThreadRow, UNFOLDED_MOST};
 
 /// Looks whose rates are kept for the chart.
 pub const HISTORY_MOST: usize = 240;
@@ -53,6 +54,8 @@ pub enum Key {
     Down,
     PageUp,
     PageDown,
+    Left,
+    Right,
     Interrupt,
 }
 
@@ -61,6 +64,8 @@ pub enum Key {
 pub enum Action {
     Nothing,
     Quit,
+    /// The threads of another process are wanted: look again soon.
+    Look,
     /// Read the stack of the process with this pid, and call [`Model::show_stack`].
     ReadStack(i64),
 }
@@ -78,6 +83,27 @@ pub enum Panel {
     },
 }
 
+/// A line of the table of processes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Line<'a> {
+    /// `is_unfolded`: its threads follow.
+    Process {
+        row: &'a ProcessRow,
+        is_unfolded: bool,
+    },
+    Thread(&'a ThreadRow),
+}
+
+impl Line<'_> {
+    /// The pid, and the number of the thread if it is one.
+    fn name(&self) -> (i64, u32) {
+        match self {
+            Line::Process { row, .. } => (row.pid, 0),
+            Line::Thread(row) => (row.pid, row.id),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Model {
     sample: Sample,
@@ -90,7 +116,8 @@ pub struct Model {
     pub is_typing: bool,
     pub is_paused: bool,
     pub panel: Panel,
-    selected: Option<i64>,
+    selected: Option<(i64, u32)>,
+    unfolded: BTreeSet<i64>,
 }
 
 impl Model {
@@ -101,8 +128,13 @@ impl Model {
             self.rates.pop_front();
         }
         self.trouble = None;
-        if !self.is_paused {
+        if self.is_paused {
+            // A process that is unfolded in the pause shows the threads of now.
+            sample.threads.into_iter().for_each(|(pid, threads)| _ = self.sample.threads.entry(pid).or_insert(threads));
+        } else {
             self.sample = sample;
+            let is_there = |pid: &i64| self.sample.processes.iter().any(|row| row.pid == *pid);
+            self.unfolded.retain(is_there);
         }
     }
 
@@ -152,10 +184,28 @@ impl Model {
         self.sample.requests.iter().filter(|request| self.lets(request)).collect()
     }
 
-    /// The place of the chosen process among [`Model::processes`].
+    /// The lines of the table: the processes, each followed by its threads if it is unfolded.
+    pub fn lines(&self) -> Vec<Line<'_>> {
+        let mut lines = Vec::new();
+        for row in self.processes() {
+            let is_unfolded = self.unfolded.contains(&row.pid);
+            lines.push(Line::Process { row, is_unfolded });
+            let threads = self.sample.threads.get(&row.pid).filter(|_| is_unfolded);
+            lines.extend(threads.into_iter().flatten().map(Line::Thread));
+        }
+        lines
+    }
+
+    /// The place of the chosen line among [`Model::lines`]. A thread that is gone leaves its process chosen.
     pub fn selected(&self) -> usize {
-        let chosen = |row: &&ProcessRow| Some(row.pid) == self.selected;
-        self.processes().iter().position(chosen).unwrap_or(0)
+        let lines = self.lines();
+        let place = |name: (i64, u32)| lines.iter().position(|line| line.name() == name);
+        self.selected.and_then(|(pid, thread)| place((pid, thread)).or_else(|| place((pid, 0)))).unwrap_or(0)
+    }
+
+    /// The processes whose threads are shown.
+    pub fn unfolded(&self) -> &BTreeSet<i64> {
+        &self.unfolded
     }
 
     pub fn show_stack(&mut self, text: String) {
@@ -185,10 +235,11 @@ impl Model {
             Key::Down | Key::Character('j') => self.move_by(1),
             Key::PageUp => self.move_by(-10),
             Key::PageDown => self.move_by(10),
+            Key::Right | Key::Left | Key::Character('u') => return self.fold(key),
             Key::Escape => self.filter.clear(),
             Key::Enter | Key::Character('t') => {
-                if let Some(row) = self.processes().get(self.selected()).filter(|row| row.pid > 0) {
-                    return Action::ReadStack(row.pid);
+                if let Some(pid) = self.chosen_pid() {
+                    return Action::ReadStack(pid);
                 }
             }
             _ => {}
@@ -223,9 +274,28 @@ impl Model {
     }
 
     fn move_by(&mut self, rows: isize) {
-        let processes = self.processes();
-        let place = self.selected().saturating_add_signed(rows).min(processes.len().saturating_sub(1));
-        self.selected = processes.get(place).map(|row| row.pid);
+        let lines = self.lines();
+        let place = self.selected().saturating_add_signed(rows).min(lines.len().saturating_sub(1));
+        self.selected = lines.get(place).map(Line::name);
+    }
+
+    fn chosen_pid(&self) -> Option<i64> {
+        self.lines().get(self.selected()).map(|line| line.name().0).filter(|pid| *pid > 0)
+    }
+
+    /// Shows the threads of the chosen process, or hides them.
+    fn fold(&mut self, key: Key) -> Action {
+        let Some(pid) = self.chosen_pid() else { return Action::Nothing };
+        let is_unfolded = self.unfolded.contains(&pid);
+        if is_unfolded && key != Key::Right {
+            self.unfolded.remove(&pid);
+            self.selected = Some((pid, 0));
+        } else if !is_unfolded && key != Key::Left && self.unfolded.len() < UNFOLDED_MOST {
+            self.unfolded.insert(pid);
+            self.selected = Some((pid, 0));
+            return Action::Look;
+        }
+        Action::Nothing
     }
 
     fn lets(&self, request: &RequestRow) -> bool {
@@ -329,9 +399,32 @@ mod tests {
     }
 
     #[test]
+    fn an_unfolded_process_is_followed_by_its_threads_until_it_is_folded() {
+        let mut model = model();
+        model.press(Key::Down);
+        assert_eq!((model.press(Key::Right), model.unfolded().len()), (Action::Look, 1));
+        let threads = [7, 8].map(|id| ThreadRow { pid: 102, id, ..ThreadRow::default() });
+        let sample = Sample { threads: [(102, threads.to_vec())].into(), ..model.sample().clone() };
+        model.take(sample);
+        let names: Vec<(i64, u32)> = model.lines().iter().map(Line::name).collect();
+        assert_eq!(names, [(101, 0), (102, 0), (102, 7), (102, 8), (103, 0)]);
+        model.press(Key::PageDown);
+        model.press(Key::Up);
+        // The stack is that of the thread's process, and to the left is the process.
+        assert_eq!((model.selected(), model.press(Key::Enter)), (3, Action::ReadStack(102)));
+        assert_eq!((model.press(Key::Left), model.selected(), model.lines().len()), (Action::Nothing, 1, 3));
+        // `u` does either.
+        assert_eq!((press(&mut model, "u"), press(&mut model, "u"), model.lines().len()), (Action::Look, Action::Nothing, 3));
+        press(&mut model, "u");
+        // A process that is gone is forgotten.
+        model.take(Sample::default());
+        assert!(model.unfolded().is_empty());
+    }
+
+    #[test]
     fn nothing_to_choose_is_no_error_and_history_is_bounded() {
         let mut model = Model::default();
-        for key in [Key::Up, Key::Down, Key::Enter, Key::PageUp, Key::Escape] {
+        for key in [Key::Up, Key::Down, Key::Enter, Key::PageUp, Key::Escape, Key::Right, Key::Left] {
             assert_eq!(model.press(key), Action::Nothing);
         }
         for _ in 0..2 * HISTORY_MOST {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bolide_supervision::text::duration;
-
+use crate::generations;
+pub use crate::generations::age;
 use crate::top::sample::Sample;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -11,14 +11,21 @@ const MEBIBYTE: u64 = 1 << 20;
 /// Returns a look as lines.
 pub fn lines(sample: &Sample) -> String {
     let mut said = format!("{}\n{}\n", title(sample), rates(sample));
+    for row in &sample.generations {
+        // Writing to a String can't fail.
+        let _ = writeln!(said, "{}", generations::in_words(row));
+    }
+    if let Some(why) = &sample.failure {
+        let _ = writeln!(said, "the last reload has failed: {why}");
+    }
     for row in &sample.processes {
         let name = if row.is_worker { format!("worker {}", row.name) } else { row.name.clone() };
-        // Writing to a String can't fail.
+        // The attendant belongs to no generation.
+        let generation = if row.generation == 0 { String::new() } else { format!(" of generation {}", row.generation) };
         let _ = writeln!(
             said,
-            "{name} (pid {}) of generation {}: {}, up {}, CPU {:.0} %, {} MiB, {:.1} requests/s, {} errors, {} in progress",
+            "{name} (pid {}){generation}: {}, up {}, CPU {:.0} %, {} MiB, {:.1} requests/s, {} errors, {} in progress",
             row.pid,
-            row.generation,
             row.state,
             age(row.age_ms),
             row.cpu_percent,
@@ -29,9 +36,8 @@ pub fn lines(sample: &Sample) -> String {
         );
     }
     for request in &sample.requests {
-        let phase = if request.phase.is_empty() { String::new() } else { format!(", {}", request.phase) };
         let who = if request.process.bytes().all(|byte| byte.is_ascii_digit()) { "worker " } else { "" };
-        let _ = writeln!(said, "{who}{}: {} (for {}{phase})", request.process, request.text, duration(request.age_ms));
+        let _ = writeln!(said, "{who}{}: {}", request.process, request.in_words());
     }
     for error in &sample.errors {
         let _ = writeln!(said, "error: {} in worker {}, {} ago: {}", error.status, error.worker, age(error.ago_ms), error.text);
@@ -79,14 +85,10 @@ pub fn seconds(seconds: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-/// A long duration in whole seconds.
-pub fn age(milliseconds: u64) -> String {
-    duration(milliseconds / 1000 * 1000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generations::GenerationRow;
     use crate::top::sample::{ProcessRow, RequestRow};
 
     #[test]
@@ -102,6 +104,14 @@ mod tests {
             queue_most: 100,
             requests_per_second: 12.34,
             latency_s: Some([0.000_087, 0.003_214, 1.2]),
+            generations: vec![GenerationRow {
+                number: 2,
+                state: "forming".into(),
+                age_ms: 2500,
+                members: "0 of 1 worker".into(),
+                step: "loads the application".into(),
+            }],
+            failure: Some("no module named shop".into()),
             processes: vec![ProcessRow {
                 name: "1".into(),
                 is_worker: true,
@@ -120,7 +130,9 @@ mod tests {
         };
         let expected = "master 1: serving, generation 2, 1 reloads, 1 failed, version 0.1.0\n\
             12.3 requests/s, 0.0 errors/s, p50 87 µs, p90 3.21 ms, p99 1.20 s, queue 3 of 100\n\
-            worker 1 (pid 7) of generation 0: serving, up 0 ms, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\
+            generation 2: forming, age 2 s, 0 of 1 worker, loads the application\n\
+            the last reload has failed: no module named shop\n\
+            worker 1 (pid 7): serving, up 0 s, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\
             worker 1: GET / (for 1.5 s, waits)\n";
         assert_eq!(lines(&sample), expected);
     }

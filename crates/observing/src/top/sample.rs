@@ -1,12 +1,16 @@
 //! One look at an instance for `bolide top`: its answer and the measurements of its processes as rows, with the rates since the look
 //! before. Text of clients is printable and its query values are masked. It draws nothing. The command-line process runs it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bolide_services::route_names::masked;
 use bolide_supervision::processes::process_state::thread_state;
-use bolide_supervision::text::printable;
+use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
+
+use crate::answer::{list, number, text};
+use crate::generations::{self, GenerationRow};
+use crate::top::threads::{ThreadRow, Threads, state_in_words};
 
 /// Looks over which latencies are counted, so that quantiles do not jump at each look.
 const LATENCY_LOOKS: usize = 10;
@@ -29,7 +33,13 @@ pub struct Sample {
     pub errors_per_second: f64,
     /// p50, p90 and p99 in seconds, of about the last ten looks.
     pub latency_s: Option<[f64; 3]>,
+    /// The newest first.
+    pub generations: Vec<GenerationRow>,
+    /// Why the last reload has failed, if it has.
+    pub failure: Option<String>,
     pub processes: Vec<ProcessRow>,
+    /// The threads of the unfolded processes, by pid.
+    pub threads: HashMap<i64, Vec<ThreadRow>>,
     pub requests: Vec<RequestRow>,
     /// The last answers with 500 and above, the newest first.
     pub errors: Vec<ErrorRow>,
@@ -84,6 +94,7 @@ pub struct Looks {
     last_ms: u64,
     errors: HashMap<i64, u64>,
     histograms: VecDeque<BTreeMap<u64, u64>>,
+    threads: Threads,
 }
 
 impl Looks {
@@ -92,13 +103,14 @@ impl Looks {
         self.last_ms == number(&answer["now_ms"])
     }
 
-    /// Makes the sample of an answer to which the measurements were added.
-    pub fn sample(&mut self, answer: &Value) -> Sample {
+    /// Makes the sample of an answer to which the measurements were added. `unfolded` are the pids whose threads are wanted.
+    pub fn sample(&mut self, answer: &Value, unfolded: &BTreeSet<i64>) -> Sample {
         let now_ms = number(&answer["now_ms"]);
         let passed_s = now_ms.saturating_sub(self.last_ms).max(1) as f64 / 1000.0;
         let is_first = std::mem::replace(&mut self.last_ms, now_ms) == 0;
         let workers = list(answer, "workers").map(|worker| process(worker, true));
-        let processes: Vec<ProcessRow> = workers.chain(list(answer, "helpers").map(|helper| process(helper, false))).collect();
+        let helpers = list(answer, "helpers").chain(list(answer, "attendants"));
+        let processes: Vec<ProcessRow> = workers.chain(helpers.map(|helper| process(helper, false))).collect();
         let errors: HashMap<i64, u64> = processes.iter().map(|process| (process.pid, process.errors)).collect();
         let new = |(pid, count): (&i64, &u64)| count.saturating_sub(self.errors.get(pid).copied().unwrap_or(0));
         let errors_per_second = if is_first { 0.0 } else { errors.iter().map(new).sum::<u64>() as f64 / passed_s };
@@ -110,6 +122,7 @@ impl Looks {
             requests.extend(list(child, "in_flight").map(|one| request(child, one, key)));
         }
         requests.sort_by_key(|request| std::cmp::Reverse(request.age_ms));
+        let threads = self.threads.rows(answer, unfolded, |pid, thread| work_of(&requests, pid, thread), passed_s);
         Sample {
             version: text(&answer["version"]),
             pid: answer["pid"].as_i64().unwrap_or(0),
@@ -122,7 +135,10 @@ impl Looks {
             requests_per_second: processes.iter().map(|process| process.requests_per_second).sum(),
             errors_per_second,
             latency_s: self.latency(answer),
+            generations: list(answer, "generations").map(generations::of).collect(),
+            failure: answer["last_reload"]["why"].as_str().map(printable),
             processes,
+            threads,
             requests,
             errors: list(answer, "recent_errors").map(error).collect(),
         }
@@ -179,6 +195,12 @@ fn process(child: &Value, is_worker: bool) -> ProcessRow {
     }
 }
 
+/// What a thread works on.
+fn work_of(requests: &[RequestRow], pid: i64, thread: u32) -> String {
+    let own = requests.iter().find(|request| request.pid == pid && request.thread == u64::from(thread));
+    own.map_or(String::new(), RequestRow::in_words)
+}
+
 fn request(child: &Value, one: &Value, key: &str) -> RequestRow {
     let pid = child["pid"].as_i64().unwrap_or(0);
     let thread = number(&one["thread"]);
@@ -189,14 +211,19 @@ fn request(child: &Value, one: &Value, key: &str) -> RequestRow {
         thread,
         age_ms: number(&one["milliseconds"]),
         phase: match state {
-            Some('R') => "runs",
-            Some('D') => "disk",
-            Some('T' | 't') => "stopped",
-            Some(_) => "waits",
+            Some(state) => state_in_words(state),
             None if thread == 0 => "awaits",
             None => "",
         },
         text: printable(&masked(one[key].as_str().unwrap_or_default())),
+    }
+}
+
+impl RequestRow {
+    /// `GET /path (for 2.0 s, waits)`.
+    pub fn in_words(&self) -> String {
+        let phase = if self.phase.is_empty() { String::new() } else { format!(", {}", self.phase) };
+        format!("{} (for {}{phase})", self.text, duration(self.age_ms))
     }
 }
 
@@ -207,18 +234,6 @@ fn error(one: &Value) -> ErrorRow {
         ago_ms: number(&one["ago_ms"]),
         text: printable(&masked(one["request"].as_str().unwrap_or_default())),
     }
-}
-
-fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
-    value[key].as_array().into_iter().flatten()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
-fn text(value: &Value) -> String {
-    printable(value.as_str().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -242,7 +257,7 @@ mod tests {
 
     #[test]
     fn query_values_and_control_characters_of_clients_are_not_shown() {
-        let sample = Looks::default().sample(&answer(1000, 0, &[]));
+        let sample = Looks::default().sample(&answer(1000, 0, &[]), &BTreeSet::new());
         let texts: Vec<&str> = sample.requests.iter().map(|request| request.text.as_str()).collect();
         assert_eq!(texts.len(), 2);
         assert!(texts[0].starts_with("GET /b\\u{1b}"), "{texts:?}");
@@ -253,15 +268,15 @@ mod tests {
     #[test]
     fn errors_and_latencies_are_those_since_the_looks_before() {
         let mut looks = Looks::default();
-        let first = looks.sample(&answer(1000, 5, &[(1000, 100)]));
+        let first = looks.sample(&answer(1000, 5, &[(1000, 100)]), &BTreeSet::new());
         assert_eq!((first.errors_per_second, looks.has_seen(&answer(1000, 5, &[]))), (0.0, true));
-        let second = looks.sample(&answer(3000, 9, &[(1000, 100), (64_000, 10)]));
+        let second = looks.sample(&answer(3000, 9, &[(1000, 100), (64_000, 10)]), &BTreeSet::new());
         assert_eq!(second.errors_per_second, 2.0);
         let [p50, _, p99] = second.latency_s.expect("measured");
         assert!(p50 > 0.058 && p99 <= 0.064, "{p50} {p99}");
         // Nothing was answered since the first look.
         let mut quiet = Looks::default();
-        quiet.sample(&answer(1000, 0, &[(1000, 100)]));
-        assert_eq!(quiet.sample(&answer(2000, 0, &[(1000, 100)])).latency_s, None);
+        quiet.sample(&answer(1000, 0, &[(1000, 100)]), &BTreeSet::new());
+        assert_eq!(quiet.sample(&answer(2000, 0, &[(1000, 100)]), &BTreeSet::new()).latency_s, None);
     }
 }

@@ -133,6 +133,8 @@ fn key_of(code: KeyCode, modifiers: KeyModifiers) -> Option<Key> {
         KeyCode::Down => Key::Down,
         KeyCode::PageUp => Key::PageUp,
         KeyCode::PageDown => Key::PageDown,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
         _ => return None,
     })
 }

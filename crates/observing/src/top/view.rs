@@ -7,23 +7,27 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, TableState};
 
-use crate::top::model::{Model, Panel};
+use crate::top::model::{self, Model, Panel};
 use crate::top::plain;
-use crate::top::sample::ErrorRow;
+use crate::top::sample::{ErrorRow, ProcessRow};
+use crate::top::threads::ThreadRow;
 
 const MEBIBYTE: u64 = 1 << 20;
 /// Height of the chart, in lines.
 const CHART_LINES: u16 = 3;
+/// Height of the table of generations with its title and, after a failed reload, the reason, in lines.
+const GENERATION_LINES: u16 = 6;
 /// Height of the list of errors with its title, in lines.
 const ERROR_LINES: u16 = 5;
-/// Height of the screen from which the chart and errors are shown, in lines.
+/// Height of the screen from which generations, the chart and errors are shown, in lines.
 const CHART_FROM_LINES: u16 = 20;
 /// A request older than this is marked, in milliseconds.
 const OLD_MS: u64 = 1000;
-const KEYS: &str = "q quit  s sort  r reverse  / filter  p pause  Enter stack  h help";
-const HELP: [&str; 15] = [
-    "Up Down, j k   choose a process",
-    "Enter, t       the stack of its threads, now",
+const KEYS: &str = "q quit  s sort  r reverse  / filter  p pause  u threads  Enter stack  h help";
+const HELP: [&str; 16] = [
+    "Up Down, j k   choose a process or a thread; Page Up and Page Down by ten",
+    "Right, Left, u unfold and fold its threads, with those of the application",
+    "Enter, t       the stacks of its threads, now; Up and Down scroll",
     "s              sort by the next column",
     "r              reverse the order",
     "/              show only what contains a text; Enter keeps it, Esc ends it",
@@ -45,12 +49,14 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let chart = if area.height >= CHART_FROM_LINES { CHART_LINES } else { 0 };
     let (requests, failed) = (model.requests().len() as u16, model.sample().errors.len() as u16);
     // Two lines are the head of the table; the processes have at least half of the rest.
-    let most = (area.height.saturating_sub(4 + chart) / 2).max(3);
+    let most = (area.height.saturating_sub(8 + chart) / 2).max(3);
     let failed = if failed == 0 || area.height < CHART_FROM_LINES { 0 } else { (failed + 1).min(ERROR_LINES) };
-    let [title, numbers, chart, processes, in_flight, errors, keys] = Layout::vertical([
+    let generations = if area.height < CHART_FROM_LINES { 0 } else { generations(model).len() as u16 };
+    let [title, numbers, chart, generation, processes, in_flight, errors, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(chart),
+        Constraint::Length((generations + 1).min(GENERATION_LINES) * u16::from(generations > 0)),
         Constraint::Min(3),
         Constraint::Length((requests + 2).min(most)),
         Constraint::Length(failed),
@@ -63,6 +69,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         let rates = model.rates(chart.width as usize);
         frame.render_widget(Sparkline::default().data(&rates).style(Style::new().fg(Color::Cyan)), chart);
     }
+    draw_generations(frame, model, generation);
     draw_processes(frame, model, processes);
     draw_requests(frame, model, in_flight);
     draw_errors(frame, model, errors);
@@ -95,33 +102,35 @@ fn foot(model: &Model) -> Line<'_> {
     Line::from(spans)
 }
 
-fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let rows = model.processes().into_iter().map(|row| {
-        let cells = [
-            row.name.clone(),
-            row.pid.to_string(),
-            row.generation.to_string(),
-            row.state.clone(),
-            plain::age(row.age_ms),
-            format!("{:.0} %", row.cpu_percent),
-            format!("{} MiB", row.resident_bytes / MEBIBYTE),
-            format!("{:.1}", row.requests_per_second),
-            row.requests.to_string(),
-            row.errors.to_string(),
-            row.connections.to_string(),
-            match row.threads {
-                0 => row.busy.to_string(),
-                threads => format!("{} of {threads}", row.busy),
-            },
-        ];
-        let colour = match row.state.as_str() {
-            "serving" if row.errors > 0 => Style::new().fg(Color::Yellow),
-            "serving" => Style::new(),
-            _ => Style::new().fg(Color::Magenta),
-        };
-        Row::new(cells).style(colour)
+/// The generations as lines, and the reason if the last reload has failed.
+fn generations(model: &Model) -> Vec<Line<'_>> {
+    let colour = |state: &str| match state {
+        "serving" => Style::new(),
+        "forming" => Style::new().fg(Color::Cyan),
+        _ => Style::new().fg(Color::Magenta),
+    };
+    let rows = model.sample().generations.iter().map(|row| {
+        let (age, state) = (plain::age(row.age_ms), format!("{:<9}", row.state));
+        Line::styled(format!("{:<4} {state} {age:<11} {}  {}", row.number, row.members, row.step), colour(&row.state))
     });
-    let widths = [8, 8, 4, 9, 11, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
+    let failure = model.sample().failure.as_ref();
+    let failure = failure.map(|why| Line::styled(format!("the last reload has failed: {why}"), Style::new().fg(Color::Red)));
+    rows.chain(failure).collect()
+}
+
+fn draw_generations(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let block = Block::new().borders(Borders::TOP).title(" generations ");
+    frame.render_widget(Paragraph::new(generations(model)).block(block), area);
+}
+
+fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let mut widths = [9, 8, 4, 9, 11, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
+    // What a thread does takes the rest of the line.
+    widths[11] = Constraint::Min(8);
+    let rows = model.lines().into_iter().map(|line| match line {
+        model::Line::Process { row, is_unfolded } => process(row, is_unfolded),
+        model::Line::Thread(row) => thread(row),
+    });
     let order = if model.is_reversed { ", reversed" } else { "" };
     let title = format!(" processes by {}{order} ", model.sort.name());
     let heads = ["worker", "pid", "gen", "state", "up", "CPU", "memory", "req/s", "requests", "errors", "conns", "busy"];
@@ -131,6 +140,56 @@ fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         .block(Block::new().borders(Borders::TOP).title(title));
     let mut state = TableState::new().with_selected(Some(model.selected()));
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn process(row: &ProcessRow, is_unfolded: bool) -> Row<'_> {
+    let cells = [
+        if is_unfolded { format!("- {}", row.name) } else { row.name.clone() },
+        row.pid.to_string(),
+        // The attendant belongs to none.
+        if row.generation == 0 { String::new() } else { row.generation.to_string() },
+        row.state.clone(),
+        plain::age(row.age_ms),
+        format!("{:.0} %", row.cpu_percent),
+        format!("{} MiB", row.resident_bytes / MEBIBYTE),
+        format!("{:.1}", row.requests_per_second),
+        row.requests.to_string(),
+        row.errors.to_string(),
+        row.connections.to_string(),
+        match row.threads {
+            0 => row.busy.to_string(),
+            threads => format!("{} of {threads}", row.busy),
+        },
+    ];
+    let colour = match row.state.as_str() {
+        "serving" if row.errors > 0 => Style::new().fg(Color::Yellow),
+        "serving" => Style::new(),
+        _ => Style::new().fg(Color::Magenta),
+    };
+    Row::new(cells).style(colour)
+}
+
+/// A thread has the columns of its process; its request is in the table below.
+fn thread(row: &ThreadRow) -> Row<'_> {
+    let counted = |number: u64| if row.serves { number.to_string() } else { String::new() };
+    let cells = [
+        "  thread".to_owned(),
+        row.id.to_string(),
+        String::new(),
+        row.state.to_owned(),
+        row.name.clone(),
+        format!("{:.0} %", row.cpu_percent),
+        String::new(),
+        if row.serves { format!("{:.1}", row.requests_per_second) } else { String::new() },
+        counted(row.requests),
+        counted(row.errors),
+        String::new(),
+        match row.work.as_str() {
+            "" if row.serves => "idle".to_owned(),
+            work => work.to_owned(),
+        },
+    ];
+    Row::new(cells).style(Style::new().fg(Color::Blue))
 }
 
 fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -176,8 +235,9 @@ fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, top: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generations::GenerationRow;
     use crate::top::model::Key;
-    use crate::top::sample::{ProcessRow, RequestRow, Sample};
+    use crate::top::sample::{RequestRow, Sample};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -206,6 +266,23 @@ mod tests {
             pid: 99,
             phase: "serving".into(),
             generation: Some(2),
+            generations: vec![
+                GenerationRow {
+                    number: 3,
+                    state: "forming".into(),
+                    age_ms: 2000,
+                    members: "1 of 3 workers".into(),
+                    step: "starts its workers".into(),
+                },
+                GenerationRow {
+                    number: 2,
+                    state: "serving".into(),
+                    members: "3 of 3 workers".into(),
+                    ..GenerationRow::default()
+                },
+            ],
+            failure: Some("no module named shop".into()),
+            threads: [(102, vec![ThreadRow { pid: 102, id: 777, serves: true, ..ThreadRow::default() }])].into(),
             requests_per_second: 12.5,
             processes: (1..=3).map(worker).collect(),
             requests: vec![RequestRow {
@@ -226,13 +303,26 @@ mod tests {
         for part in [
             "master 99: serving, generation 2, version 0.1.0",
             "12.5 requests/s",
-            "2        102      2    serving   1 min 1 s   0 %    32 MiB",
+            "3    forming   2 s         1 of 3 workers  starts its workers",
+            "2    serving",
+            "the last reload has failed: no module named shop",
+            "2         102      2    serving   1 min 1 s   0 %    32 MiB",
             "1 in flight",
             "2.1 s        waits   GET /slow",
             "q quit",
         ] {
             assert!(shown.contains(part), "{part}:\n{shown}");
         }
+    }
+
+    #[test]
+    fn an_unfolded_worker_has_a_row_for_each_thread() {
+        let mut model = model();
+        assert!(!screen(&model, 110, 30).contains("777"));
+        model.press(Key::Down);
+        model.press(Key::Right);
+        let shown = screen(&model, 110, 30);
+        assert!(shown.contains("- 2       102") && shown.contains("  thread  777") && shown.contains("idle"), "{shown}");
     }
 
     #[test]

@@ -15,8 +15,18 @@ pub fn parent_of(pid: i32) -> Option<i32> {
 
 /// The CPU time that a process has used since its start, in its own code and in the kernel, in milliseconds.
 pub fn cpu_ms_of(pid: i32) -> Option<u64> {
+    cpu_ms_in(&numbers_of(pid)?)
+}
+
+/// The CPU time of a thread since its start, like [`cpu_ms_of`].
+pub fn thread_cpu_ms(pid: i32, thread: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
+    cpu_ms_in(text.rsplit_once(')')?.1)
+}
+
+/// The CPU time among the fields of a stat file from the third one on.
+fn cpu_ms_in(text: &str) -> Option<u64> {
     let ticks_a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
-    let text = numbers_of(pid)?;
     // Fields 14 and 15 (proc(5)); the numbers begin with field 3.
     let ticks = text.split_whitespace().skip(14 - 3).take(2).map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<u64>>()?;
     ticks.saturating_mul(1000).checked_div(ticks_a_second)
@@ -60,6 +70,8 @@ mod tests {
         let this = Pid::this().as_raw();
         let before = cpu_ms_of(this).expect("read");
         let mut sum = 0u64;
+        let thread = nix::unistd::gettid().as_raw() as u32;
+        assert!(thread_cpu_ms(this, thread).expect("read") <= cpu_ms_of(this).expect("read"));
         while cpu_ms_of(this).expect("read") < before + 20 {
             sum = std::hint::black_box(sum + 1);
         }
