@@ -1,6 +1,7 @@
 """The page at the address of `metrics`: its events, and what a browser shows of them on a desktop and a phone, light and dark."""
 
 import base64
+import contextlib
 import json
 import os
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from support import processes
 from support.browser import chromium
 from support.metrics import fetch, metrics_address
 from support.statistics import connect
@@ -23,8 +25,10 @@ GROUND = "return getComputedStyle(document.body).backgroundColor"
 
 @pytest.fixture
 def busy(start, tmp_path):
-    """An instance with a request in flight and one that has failed. Returns the address of its metrics."""
-    instance = start("--metrics", "127.0.0.1:0", "--processes", "2", "--threads", "2", alarms=True)
+    """An instance with helpers, a request in flight and one that has failed. Returns the address of its metrics."""
+    instance = start(
+        "--metrics", "127.0.0.1:0", "--processes", "2", "--threads", "2", "--mule", "--attach-daemon", "sleep 1000", alarms=True
+    )
     assert instance.get("/bytes/none?key=secret").status == 500
     request = threading.Thread(target=instance.get, args=("/wait/here?token=secret",))
     request.start()
@@ -59,6 +63,39 @@ def test_events_come_again_and_again_with_the_requests_in_flight_and_without_val
     assert all(worker["resident_bytes"] > 1 << 20 for worker in event["workers"])
     assert "secret" not in json.dumps(event)
     assert "/bytes/none?key=" in json.dumps(event["recent_errors"])
+    assert [helper["name"] for helper in event["helpers"]] == ["mule 1", "attendant"]
+    assert all(helper["resident_bytes"] > 1 << 20 for helper in event["helpers"])
+    (generation,) = event["generations"]
+    assert (generation["state"], generation["serving"], generation["wanted"], generation["helpers"]) == ("serving", 2, 2, 1)
+    (in_flight,) = [one for worker in event["workers"] for one in worker["in_flight"]]
+    assert in_flight["phase"] == "application"
+    assert in_flight["thread"] in [thread["thread"] for worker in event["workers"] for thread in worker["by_thread"]]
+
+
+def test_a_hundred_readers_that_take_no_event_delay_nobody_and_are_let_go(start, tmp_path):
+    # The counters of many threads make long events, and the buffer of a UNIX socket is full after a few of them.
+    instance = start("--metrics", tmp_path / "metrics", "--processes", "8", "--threads", "64", alarms=True)
+    address = metrics_address(instance)
+    reading, lines = events_of(address)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reading)
+        stack.enter_context(lines)
+        seen = next_event(lines)["now_ms"]
+        before = len(os.listdir(f"/proc/{instance.pid}/fd"))
+        stalled = [stack.enter_context(events_of(address)[0]) for _ in range(100)]
+        killed = instance.workers()[0]
+        processes.kill(killed)
+        wait_until(lambda: killed not in instance.workers() and len(instance.workers()) == 8, "the fork of the next worker")
+        assert fetch(address, "/metrics").status == 200
+        assert next_event(lines)["now_ms"] > seen
+
+        def are_gone():
+            # The client that takes its events gets each of them meanwhile.
+            next_event(lines)
+            return len(os.listdir(f"/proc/{instance.pid}/fd")) <= before
+
+        wait_until(are_gone, "readers that take nothing are let go")
+        assert all(client.fileno() > 0 for client in stalled)
 
 
 def test_clients_with_events_are_few_and_a_foreign_name_gets_none(busy):
@@ -98,7 +135,11 @@ def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_i
             browser.get("http://{}:{}/".format(*busy))
             wait_until(lambda: len(text("workers").splitlines()) == 2, "two workers")
             wait_until(lambda: "GET /wait/here?token=" in text("requests"), "the request in flight")
+            assert "application" in text("requests")
             assert "GET /bytes/none?key=" in text("errors")
+            assert text("generations").startswith("1 serving ")
+            assert "mule 1" in text("helpers")
+            assert "attendant" in text("helpers")
             assert "secret" not in browser.page_source
             assert text("state").startswith("serving, generation 1")
             assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
@@ -119,4 +160,17 @@ def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_i
         button = browser.find_elements(By.CSS_SELECTOR, "#heads button")[5]
         button.send_keys(Keys.ENTER)
         assert browser.find_elements(By.CSS_SELECTOR, "#heads th")[5].get_attribute("aria-sort") == "descending"
+        # The threads of a worker unfold, and the keyboard stays at its button although the rows are new each second.
+        button = browser.find_element(By.CSS_SELECTOR, "#workers button")
+        number = button.text
+        button.send_keys(Keys.ENTER)
+        browser.find_element(By.ID, "pause").send_keys(Keys.SPACE)
+        browser.execute_script("document.querySelector('#workers button').focus()")
+        state = text("requests")
+        wait_until(lambda: text("requests") != state, "the next event")
+        assert browser.switch_to.active_element.text == number
+        assert browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
+        assert text("workers").count("thread ") == 2
+        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        assert "thread " not in text("workers")
         assert browser.console() == []

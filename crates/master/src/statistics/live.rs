@@ -1,4 +1,4 @@
-//! The page at the address of `metrics`, and its events: the overview of each second, with memory and CPU time of workers. All
+//! The page at the address of `metrics`, and its events: the overview of each second, with memory and CPU time of its processes. All
 //! clients share an event. Nothing is measured while no client watches. The master runs it.
 
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 /// Time between two events, in milliseconds.
 pub const EVERY_MS: u64 = 1000;
-/// Workers that are measured for an event; of more, each has its turn.
+/// Processes that are measured for an event; of more, each has its turn.
 const MEASURED_MOST: usize = 32;
 /// The page runs nothing but its own script, loads nothing of others, and is shown in no frame.
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 /// Parts of the overview that the page does not show.
-const UNUSED: [&str; 6] = ["addresses", "helpers", "caches", "engines", "signals", "last_reload"];
+const UNUSED: [&str; 6] = ["addresses", "attendants", "caches", "engines", "signals", "latency_seconds"];
 
 /// The last event, and the measurements in it.
 #[derive(Debug, Default)]
@@ -58,6 +58,11 @@ impl Live {
         }
         self.next_ms = now_ms + EVERY_MS;
         let mut shown = overview();
+        // To the page, the attendant is a helper.
+        let attendants = shown["attendants"].take();
+        if let (Some(helpers), Value::Array(attendants)) = (shown["helpers"].as_array_mut(), attendants) {
+            helpers.extend(attendants);
+        }
         for part in UNUSED {
             shown.as_object_mut().map(|parts| parts.remove(part));
         }
@@ -66,8 +71,9 @@ impl Live {
     }
 
     fn measure(&mut self, shown: &mut Value) {
-        let Some(workers) = shown["workers"].as_array_mut() else { return };
-        let pids: Vec<i64> = workers.iter().filter_map(|worker| worker["pid"].as_i64()).collect();
+        let lists = ["workers", "helpers"];
+        let listed = lists.iter().flat_map(|list| shown[list].as_array().into_iter().flatten());
+        let pids: Vec<i64> = listed.filter_map(|process| process["pid"].as_i64()).collect();
         self.usages.retain(|pid, _| pids.contains(pid));
         for place in 0..pids.len().min(MEASURED_MOST) {
             let pid = pids[(self.turn + place) % pids.len()];
@@ -77,10 +83,12 @@ impl Live {
             }
         }
         self.turn = self.turn.wrapping_add(MEASURED_MOST) % pids.len().max(1);
-        for worker in workers {
-            let measured = worker["pid"].as_i64().and_then(|pid| self.usages.get(&pid));
-            if let Some((resident_bytes, cpu_ms)) = measured {
-                (worker["resident_bytes"], worker["cpu_ms"]) = (json!(resident_bytes), json!(cpu_ms));
+        for list in lists {
+            for process in shown[list].as_array_mut().into_iter().flatten() {
+                let measured = process["pid"].as_i64().and_then(|pid| self.usages.get(&pid));
+                if let Some((resident_bytes, cpu_ms)) = measured {
+                    (process["resident_bytes"], process["cpu_ms"]) = (json!(resident_bytes), json!(cpu_ms));
+                }
             }
         }
     }
@@ -94,11 +102,12 @@ mod tests {
     fn all_clients_of_a_second_share_an_event_that_is_one_line() {
         let mut live = Live::default();
         let pid = std::process::id();
-        let overview = || json!({"workers": [{"pid": pid, "in_flight": [{"request": "GET /\n\n"}]}], "addresses": []});
+        let overview = || json!({"workers": [{"pid": pid, "in_flight": [{"request": "GET /\n\n"}]}], "helpers": [], "attendants": [{"pid": pid}], "addresses": []});
         let first = live.event(overview, 1000);
         let text = String::from_utf8_lossy(&first).into_owned();
         assert!(text.starts_with("data: {") && text.ends_with("}\n\n") && text.trim_end().lines().count() == 1, "{text}");
-        assert!(text.contains("resident_bytes") && !text.contains("addresses"), "{text}");
+        assert!(!text.contains("addresses") && text.contains("\"helpers\":[{"), "{text}");
+        assert_eq!(text.matches("resident_bytes").count(), 2, "{text}");
         assert_eq!(live.event(|| panic!("the event is still current"), 1999), first);
         assert!(!live.is_due(1999) && live.is_due(2000));
     }

@@ -48,19 +48,20 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
     let mut errors: Vec<(u64, Value)> = Vec::new();
     let mut room = THREADS_MOST;
     for child in view.children.iter().filter(|child| child.is_request_worker()) {
-        let Some(row) = child.row() else { continue };
+        let Some((row, pid)) = child.row().zip(child.pid) else { continue };
         let remembered = view.children.scoreboard().remembered(row);
         errors.extend(remembered.iter().filter_map(|(_, request)| error(child, request, now_ms)));
         let waiting: Vec<Value> = remembered
             .iter()
             .filter(|(_, request)| request.end.is_none() && !request.is_called)
             .take(WAITING_MOST)
-            .map(|(_, request)| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
+            .map(|(_, request)| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms), "phase": "waits"}))
             .collect();
-        let pid = json!(child.pid.map(nix::unistd::Pid::as_raw));
+        let pid = json!(pid.as_raw());
         let entry = overview["workers"].as_array_mut().into_iter().flatten().find(|entry| entry["pid"] == pid);
         let Some(entry) = entry else { continue };
         if let Some(in_flight) = entry["in_flight"].as_array_mut() {
+            in_flight.iter_mut().for_each(|request| request["phase"] = json!("application"));
             in_flight.extend(waiting);
         }
         let threads = threads(view, row, room);

@@ -12,7 +12,7 @@ const COLUMNS = [
   ["state", (w) => w.state, (w) => w.state],
   ["up", (w) => w.age_ms, (w) => age(w.age_ms)],
   ["CPU", (w) => w.cpu, (w) => w.cpu.toFixed(0) + " %"],
-  ["memory", (w) => w.resident_bytes || 0, (w) => Math.round((w.resident_bytes || 0) / 1048576) + " MiB"],
+  ["memory", (w) => w.resident_bytes || 0, (w) => mebibytes(w)],
   ["requests/s", (w) => w.rate, (w) => w.rate.toFixed(1)],
   ["errors", (w) => w.errors, (w) => String(w.errors)],
   ["connections", (w) => w.connections, (w) => String(w.connections)],
@@ -26,6 +26,8 @@ const CHARTS = [
   ["CPU", (n) => n.cpu, (v) => v.toFixed(0) + " %"],
   ["queue", (n) => n.queue, (v) => String(v)],
 ];
+// Processes whose threads are shown, by pid.
+const unfolded = new Set();
 const history = [];
 const histograms = [];
 let before = null;
@@ -81,14 +83,26 @@ function take(now) {
     const from = last || { requests: 0, cpu_ms: 0, errors: worker.errors };
     worker.rate = 1000 * Math.max(0, worker.requests - from.requests) / passed;
     worker.cpu = 100 * Math.max(0, (worker.cpu_ms || 0) - (from.cpu_ms || 0)) / passed;
+    const counted = new Map((last ? last.by_thread : []).map((thread) => [thread.thread, thread.requests]));
+    worker.by_thread = worker.by_thread || [];
+    for (const thread of worker.by_thread) {
+      thread.rate = 1000 * Math.max(0, thread.requests - (counted.get(thread.thread) || (last ? thread.requests : 0))) / passed;
+    }
     numbers.rate += worker.rate;
     numbers.cpu += worker.cpu;
     numbers.errors += 1000 * Math.max(0, worker.errors - from.errors) / passed;
+  }
+  const helpersBefore = new Map((before ? before.helpers : []).map((helper) => [helper.pid, helper]));
+  for (const helper of now.helpers) {
+    const last = helpersBefore.get(helper.pid);
+    const passed = last ? Math.max(1, now.now_ms - before.now_ms) : Math.max(1, helper.age_ms || 0);
+    helper.cpu = 100 * Math.max(0, (helper.cpu_ms || 0) - ((last && last.cpu_ms) || 0)) / passed;
   }
   [numbers.p50, numbers.p99] = latencies(now.latency_us);
   history.push(numbers);
   if (history.length > LOOKS) history.shift();
   before = now;
+  for (const pid of unfolded) if (!now.workers.some((worker) => worker.pid === pid)) unfolded.delete(pid);
   if (!isPaused) {
     shown = now;
     draw();
@@ -104,12 +118,64 @@ function cell(text, kind) {
 
 function fill(id, rows) {
   const body = at(id);
-  body.replaceChildren(...rows.map(([cells, isBad]) => {
+  const focused = body.contains(document.activeElement) ? document.activeElement.dataset.pid : null;
+  body.replaceChildren(...rows.map(([cells, kind]) => {
     const tr = document.createElement("tr");
-    if (isBad) tr.className = "bad";
+    if (kind) tr.className = kind;
     tr.append(...cells);
     return tr;
   }));
+  // The rows are new each second; the keyboard stays where it was.
+  const again = focused && body.querySelector('[data-pid="' + focused + '"]');
+  if (again) again.focus({ preventScroll: true });
+}
+
+const mebibytes = (process) => Math.round((process.resident_bytes || 0) / 1048576) + " MiB";
+
+// The first cell of a worker shows and hides its threads.
+function fold(worker) {
+  const td = document.createElement("td");
+  const button = document.createElement("button");
+  button.type = "button";
+  button.textContent = worker.number;
+  button.dataset.pid = worker.pid;
+  button.setAttribute("aria-expanded", String(unfolded.has(worker.pid)));
+  button.setAttribute("aria-label", "threads of worker " + worker.number);
+  button.addEventListener("click", () => {
+    if (!unfolded.delete(worker.pid)) unfolded.add(worker.pid);
+    draw();
+  });
+  td.append(button);
+  return td;
+}
+
+function threadRow(worker, thread) {
+  const own = worker.in_flight.find((one) => one.thread === thread.thread);
+  const texts = { worker: "thread", pid: String(thread.thread), state: own ? "busy" : "idle", "requests/s": thread.rate.toFixed(1),
+    errors: String(thread.errors), up: own ? age(own.milliseconds) : "" };
+  return [COLUMNS.map(([name]) => cell(texts[name] || "")), "thread"];
+}
+
+function drawGenerations() {
+  fill("generations", shown.generations.map((one) => {
+    const workers = one.state === "draining" ? String(one.workers) : one.serving + " of " + Math.max(one.wanted, one.serving);
+    const formed = one.formed_in_ms === null ? "" : "began to serve after " + seconds(one.formed_in_ms / 1000);
+    const left = one.in_flight + (one.in_flight === 1 ? " request left" : " requests left");
+    const step = one.state === "draining" ? left : one.step || formed;
+    return [[cell(one.number), cell(one.state), cell(age(one.age_ms)), cell(workers), cell(one.helpers), cell(step, "text")], ""];
+  }));
+  const last = shown.last_reload;
+  at("failure").hidden = !(last && last.why);
+  at("failure").textContent = last && last.why ? "The last reload has failed: " + last.why : "";
+}
+
+function drawHelpers(has) {
+  const works = (helper) => (helper.in_flight || []).map((one) => one.work).join(", ");
+  const rows = shown.helpers.filter((helper) => has(helper.name) || has(helper.state) || has(helper.pid) || has(works(helper)));
+  at("others").hidden = shown.helpers.length === 0;
+  fill("helpers", rows.map((helper) => [[cell(helper.name, "name"), cell(helper.pid), cell(helper.state), cell(age(helper.age_ms)),
+    cell(helper.cpu.toFixed(0) + " %"), cell(mebibytes(helper)), cell(helper.done === undefined ? "" : helper.done),
+    cell(works(helper), "text")], helper.state === "serving" ? "" : "bad"]));
 }
 
 function draw() {
@@ -134,12 +200,17 @@ function draw() {
   const requests = shown.workers.flatMap((w) => w.in_flight.map((one) => [w.number, one]));
   const workers = shown.workers.filter((w) => has(w.number) || has(w.state) || has(w.pid) || w.in_flight.some((one) => has(one.request)));
   workers.sort((a, b) => (key(a) > key(b) ? 1 : key(a) < key(b) ? -1 : a.number - b.number) * (isReversed ? -1 : 1));
-  fill("workers", workers.map((w) => [COLUMNS.map(([, , text]) => cell(text(w))), w.state !== "serving"]));
+  fill("workers", workers.flatMap((w) => [
+    [[fold(w), ...COLUMNS.slice(1).map(([, , text]) => cell(text(w)))], w.state === "serving" ? "" : "bad"],
+    ...(unfolded.has(w.pid) ? w.by_thread.map((thread) => threadRow(w, thread)) : []),
+  ]));
+  drawGenerations();
+  drawHelpers(has);
   requests.sort((a, b) => b[1].milliseconds - a[1].milliseconds);
-  fill("requests", requests.filter(([n, one]) => has(n) || has(one.request)).slice(0, 100)
-    .map(([n, one]) => [[cell(n), cell((one.milliseconds / 1000).toFixed(1) + " s"), cell(one.request, "text")], false]));
+  fill("requests", requests.filter(([n, one]) => has(n) || has(one.request) || has(one.phase)).slice(0, 100).map(([n, one]) =>
+    [[cell(n), cell((one.milliseconds / 1000).toFixed(1) + " s"), cell(one.phase, "name"), cell(one.request, "text")], ""]));
   fill("errors", shown.recent_errors.filter((one) => has(one.request)).map((one) =>
-    [[cell(one.worker), cell(one.status), cell(age(one.ago_ms)), cell(one.request, "text")], false]));
+    [[cell(one.worker), cell(one.status), cell(age(one.ago_ms)), cell(one.request, "text")], ""]));
 }
 
 function prepare() {
