@@ -37,6 +37,8 @@ ALLOWED = {
     "observing/tune/file.rs": ["fs::read_to_string(path)", "create_new(true)", "fs::rename(&new, path)", "fs::remove_file(&new)"],
     "observing/profile/mod.rs": ["OpenOptions::new()"],
     "observing/profile/sampling.rs": ["/proc/{master}/fd/{descriptor}"],
+    # Tests alone have it.
+    "observing/picture.rs": ["fs::write(&path, drawn)", "read_to_string(&path)"],
     "observing/top/threads.rs": ["/proc/{pid}/task/{id}/comm", "/proc/{pid}/task"],
     "observing/masters.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names in the abstract namespace.

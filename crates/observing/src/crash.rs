@@ -19,7 +19,7 @@ const REPORT_MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// Answered requests that are shown without `--all`.
 const LAST_SHOWN: usize = 10;
 /// Modules of the interpreter and of the system, in which a fault is often the consequence of a wrong call by another one.
-const INTERPRETER: [&str; 6] = ["libpython", "/python3", "_ctypes", "libffi", "/libc.so", "/libc-"];
+const INTERPRETER: [&str; 7] = ["libpython", "python3", "_ctypes", "libffi", "libc.so", "libc-", "ld-linux"];
 
 /// Reads the report and prints it.
 pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
@@ -142,7 +142,7 @@ fn advice(report: &Value) -> Vec<String> {
             lines.push("Give the call in the stack a time limit of its own, or raise `harakiri` for this route.".to_owned());
         }
         (Some(_), _) => lines.push("Find what keeps the memory, and replace workers with `max-requests` or `reload-on-rss` meanwhile: these lose no request.".to_owned()),
-        (_, Some(4 | 6 | 7 | 8 | 11)) if INTERPRETER.iter().any(|name| module.contains(name)) || module.is_empty() => {
+        (_, Some(4 | 6 | 7 | 8 | 11)) if is_of_interpreter(module) => {
             lines.push("Look at the innermost Python frame of the thread of the fault: it made the call.".to_owned());
             lines.push("Update the extension module that it uses; if it is ctypes or cffi, check the types of the arguments.".to_owned());
         }
@@ -159,6 +159,12 @@ fn advice(report: &Value) -> Vec<String> {
         lines.push("Repeat the requests in flight on a test system.".to_owned());
     }
     lines
+}
+
+/// Extension modules of packages are below a folder of the interpreter, so the file's name decides.
+fn is_of_interpreter(module: &str) -> bool {
+    let file = module.rsplit('/').next().unwrap_or_default();
+    file.is_empty() || module.contains("/lib-dynload/") || INTERPRETER.iter().any(|name| file.starts_with(name))
 }
 
 fn limits(report: &Value) -> Vec<String> {
@@ -237,6 +243,29 @@ mod tests {
         ] {
             let text = report(more);
             assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_picture_of_the_documentation_is_this_text() {
+        let report = serde_json::from_str(include_str!("crash_recording.json")).expect("JSON");
+        let title =
+            "bolide crash reads a report aloud: what happened, the probable cause, what to do, the requests and the stacks";
+        let text = format!("$ bolide crash /var/lib/shop/crashes/crash-1795000000-000001-4131.json\n{}", told(&report, false));
+        crate::picture::compare("crash.svg", &crate::picture::lines(title, &text));
+    }
+
+    #[test]
+    fn a_package_below_the_interpreters_folder_is_not_the_interpreter() {
+        for (module, is_own) in [
+            ("/usr/lib/python3/dist-packages/x.so", false),
+            ("/srv/lib/python3.12/site-packages/_ctypes_like/x.so", false),
+            ("/usr/lib/python3.12/lib-dynload/_json.so", true),
+            ("/usr/bin/python3.12", true),
+            ("/usr/lib/libpython3.12.so.1.0", true),
+            ("", true),
+        ] {
+            assert_eq!(is_of_interpreter(module), is_own, "{module}");
         }
     }
 

@@ -10,6 +10,8 @@ pub mod instances;
 mod machine;
 pub mod masters;
 mod output;
+#[cfg(test)]
+mod picture;
 mod profile;
 mod status;
 mod status_words;

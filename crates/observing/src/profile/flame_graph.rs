@@ -164,6 +164,45 @@ mod tests {
     }
 
     #[test]
+    fn the_picture_of_the_documentation_is_this_graph() {
+        /// Function, file and line, the innermost first.
+        type Call = (&'static str, &'static str, i64);
+        const VIEWS: &str = "/srv/shop/views.py";
+        let frame =
+            |function: &str, file: &str, line| Frame { file: file.into(), line, function: function.into(), locals: Vec::new() };
+        let inner: [(&str, u64, &[Call]); 7] = [
+            (
+                "GET /orders/:id",
+                240,
+                &[("execute", "/srv/shop/database.py", 31), ("load", "/srv/shop/orders.py", 52), ("order", VIEWS, 12)],
+            ),
+            ("GET /orders/:id", 90, &[("total", "/srv/shop/orders.py", 71), ("order", VIEWS, 13)]),
+            ("GET /orders/:id", 60, &[("render", "/srv/shop/pages.py", 20), ("order", VIEWS, 14)]),
+            (
+                "POST /reports",
+                150,
+                &[("encode", "/srv/shop/spreadsheet.py", 88), ("write", "/srv/shop/reports.py", 40), ("report", VIEWS, 30)],
+            ),
+            (
+                "POST /reports",
+                70,
+                &[("execute", "/srv/shop/database.py", 31), ("rows", "/srv/shop/reports.py", 33), ("report", VIEWS, 29)],
+            ),
+            ("GET /", 60, &[("render", "/srv/shop/pages.py", 20), ("home", VIEWS, 8)]),
+            ("GET /", 30, &[("get", "/srv/shop/cache.py", 14), ("home", VIEWS, 7)]),
+        ];
+        let mut samples = Samples::default();
+        for (route, count, calls) in inner {
+            let own = calls.iter().map(|(function, file, line)| frame(function, file, *line));
+            let frames: Vec<Frame> = own.chain([frame("application", "/srv/shop/wsgi.py", 17)]).collect();
+            for _ in 0..count {
+                samples.add("worker 1", route, &Stack { frames: frames.clone(), is_partial: false }, true);
+            }
+        }
+        crate::picture::compare("flame-graph.svg", &svg(&samples, "bolide profile: master 4127, 10 s, 100 samples a second"));
+    }
+
+    #[test]
     fn a_profile_without_samples_is_a_picture() {
         assert!(svg(&Samples::default(), "nothing").ends_with("</svg>\n"));
     }

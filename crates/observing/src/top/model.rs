@@ -299,7 +299,7 @@ impl Model {
     }
 
     fn lets(&self, request: &RequestRow) -> bool {
-        self.matches(&[&request.process, &request.text, request.phase])
+        self.matches(&[&request.process, &request.text, &request.phase, request.state])
     }
 
     /// Whether one of these texts contains the filter, without regard to capital letters.

@@ -122,7 +122,8 @@ mod tests {
             requests: vec![RequestRow {
                 process: "1".into(),
                 age_ms: 1500,
-                phase: "waits",
+                phase: "application".into(),
+                state: "waits",
                 text: "GET /".into(),
                 ..RequestRow::default()
             }],
@@ -133,7 +134,7 @@ mod tests {
             generation 2: forming, age 2 s, 0 of 1 worker, loads the application\n\
             the last reload has failed: no module named shop\n\
             worker 1 (pid 7): serving, up 0 s, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\
-            worker 1: GET / (for 1.5 s, waits)\n";
+            worker 1: GET / (for 1.5 s, application, waits)\n";
         assert_eq!(lines(&sample), expected);
     }
 }

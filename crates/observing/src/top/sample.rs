@@ -83,8 +83,10 @@ pub struct RequestRow {
     pub pid: i64,
     pub thread: u64,
     pub age_ms: u64,
+    /// What it waits for: its body, the application, or the client that reads the answer. Empty for the work of helpers.
+    pub phase: String,
     /// What its thread does, by the kernel.
-    pub phase: &'static str,
+    pub state: &'static str,
     pub text: String,
 }
 
@@ -210,20 +212,17 @@ fn request(child: &Value, one: &Value, key: &str) -> RequestRow {
         pid,
         thread,
         age_ms: number(&one["milliseconds"]),
-        phase: match state {
-            Some(state) => state_in_words(state),
-            None if thread == 0 => "awaits",
-            None => "",
-        },
+        phase: text(&one["phase"]),
+        state: state.map_or("", state_in_words),
         text: printable(&masked(one[key].as_str().unwrap_or_default())),
     }
 }
 
 impl RequestRow {
-    /// `GET /path (for 2.0 s, waits)`.
+    /// `GET /path (for 2 s, application, waits)`.
     pub fn in_words(&self) -> String {
-        let phase = if self.phase.is_empty() { String::new() } else { format!(", {}", self.phase) };
-        format!("{} (for {}{phase})", self.text, duration(self.age_ms))
+        let parts = [self.phase.as_str(), self.state].into_iter().filter(|part| !part.is_empty());
+        parts.fold(format!("{} (for {}", self.text, duration(self.age_ms)), |words, part| words + ", " + part) + ")"
     }
 }
 

@@ -24,7 +24,7 @@ const CHART_FROM_LINES: u16 = 20;
 /// A request older than this is marked, in milliseconds.
 const OLD_MS: u64 = 1000;
 const KEYS: &str = "q quit  s sort  r reverse  / filter  p pause  u threads  Enter stack  h help";
-const HELP: [&str; 16] = [
+const HELP: [&str; 17] = [
     "Up Down, j k   choose a process or a thread; Page Up and Page Down by ten",
     "Right, Left, u unfold and fold its threads, with those of the application",
     "Enter, t       the stacks of its threads, now; Up and Down scroll",
@@ -36,8 +36,9 @@ const HELP: [&str; 16] = [
     "",
     "Rates and CPU are those since the last look. Latencies are those of",
     "the last ten looks, from the head of a request to the end of its answer.",
-    "Errors are answers with 500 and above. In flight, `runs` and `waits` is",
-    "what the kernel says of the thread. Values of queries are masked.",
+    "Errors are answers with 500 and above. A request in flight waits for its",
+    "body, the application, or the sending of the answer; `runs` and `waits` is",
+    "what the kernel says of its thread. Values of queries are masked.",
     "",
     "Colours repeat what the words say.",
     "Any key closes this.",
@@ -111,7 +112,7 @@ fn generations(model: &Model) -> Vec<Line<'_>> {
     };
     let rows = model.sample().generations.iter().map(|row| {
         let (age, state) = (plain::age(row.age_ms), format!("{:<9}", row.state));
-        Line::styled(format!("{:<4} {state} {age:<11} {}  {}", row.number, row.members, row.step), colour(&row.state))
+        Line::styled(format!("{:<4} {state} {age:<13} {}  {}", row.number, row.members, row.step), colour(&row.state))
     });
     let failure = model.sample().failure.as_ref();
     let failure = failure.map(|why| Line::styled(format!("the last reload has failed: {why}"), Style::new().fg(Color::Red)));
@@ -124,7 +125,7 @@ fn draw_generations(frame: &mut Frame<'_>, model: &Model, area: Rect) {
 }
 
 fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let mut widths = [9, 8, 4, 9, 11, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
+    let mut widths = [9, 8, 4, 9, 13, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
     // What a thread does takes the rest of the line.
     widths[11] = Constraint::Min(8);
     let rows = model.lines().into_iter().map(|line| match line {
@@ -198,13 +199,29 @@ fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let rows = requests.into_iter().map(|request| {
         let style = if request.age_ms >= OLD_MS { Style::new().fg(Color::Yellow) } else { Style::new() };
         let thread = if request.thread == 0 { String::new() } else { request.thread.to_string() };
-        let cells = [request.process.clone(), thread, duration(request.age_ms), request.phase.to_owned(), request.text.clone()];
+        let cells = [
+            request.process.clone(),
+            thread,
+            duration(request.age_ms),
+            request.phase.clone(),
+            request.state.to_owned(),
+            request.text.clone(),
+        ];
         Row::new(cells).style(style)
     });
-    let widths =
-        [Constraint::Length(8), Constraint::Length(8), Constraint::Length(12), Constraint::Length(7), Constraint::Min(10)];
+    let widths = [
+        Constraint::Length(10),
+        Constraint::Length(8),
+        Constraint::Length(12),
+        Constraint::Length(12),
+        Constraint::Length(9),
+        Constraint::Min(10),
+    ];
     let table = Table::new(rows, widths)
-        .header(Row::new(["worker", "thread", "age", "phase", "request"]).style(Style::new().add_modifier(Modifier::BOLD)))
+        .header(
+            Row::new(["worker", "thread", "age", "phase", "thread is", "request"])
+                .style(Style::new().add_modifier(Modifier::BOLD)),
+        )
         .block(Block::new().borders(Borders::TOP).title(title));
     frame.render_widget(table, area);
 }
@@ -236,10 +253,12 @@ fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, top: usize) {
 mod tests {
     use super::*;
     use crate::generations::GenerationRow;
+    use crate::picture;
     use crate::top::model::Key;
-    use crate::top::sample::{RequestRow, Sample};
+    use crate::top::sample::{Looks, RequestRow, Sample};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use std::collections::BTreeSet;
 
     fn screen(model: &Model, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("made");
@@ -288,7 +307,8 @@ mod tests {
             requests: vec![RequestRow {
                 process: "2".into(),
                 age_ms: 2100,
-                phase: "waits",
+                phase: "application".into(),
+                state: "waits",
                 text: "GET /slow".into(),
                 ..RequestRow::default()
             }],
@@ -303,12 +323,12 @@ mod tests {
         for part in [
             "master 99: serving, generation 2, version 0.1.0",
             "12.5 requests/s",
-            "3    forming   2 s         1 of 3 workers  starts its workers",
+            "3    forming   2 s           1 of 3 workers  starts its workers",
             "2    serving",
             "the last reload has failed: no module named shop",
-            "2         102      2    serving   1 min 1 s   0 %    32 MiB",
+            "2         102      2    serving   1 min 1 s     0 %    32 MiB",
             "1 in flight",
-            "2.1 s        waits   GET /slow",
+            "2.1 s        application  waits     GET /slow",
             "q quit",
         ] {
             assert!(shown.contains(part), "{part}:\n{shown}");
@@ -334,6 +354,43 @@ mod tests {
                 screen(&model, width, height);
             }
         }
+    }
+
+    #[test]
+    fn the_picture_of_the_documentation_is_this_screen() {
+        let answer = serde_json::from_str(include_str!("recording.json")).expect("JSON");
+        let mut sample = Looks::default().sample(&answer, &BTreeSet::new());
+        // Numbers of threads in the recording would be looked up in this machine.
+        (sample.requests[1].thread, sample.requests[1].state) = (4132, "runs");
+        (sample.requests[4].thread, sample.requests[4].state) = (4131, "waits");
+        let thread = |id, name: &str, state, cpu_percent, serves: bool| ThreadRow {
+            pid: 4132,
+            id,
+            name: name.into(),
+            state,
+            cpu_percent,
+            serves,
+            ..ThreadRow::default()
+        };
+        let mut busy = ThreadRow { requests: 2411, requests_per_second: 55.2, ..thread(4132, "bolide", "runs", 95.9, true) };
+        busy.work = sample.requests[1].in_words();
+        let idle =
+            ThreadRow { requests: 2587, requests_per_second: 62.8, errors: 3, ..thread(4141, "bolide", "waits", 0.5, true) };
+        sample.threads = [(4132, vec![busy, idle, thread(4142, "sentry.worker", "waits", 0.0, false)])].into();
+        let mut model = Model::default();
+        for second in 0..120_u32 {
+            let requests_per_second = 420.0 + 90.0 * (f64::from(second) / 9.0).sin() + f64::from(second * 37 % 61);
+            model.take(Sample { requests_per_second, ..sample.clone() });
+        }
+        model.take(sample);
+        // Of the two workers 2, the one of generation 7.
+        model.press(Key::Down);
+        model.press(Key::Down);
+        model.press(Key::Right);
+        let mut terminal = Terminal::new(TestBackend::new(120, 36)).expect("made");
+        terminal.draw(|frame| draw(frame, &model)).expect("drawn");
+        let title = "bolide top: the load, generations, workers with the threads of one, requests in flight and recent errors";
+        picture::compare("top.svg", &picture::screen(title, terminal.backend().buffer()));
     }
 
     #[test]

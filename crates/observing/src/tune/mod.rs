@@ -6,6 +6,7 @@ mod recording;
 mod report;
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use bolide_options::{EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_REFUSED, ObservingRequest};
@@ -44,18 +45,10 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     if is_json {
         return say(output, &format!("{}\n", report::as_json(&record, &proposal)));
     }
-    say(output, &report::heading(&record))?;
     let configuration = Configuration::of(&record.configurations);
     let changed = configuration.as_ref().ok().and_then(|configuration| changes::apply(&configuration.text, &proposal.lines));
-    match (&configuration, &changed) {
-        _ if proposal.lines.is_empty() => say(output, "\nnothing to change: the settings suit the recorded requests\n")?,
-        (Ok(configuration), Some(changed)) => {
-            let shown = configuration.path.display();
-            say(output, &format!("\n--- {shown}\n+++ {shown} (proposed)\n{}", changed.diff))?;
-        }
-        _ => say(output, &report::lines(&proposal))?,
-    }
-    say(output, &report::expectations(&proposal))?;
+    let path = configuration.as_ref().map(|configuration| configuration.path.as_path()).unwrap_or(Path::new(""));
+    say(output, &report::whole(&record, &proposal, path, changed.as_ref()))?;
     if !request.has("--write") && !is_trial || proposal.lines.is_empty() {
         return Ok(());
     }

@@ -30,7 +30,7 @@ pub struct Record {
     pub configurations: Vec<PathBuf>,
     /// Requests that ended with 500 and above, or with an exception.
     pub errors: u64,
-    settings: Value,
+    pub settings: Value,
 }
 
 /// Counters of a worker.

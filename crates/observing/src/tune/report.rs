@@ -1,8 +1,10 @@
 //! The report of `bolide tune`, for people and as JSON.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use bolide_services::tuning::Shape;
+use bolide_services::tuning::changes::Changed;
 use bolide_services::tuning::proposal::{Comparison, Proposal, time};
 use bolide_services::tuning::simulation::Expected;
 use bolide_supervision::text::counted;
@@ -10,8 +12,18 @@ use serde_json::{Value, json};
 
 use crate::tune::recording::Record;
 
+/// The report for people. `path` is the configuration, and `changed` what would become of it if it can be changed here.
+pub fn whole(record: &Record, proposal: &Proposal, path: &Path, changed: Option<&Changed>) -> String {
+    let changes = match changed {
+        _ if proposal.lines.is_empty() => "\nnothing to change: the settings suit the recorded requests\n".to_owned(),
+        Some(changed) => format!("\n--- {0}\n+++ {0} (proposed)\n{1}", path.display(), changed.diff),
+        None => lines(proposal),
+    };
+    heading(record) + &changes + &expectations(proposal)
+}
+
 /// What was recorded, and under which settings.
-pub fn heading(record: &Record) -> String {
+fn heading(record: &Record) -> String {
     let recorded = &record.recorded;
     let mut text = format!(
         "master {}: {} in {:.0} s ({} a second), p50 {}, p99 {}; a request needs {} of CPU\n",
@@ -30,7 +42,7 @@ pub fn heading(record: &Record) -> String {
 }
 
 /// The proposed lines, for configurations that are not changed here.
-pub fn lines(proposal: &Proposal) -> String {
+fn lines(proposal: &Proposal) -> String {
     proposal.lines.iter().fold("\n".to_owned(), |mut text, line| {
         let _ = writeln!(text, "{} = {}\n    {}", line.option, line.value, line.reason);
         text
@@ -38,7 +50,7 @@ pub fn lines(proposal: &Proposal) -> String {
 }
 
 /// What clients will see, and the notes.
-pub fn expectations(proposal: &Proposal) -> String {
+fn expectations(proposal: &Proposal) -> String {
     let mut text = format!("\n{:<24}  {:<26}  {}\n", "expected", "now", "proposed");
     for Comparison { rate: load, present, proposed } in &proposal.comparisons {
         let load = format!("{} requests a second", rate(*load));
@@ -112,4 +124,34 @@ fn shape(shape: Shape) -> String {
 
 fn rate(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::picture;
+    use bolide_services::tuning::proposal::propose;
+    use bolide_services::tuning::{Durations, Kind, Machine, Recorded, changes};
+
+    const CONFIGURATION: &str = "[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = shop\nmaster = true\nprocesses = 4\nthreads = 2\nenable-threads = true\ndisable-logging = true\n";
+
+    #[test]
+    fn the_picture_of_the_documentation_is_this_report() {
+        // Requests that wait for a database for 8 ms, and compute for 0.6 ms.
+        let durations = Durations::from_iter([(6880, 0), (7504, 300), (8184, 1400), (8928, 900), (9736, 200), (10616, 36)]);
+        let shape = Shape { workers: 4, threads: 2, kind: Kind::Threads };
+        let record = Record {
+            master: 4127,
+            recorded: Recorded { seconds: 4.3, durations, cpu_seconds: 1.82, shape, worker_bytes: 19 << 20 },
+            machine: Machine { cpus: 2.0, memory_bytes: 8 << 30, listen_most: 4096 },
+            configurations: Vec::new(),
+            errors: 0,
+            settings: json!({"listen": 100}),
+        };
+        let proposal = propose(&record.recorded, record.machine, &record.present(false)).expect("proposed");
+        let changed = changes::apply(CONFIGURATION, &proposal.lines);
+        let told = whole(&record, &proposal, Path::new("/srv/shop/uwsgi.ini"), changed.as_ref());
+        let title = "bolide tune proposes a change of the configuration, with the reason of each line and what to expect";
+        picture::compare("tune.svg", &picture::lines(title, &format!("$ bolide tune uwsgi.ini\n{told}")));
+    }
 }
