@@ -12,6 +12,7 @@ import urllib.request
 import pytest
 from support.metrics import metrics_address
 from support.ports import reserve
+from support.tls import Authority
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
 DASHBOARD = pathlib.Path(__file__).parents[2] / "packaging" / "grafana" / "bolide.json"
@@ -59,9 +60,11 @@ def queries_of_the_dashboard():
             yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
 
 
-def test_each_query_of_the_dashboard_finds_data(start, prometheus):
+def test_each_query_of_the_dashboard_finds_data(start, prometheus, tmp_path):
+    served = Authority(tmp_path / "authority").server()
+    tls = ("--https", f"127.0.0.1:0,{served.chain},{served.key}")
     caching = ("--cache2", "name=pages,items=10", "--route", "^/cached cache:key=x,name=pages")
-    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", *caching)
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", *caching, *tls)
     address = metrics_address(instance)
     plain = prometheus("plain", address)
     native = prometheus("native", address, "--enable-feature=native-histograms")

@@ -19,6 +19,31 @@ pub const OTHER_GROUP: u32 = GROUPS_MOST as u32;
 /// Generations of CPython's garbage collector.
 pub const GENERATIONS: usize = 3;
 
+/// Why a TLS handshake has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsFailure {
+    /// HTTP without TLS.
+    PlainHttp,
+    /// Something else without TLS.
+    NotTls,
+    /// The client left before the end.
+    Left,
+    /// It was not complete in time.
+    Timeout,
+    /// No version, cipher suite, key exchange, signature or application protocol in common.
+    NothingInCommon,
+    /// The client's certificate is missing or was not accepted.
+    ClientCertificate,
+    /// The client does not accept this server's certificate.
+    ServerCertificate,
+    /// Anything else: malformed messages, another alert of the client.
+    Other,
+}
+
+/// The names of all failures, in the order of [`TlsFailure`].
+pub const TLS_FAILURES: [&str; 8] =
+    ["plain_http", "not_tls", "left", "timeout", "nothing_in_common", "client_certificate", "server_certificate", "other"];
+
 /// The measurements of a thread since its worker's start.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -34,6 +59,7 @@ pub struct Meters {
     /// The same by generation.
     collected: [AtomicU64; GENERATIONS],
     pub tls_handshakes: AtomicU64,
+    tls_failures: [AtomicU64; TLS_FAILURES.len()],
     /// Counted with `route-group`; the last one has all other requests.
     pub groups: [GroupMeter; GROUPS_MOST + 1],
 }
@@ -56,6 +82,8 @@ pub struct Measured {
     pub collections: Distribution,
     pub collected: [u64; GENERATIONS],
     pub tls_handshakes: u64,
+    /// In the order of [`TLS_FAILURES`].
+    pub tls_failures: [u64; TLS_FAILURES.len()],
     pub groups: [GroupWork; GROUPS_MOST + 1],
 }
 
@@ -75,6 +103,7 @@ impl Default for Meters {
             collections: Histogram::default(),
             collected: Default::default(),
             tls_handshakes: AtomicU64::new(0),
+            tls_failures: Default::default(),
             groups,
         }
     }
@@ -90,6 +119,7 @@ impl Default for Measured {
             collections: Distribution::default(),
             collected: [0; GENERATIONS],
             tls_handshakes: 0,
+            tls_failures: [0; TLS_FAILURES.len()],
             groups,
         }
     }
@@ -107,13 +137,17 @@ impl Meters {
         add(&self.collected[generation.min(GENERATIONS - 1)], 1);
     }
 
+    pub fn note_tls_failure(&self, failure: TlsFailure) {
+        add(&self.tls_failures[failure as usize], 1);
+    }
+
     /// Sets everything to zero, after its writer has ended.
     pub fn clear(&self) {
         for histogram in [&self.latency, &self.waiting, &self.language_waits, &self.collections] {
             histogram.clear();
         }
         let of_groups = self.groups.iter().flat_map(|group| group.classes.iter().chain([&group.busy_us]));
-        for counter in of_groups.chain(&self.collected).chain([&self.tls_handshakes]) {
+        for counter in of_groups.chain(&self.collected).chain(&self.tls_failures).chain([&self.tls_handshakes]) {
             if counter.load(Relaxed) != 0 {
                 counter.store(0, Relaxed);
             }
@@ -143,6 +177,7 @@ impl Measured {
             collections: Distribution::of(&meters.collections),
             collected: meters.collected.each_ref().map(|count| count.load(Relaxed)),
             tls_handshakes: meters.tls_handshakes.load(Relaxed),
+            tls_failures: meters.tls_failures.each_ref().map(|count| count.load(Relaxed)),
             groups: meters.groups.each_ref().map(group),
         }
     }
@@ -158,6 +193,9 @@ impl AddAssign<&Measured> for Measured {
             *sum = sum.wrapping_add(more);
         }
         self.tls_handshakes = self.tls_handshakes.wrapping_add(other.tls_handshakes);
+        for (sum, more) in self.tls_failures.iter_mut().zip(other.tls_failures) {
+            *sum = sum.wrapping_add(more);
+        }
         for (sum, more) in self.groups.iter_mut().zip(&other.groups) {
             sum.busy_us = sum.busy_us.wrapping_add(more.busy_us);
             for (count, more) in sum.classes.iter_mut().zip(more.classes) {
@@ -178,6 +216,7 @@ mod tests {
             thread.latency.note(1000);
             thread.waiting.note(20);
             thread.note_collection(7, 4);
+            thread.note_tls_failure(TlsFailure::Other);
             thread.group(2).note(status, 7);
             thread.group(99).note(0, 3);
         }
@@ -185,6 +224,7 @@ mod tests {
         sum += &Measured::of(&meters[1]);
         assert_eq!((sum.latency.count(), sum.waiting.sum_us), (2, 40));
         assert_eq!((sum.collected, sum.collections.sum_us), ([0, 0, 2], 8));
+        assert_eq!(sum.tls_failures, [0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(sum.groups[2], GroupWork { classes: [0, 1, 0, 0, 1, 0], busy_us: 14 });
         assert_eq!(sum.groups[GROUPS_MOST].classes[CLASSES - 1], 2);
         meters[0].clear();

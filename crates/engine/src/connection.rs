@@ -378,7 +378,7 @@ impl<A: App> Connection<A> {
             self.refuse(Fault::new(408, "The request did not arrive completely in time."), context);
         }
         if self.transport.is_within_handshake() {
-            self.log_handshake_fault(&TlsFault::TooSlow, context);
+            self.note_handshake_fault(&TlsFault::TooSlow, context);
         }
         if self.has_served && self.is_idle() { self.end_idle(context) } else { NextAction::Close }
     }

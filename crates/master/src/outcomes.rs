@@ -10,7 +10,7 @@
 
 use bolide_contract::message::LATE_DRAIN_MS;
 use bolide_contract::scoreboard::now_ms as clock_ms;
-use bolide_services::statistics::ReloadFacts;
+use bolide_services::reloads::{ReloadCause, ReloadFacts};
 use bolide_supervision::sockets::control_socket::ControlSocket;
 use serde_json::json;
 
@@ -31,11 +31,20 @@ struct PendingOutcome {
     until_ms: u64,
 }
 
+/// The source of a command: the words for the log, and the cause of the reload if it is one.
+#[derive(Debug, Clone, Copy)]
+pub struct Asker<'a> {
+    pub words: &'a str,
+    pub cause: ReloadCause,
+}
+
 /// The outcomes of reloads and upgrades.
 #[derive(Debug, Default)]
 pub struct Outcomes {
     /// The results of the reloads that were requested.
     reloads: ReloadFacts,
+    /// What has asked for the last of them. A new request abandons the one before, which is not counted.
+    cause: ReloadCause,
     /// A success that is not reported yet, because old workers may still accept connections.
     pending: Option<PendingOutcome>,
 }
@@ -45,9 +54,23 @@ impl Outcomes {
         &self.reloads
     }
 
+    /// Notes what asks for the reload whose result comes next.
+    pub fn note_cause(&mut self, cause: ReloadCause) {
+        self.cause = cause;
+    }
+
+    pub fn cause(&self) -> ReloadCause {
+        self.cause
+    }
+
+    /// Counts an upgrade.
+    pub fn count_upgrade(&mut self, is_done: bool) {
+        self.reloads.note_upgrade(is_done);
+    }
+
     /// Counts a reload without waiting clients.
     pub fn count_reload(&mut self) {
-        self.reloads.note(seconds_since_1970(), None);
+        self.reloads.note(seconds_since_1970(), self.cause, None);
     }
 
     /// Records the result of a reload, and reports it to waiting clients.
@@ -56,7 +79,7 @@ impl Outcomes {
             Ok(generation) => self.settle(format!("generation {generation} serves"), channel, clock_ms()),
             Err(why) => report_failure(&format!("the reload has failed: {why}"), channel),
         }
-        self.reloads.note(seconds_since_1970(), result.err());
+        self.reloads.note(seconds_since_1970(), self.cause, result.err());
     }
 
     /// Records a success. Waiting clients are notified when the old workers have stopped accepting.

@@ -8,6 +8,7 @@ mod json;
 pub mod memory;
 pub mod metrics;
 pub mod openmetrics;
+pub mod reloads;
 pub mod route_names;
 pub mod statistics;
 pub mod thresholds;

@@ -6,6 +6,7 @@ use bolide_contract::scoreboard::Work;
 use bolide_contract::sharing::MetricKind;
 
 use crate::json::JsonText;
+use crate::reloads::ReloadFacts;
 
 /// The numbers of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -36,41 +37,6 @@ pub struct Snapshot {
     /// Workers that have ended, by the cause.
     pub worker_ends: Vec<(&'static str, u64)>,
     pub jobs: Vec<JobFacts>,
-}
-
-/// The requested reloads that have ended.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ReloadFacts {
-    pub done: u64,
-    pub failed: u64,
-    pub last: Option<LastReload>,
-}
-
-/// The last reload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LastReload {
-    /// Seconds since 1970.
-    pub at_s: u64,
-    /// Why it failed; `None` if it succeeded.
-    pub failure: Option<String>,
-}
-
-impl ReloadFacts {
-    /// Notes the end of a reload, with the reason if it failed.
-    pub fn note(&mut self, at_s: u64, failure: Option<String>) {
-        match failure {
-            None => self.done += 1,
-            Some(_) => self.failed += 1,
-        }
-        self.last = Some(LastReload { at_s, failure });
-    }
-}
-
-impl LastReload {
-    /// `done` or `failed`.
-    pub fn outcome(&self) -> &'static str {
-        if self.failure.is_some() { "failed" } else { "done" }
-    }
 }
 
 /// A program that runs beside the application.

@@ -4,6 +4,7 @@ use bolide_contract::scoreboard::WorkOfApplication;
 use bolide_contract::sharing::MetricKind;
 
 use super::*;
+use crate::reloads::ReloadCause;
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
@@ -62,12 +63,17 @@ pub fn snapshot() -> Snapshot {
                 running: Some((51, 1_795_354_499)),
             },
         ],
-        reloads: ReloadFacts {
-            done: 2,
-            failed: 1,
-            last: Some(LastReload { at_s: 1_795_354_499, failure: Some("no \"database\"".to_owned()) }),
-        },
+        reloads: reloads(),
     }
+}
+
+/// Two that are done, and one that has failed after them.
+fn reloads() -> ReloadFacts {
+    let mut reloads = ReloadFacts::default();
+    for (at_s, failure) in [(1, None), (2, None), (1_795_354_499, Some("no \"database\"".to_owned()))] {
+        reloads.note(at_s, ReloadCause::Signal, failure);
+    }
+    reloads
 }
 
 #[test]
@@ -137,9 +143,8 @@ fn the_last_application_that_is_counted_says_whose_numbers_it_has_too() {
 #[test]
 fn reloads_are_counted_by_their_outcome_and_the_last_is_told() {
     let mut reloads = ReloadFacts::default();
-    reloads.note(5, Some("no database".to_owned()));
-    reloads.note(7, None);
-    assert_eq!(reloads, ReloadFacts { done: 1, failed: 1, last: Some(LastReload { at_s: 7, failure: None }) });
+    reloads.note(5, ReloadCause::Signal, Some("no database".to_owned()));
+    reloads.note(7, ReloadCause::Signal, None);
     let text = as_json(
         &Snapshot { reloads, ..Snapshot::default() },
         Form { is_minified: true, omits_cores: true, omits_metrics: false },

@@ -377,7 +377,9 @@ impl<A: App> Connection<A> {
         let read = context.app.aside(|| transport.read(buffer));
         if let Some(facts) = transport.tls_facts() {
             self.client.note_tls(facts.clone());
-            add(&context.thread.meters.tls_handshakes, 1);
+            if context.worker.has_scraper {
+                add(&context.thread.meters.tls_handshakes, 1);
+            }
             // RFC 9113 section 3.2: within TLS, ALPN chooses HTTP/2, not the first bytes of the client.
             self.link = Link::Socket { may_be_http2: transport.alpn() == Some(Alpn::Http2) };
         }
@@ -386,7 +388,7 @@ impl<A: App> Connection<A> {
 
     /// A handshake has failed. A client that speaks HTTP gets an HTTP answer, others got an alert.
     fn refuse_handshake(&mut self, fault: &TlsFault, context: &mut Context<'_, A>) -> NextAction {
-        self.log_handshake_fault(fault, context);
+        self.note_handshake_fault(fault, context);
         match fault {
             TlsFault::PlainHttp => {
                 self.transport.leave_tls();
@@ -403,7 +405,11 @@ impl<A: App> Connection<A> {
         }
     }
 
-    pub(super) fn log_handshake_fault(&self, fault: &TlsFault, context: &Context<'_, A>) {
+    /// Counts and logs a handshake that has failed.
+    pub(super) fn note_handshake_fault(&self, fault: &TlsFault, context: &Context<'_, A>) {
+        if context.worker.has_scraper {
+            context.thread.meters.note_tls_failure(fault.failure());
+        }
         let place = if fault.is_mixup() { place(self.listener, context.worker) } else { String::new() };
         log_refusal(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
     }

@@ -5,6 +5,7 @@
 use std::os::fd::AsFd;
 
 use bolide_contract::message::{self, Asked, Received, Report};
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
@@ -20,7 +21,7 @@ use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
-use crate::outcomes::report_failure;
+use crate::outcomes::{Asker, report_failure};
 use crate::signalling;
 use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status, traced};
@@ -33,8 +34,8 @@ use crate::workers::pausing;
 
 // Commands.
 impl Supervisor {
-    /// Executes a command, or begins to. `by` names the source for the log: a signal, a file, an address.
-    pub(super) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
+    /// Executes a command, or begins to.
+    pub(super) fn obey(&mut self, command: Command, by: Asker<'_>, now_ms: u64) {
         // The error is logged already.
         drop(self.attempt(command, by, now_ms));
     }
@@ -43,7 +44,8 @@ impl Supervisor {
     ///
     /// # Errors
     /// Why it could not be done or begun. The error is logged too.
-    fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
+    fn attempt(&mut self, command: Command, asker: Asker<'_>, now_ms: u64) -> Result<(), String> {
+        let by = asker.words;
         match command {
             Command::ReopenLogs => return self.logs.reopen(by, &self.children),
             Command::RotateLogs => return self.logs.rotate(by, &self.children),
@@ -64,10 +66,10 @@ impl Supervisor {
                 if !self.ending.is_stopping() {
                     self.logs.reopen_at_reload(&self.children);
                 }
-                return self.reload(by, command == Command::ReloadBrutally, now_ms);
+                return self.reload(asker, command == Command::ReloadBrutally, now_ms);
             }
             // Workers are always replaced one at a time, so both commands are the same.
-            Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
+            Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(asker, now_ms),
             Command::ReloadMules | Command::ReloadSpoolers if self.ending.is_stopping() => {}
             Command::ReloadMules => helpers::renew_kind("mule", by, &mut self.children, &self.provision, now_ms),
             Command::ReloadSpoolers => helpers::renew_kind("spooler", by, &mut self.children, &self.provision, now_ms),
@@ -109,14 +111,14 @@ impl Supervisor {
         };
         if is_first {
             log_sink::line(&format!("{worker}: the application calls {by}"));
-            self.obey(command, by, now_ms);
+            self.obey(command, Asker { words: by, cause: ReloadCause::Application }, now_ms);
         }
     }
 
     /// Reads the reports of an attendant: the end of a control daemon stops the instance.
     pub(super) fn read_attendant_reports(&mut self, pid: i32, now_ms: u64) {
-        if let Some(daemon) = self.attendants.read_reports(pid) {
-            self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
+        if self.attendants.read_reports(pid).is_some() {
+            self.stop(now_ms);
         }
     }
 
@@ -139,7 +141,7 @@ impl Supervisor {
                 }
                 Letter::Command(command) => {
                     log_sink::line(&format!("{by}: {}", command.row().done));
-                    self.obey(command, &by, now_ms);
+                    self.obey(command, Asker { words: &by, cause: ReloadCause::Fifo }, now_ms);
                 }
                 Letter::Slot(slot) => {
                     if let Some(fifo) = &mut self.control.fifo {
@@ -199,7 +201,8 @@ impl Supervisor {
         }
         let asked = question["change"].as_i64().map_or(1, i64::unsigned_abs);
         let times = if command.row().is_cumulative { asked } else { 1 };
-        let done = (0..times).try_for_each(|_| self.attempt(command, "the control socket", now_ms));
+        let asker = Asker { words: "the control socket", cause: ReloadCause::Command };
+        let done = (0..times).try_for_each(|_| self.attempt(command, asker, now_ms));
         let answer = match done {
             Ok(()) if waits => return,
             Ok(()) => json!({"ok": true, "message": command.row().done}),
@@ -413,9 +416,11 @@ impl Supervisor {
     fn note_other_end(&mut self, pid: Pid, status: i32, now: u64) {
         if let Some((why, reload_waits)) = self.takeover.note_end(pid, status) {
             report_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
+            self.outcomes.count_upgrade(false);
             if let Some(is_brutal) = reload_waits {
+                let asker = Asker { words: "a request during the upgrade", cause: self.outcomes.cause() };
                 // A failure is logged and reported to waiting clients.
-                drop(self.reload("a request during the upgrade", is_brutal, now));
+                drop(self.reload(asker, is_brutal, now));
             }
         }
         // A file may have changed while its hook ran: the hook runs again then.

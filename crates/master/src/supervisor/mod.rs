@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::watching::FileAction;
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::file_watches::{FileChange, Watches};
 use bolide_supervision::logs::log_sink;
@@ -37,7 +38,7 @@ use crate::development::{Development, extend_if_halted};
 use crate::generations::generation::Reason;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
-use crate::outcomes::Outcomes;
+use crate::outcomes::{Asker, Outcomes};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::signalling::{Instance, Signalling};
@@ -284,7 +285,10 @@ impl Supervisor {
     fn take_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
             match action(signal) {
-                SignalAction::Command(command) => self.obey(command, &signals::name(signal), now_ms()),
+                SignalAction::Command(command) => {
+                    let asker = Asker { words: &signals::name(signal), cause: ReloadCause::Signal };
+                    self.obey(command, asker, now_ms());
+                }
                 // The loop reaps children in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse => {
@@ -322,7 +326,7 @@ impl Supervisor {
                 memory_limits::check(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
-                self.obey(Command::Stop, "die-on-idle", now);
+                self.stop(now);
             }
         }
         if let Some(watch) = &mut self.requests {
@@ -368,12 +372,12 @@ impl Supervisor {
             } else if !self.development.may_reload_now(command, &changes, option, &self.children) {
                 continue;
             }
-            self.obey(command, option, now);
+            self.obey(command, Asker { words: option, cause: ReloadCause::of_option(option) }, now);
         }
         if !self.ending.is_stopping()
             && let Some((command, option)) = self.development.release(&self.children)
         {
-            self.obey(command, &option, now);
+            self.obey(command, Asker { words: &option, cause: ReloadCause::of_option(&option) }, now);
         }
     }
 

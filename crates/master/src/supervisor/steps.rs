@@ -23,7 +23,7 @@ use crate::control::endpoints::ControlEndpoints;
 use crate::development;
 use crate::generations::canary::CanaryProgress;
 use crate::generations::generation::{Forming, Generation, Reason};
-use crate::outcomes::report_failure;
+use crate::outcomes::{Asker, report_failure};
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
 use crate::workers::harakiri::Watch;
@@ -38,13 +38,18 @@ const LIFESPAN: &str = "the application's lifespan ";
 
 // Generations.
 impl Supervisor {
-    /// Requests another generation. A forming generation has begun with older code and may hang in it, so it is abandoned. `by`
-    /// names the source of the request. A brutal reload gives the previous generation no time to finish.
+    /// Requests another generation. A forming generation has begun with older code and may hang in it, so it is abandoned. A
+    /// brutal reload gives the previous generation no time to finish.
     ///
     /// # Errors
     /// The configuration can't be used; the error is logged too.
-    pub(super) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) -> Result<(), String> {
-        if self.ending.is_stopping() || self.takeover.defers_reload(by, is_brutal) {
+    pub(super) fn reload(&mut self, asker: Asker<'_>, is_brutal: bool, now_ms: u64) -> Result<(), String> {
+        if self.ending.is_stopping() {
+            return Ok(());
+        }
+        let by = asker.words;
+        self.outcomes.note_cause(asker.cause);
+        if self.takeover.defers_reload(by, is_brutal) {
             return Ok(());
         }
         if self.provision.settings().reloading.exits {
@@ -68,16 +73,17 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Begins a chain reload, unless one is in progress. `by` names the source of the request.
+    /// Begins a chain reload, unless one is in progress.
     ///
     /// # Errors
     /// Why it can't begin; the error is logged too if a generation serves.
-    pub(super) fn reload_chain(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
+    pub(super) fn reload_chain(&mut self, asker: Asker<'_>, now_ms: u64) -> Result<(), String> {
+        let by = asker.words;
         if self.ending.is_stopping() || self.generations.serving().is_none() {
             return Err("nothing is served yet".to_owned());
         }
         if self.provision.settings().reloading.exits {
-            return self.reload(by, false, now_ms);
+            return self.reload(asker, false, now_ms);
         }
         if self.recycling.has_chain() || self.generations.is_forming() {
             let why = "the workers are already being replaced";
@@ -85,6 +91,7 @@ impl Supervisor {
             return Err(why.to_owned());
         }
         self.end_pause(by, now_ms);
+        self.outcomes.note_cause(asker.cause);
         if let Some(serving) = self.generations.serving() {
             self.recycling.begin_chain(serving, by, &mut self.children);
         }
@@ -550,6 +557,7 @@ impl Supervisor {
         if !self.takeover.awaits_takeover() {
             return pidfile::write_when_ready(self.provision.settings(), self.provision.privileges());
         }
+        self.outcomes.count_upgrade(true);
         self.provision.take_over();
         let (settings, privileges) = (self.provision.settings(), self.provision.privileges());
         self.reporting.take_over(privileges);

@@ -1,6 +1,6 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
-use bolide_contract::meters::{GROUPS_MOST, GroupWork};
+use bolide_contract::meters::{GROUPS_MOST, GroupWork, TLS_FAILURES};
 use bolide_contract::scoreboard::Work;
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
@@ -31,7 +31,8 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_gil_wait_seconds", Histogram, &[], "Waits of a thread for the GIL before it began or went on with a request. Waits within the application are not in it.", |facts, samples| samples(&[], Number::Durations(&facts.measured.language_waits))),
     family!("bolide_gc_pause_seconds", Histogram, &[], "Collections of CPython's garbage collector, in which a worker can't serve.", |facts, samples| samples(&[], Number::Durations(&facts.measured.collections))),
     family!("bolide_gc_collections_total", Counter, &["generation"], "Collections by generation.", |facts, samples| (0..).zip(facts.measured.collected).for_each(|(generation, count): (u64, u64)| samples(&[&generation.to_string()], count.into()))),
-    family!("bolide_tls_handshakes_total", Counter, &[], "Complete handshakes of TLS.", |facts, samples| samples(&[], facts.measured.tls_handshakes.into())),
+    family!("bolide_tls_handshakes_total", Counter, &[], "Complete handshakes of TLS.", |facts, samples| if has_tls(facts) { samples(&[], facts.measured.tls_handshakes.into()) }),
+    family!("bolide_tls_handshake_failures_total", Counter, &["reason"], "Handshakes of TLS that have failed: the client speaks `plain_http`, or something that is `not_tls`; it has `left` before the end, or was not done in time (`timeout`); `nothing_in_common` is a version, cipher suite, key exchange, signature or ALPN protocol; the `client_certificate` is missing or refused; the client refuses the `server_certificate`; or `other`.", tls_failures),
     family!("bolide_route_requests_total", Counter, &["route", "status"], "Requests of each `route-group`, by the class of their status.", routes),
     family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |name, work| samples(&[name], seconds(work.busy_us).into()))),
     family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
@@ -49,7 +50,7 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_worker_proportional_memory_bytes", Gauge, &["worker"], "Memory of a worker in which a page that several processes share counts in parts; the sum over the workers is what they need together. Measured at most every 15 s.", |facts, samples| of_living(facts, samples, |worker| worker.proportional_bytes.map(Number::from))),
     family!("bolide_worker_ends_total", Counter, &["cause"], "Workers that have ended: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit), `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.", |facts, samples| facts.snapshot.worker_ends.iter().for_each(|(cause, count)| samples(&[cause], (*count).into()))),
     family!("bolide_worker_starts_total", Counter, &[], "Workers that have started.", |facts, samples| samples(&[], facts.snapshot.workers.iter().map(|worker| worker.spawn_count).sum::<u64>().into())),
-    family!("bolide_reloads_total", Counter, &["outcome"], "Reloads that have ended: `done`, or `failed`, after which the old code serves.", reloads),
+    family!("bolide_reloads_total", Counter, &["cause", "outcome"], "Reloads that have ended: `done`, or `failed`, after which the old code serves. The cause is a `signal`, a `command` such as `bolide reload`, the master's `fifo`, a file of a `touch-` option, a `change` of the code or of a watched file, the `application` by uwsgi.reload(), or an `upgrade`, which the new master counts if it is done.", reloads),
     family!("bolide_last_reload_timestamp_seconds", Gauge, &[], "End of the last reload, in seconds since 1970.", |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
     family!("bolide_cache_requests_total", Counter, &["cache", "result"], "Reads of a cache that processes share.", caches),
     family!("bolide_cache_items", Gauge, &["cache"], "Items in a cache.", |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
@@ -72,6 +73,17 @@ fn requests(facts: &Facts, samples: &mut Samples<'_>) {
     }
     for (class, count) in CLASSES.iter().zip(classes) {
         samples(&[class], count.into());
+    }
+}
+
+/// Most instances have no listener with TLS, and get no series of it.
+fn has_tls(facts: &Facts) -> bool {
+    facts.snapshot.sockets.iter().any(|socket| matches!(socket.protocol.as_str(), "https" | "suwsgi"))
+}
+
+fn tls_failures(facts: &Facts, samples: &mut Samples<'_>) {
+    if has_tls(facts) {
+        TLS_FAILURES.iter().zip(facts.measured.tls_failures).for_each(|(reason, count)| samples(&[reason], count.into()));
     }
 }
 
@@ -132,8 +144,10 @@ fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketF
 }
 
 fn reloads(facts: &Facts, samples: &mut Samples<'_>) {
-    samples(&["done"], facts.snapshot.reloads.done.into());
-    samples(&["failed"], facts.snapshot.reloads.failed.into());
+    for (cause, [done, failed]) in facts.snapshot.reloads.by_cause() {
+        samples(&[cause, "done"], done.into());
+        samples(&[cause, "failed"], failed.into());
+    }
 }
 
 fn caches(facts: &Facts, samples: &mut Samples<'_>) {

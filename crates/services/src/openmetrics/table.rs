@@ -66,6 +66,7 @@ mod tests {
         let mut facts =
             Facts { snapshot: crate::statistics::tests::snapshot(), groups: vec!["api".to_owned()], ..Facts::default() };
         facts.measured.waiting.counts[3] = 1;
+        facts.snapshot.sockets[0].protocol = "https".to_owned();
         for family in families() {
             let mut count = 0;
             (family.write)(&facts, &mut |labels, _| {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bolide_contract::meters::TlsFailure;
 use bolide_tls::rustls::{AlertDescription, CertificateError, Error, PeerIncompatible, PeerMisbehaved};
 
 /// A failed handshake.
@@ -34,6 +35,18 @@ impl TlsFault {
         matches!(self, TlsFault::PlainHttp | TlsFault::NotTls)
     }
 
+    /// Its place in the counts of failed handshakes.
+    pub fn failure(&self) -> TlsFailure {
+        match self {
+            TlsFault::PlainHttp => TlsFailure::PlainHttp,
+            TlsFault::NotTls => TlsFailure::NotTls,
+            TlsFault::Left => TlsFailure::Left,
+            TlsFault::TooSlow => TlsFailure::Timeout,
+            TlsFault::TooLong => TlsFailure::Other,
+            TlsFault::Failed(error) => failure_of(error),
+        }
+    }
+
     /// The rest of a sentence about the client. It contains nothing that the client has sent.
     pub fn reason(&self) -> Cow<'static, str> {
         match self {
@@ -44,6 +57,22 @@ impl TlsFault {
             TlsFault::TooLong => "its messages are longer than any valid ones".into(),
             TlsFault::Failed(error) => reason_of(error),
         }
+    }
+}
+
+fn failure_of(error: &Error) -> TlsFailure {
+    match error {
+        Error::PeerIncompatible(_) | Error::NoApplicationProtocol => TlsFailure::NothingInCommon,
+        Error::NoCertificatesPresented | Error::InvalidCertificate(_) => TlsFailure::ClientCertificate,
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate,
+        ) => TlsFailure::ServerCertificate,
+        _ => TlsFailure::Other,
     }
 }
 
