@@ -1,0 +1,48 @@
+"""Draws pictures of a terminal from the output of the installed Bolide into docs/pictures.
+
+Run it with the Python in which Bolide is installed: .venv-test/bin/python scripts/pictures [FOLDER]. Values that differ between
+runs (pids, times) and the folder's path are replaced; all other output is unchanged. Those of commands with a screen or with
+numbers of a load come from fixed recordings: crates/observing/src/picture.rs.
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from drawing import drawn
+from observing import observed
+from start import check, stuck
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TITLES = {
+    "check": "bolide check names what is misspelt or does nothing, with line, caret and advice",
+    "stuck": "A request over its time is in the log with the Python line where it stands",
+    "status": "bolide status shows each worker with its requests in flight, age, memory, CPU time, rate and errors",
+    "trace": "bolide trace shows where each thread of a worker stands, and which request it serves",
+    "metrics": "The numbers for Prometheus: requests by status, workers, threads",
+    "log-json": "The log as JSON: a request, an exception with its stack, and the request that failed with it",
+}
+
+
+def settled(line, folder):
+    line = line.replace(str(folder), "/srv/shop")
+    line = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "2026-11-22 13:40:02 ", line)
+    line = re.sub(r"\(pid \d+\)", "(pid 4127)", line)
+    line = re.sub(r"worker \d", "worker 1", line)
+    return re.sub(r"\(for [\d.]+ s\)", "(for 2.0 s)", line)
+
+
+def main(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for show in (check, stuck, observed):
+        with tempfile.TemporaryDirectory() as scratch:
+            scratch = Path(scratch).resolve()
+            for name, lines in show(scratch).items():
+                lines = [settled(line, scratch) for line in lines]
+                (folder / f"{name}.svg").write_text(drawn(TITLES[name], lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures")

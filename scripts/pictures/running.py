@@ -1,0 +1,36 @@
+"""Runs the installed Bolide for a picture."""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+#: Time limit of a start, of a request that is killed, and of a stop, in seconds.
+TIMEOUT_SECONDS = 60
+
+
+def bolide(folder, *words, **options):
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
+    return subprocess.Popen([sys.executable, "-m", "bolide", *words], cwd=folder, env=own, **options)
+
+
+def said_by(folder, *words):
+    """Returns the lines that a command prints."""
+    with bolide(folder, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        return running.communicate(timeout=TIMEOUT_SECONDS)[0].splitlines()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def ask(port, target):
+    """Returns the body of the answer, if there is one."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{target}", timeout=TIMEOUT_SECONDS) as answer:
+            return answer.read().decode()
+    except (OSError, urllib.error.URLError):
+        return ""

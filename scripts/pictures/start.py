@@ -1,0 +1,73 @@
+"""Pictures of a configuration that is checked, and of a request that is killed for its time."""
+
+import re
+import signal
+import subprocess
+
+from running import TIMEOUT_SECONDS, ask, bolide, free_port, said_by
+
+CONFIGURATION = """[uwsgi]
+http = 127.0.0.1:8000
+module = shop.wsgi:application
+proccesses = 4
+harakiri = 60 ; seconds
+lazy-apps = false # not yet
+master = true
+"""
+SERVING = """[uwsgi]
+http = 127.0.0.1:{port}
+module = shop.wsgi:application
+processes = 2
+harakiri = 2
+"""
+APPLICATION = """import prices
+
+
+def application(environ, start_response):
+    body = report() if environ["PATH_INFO"] == "/report" else b"hello"
+    start_response("200 OK", [])
+    return [body]
+
+
+def report():
+    return prices.of_today()
+"""
+PRICES = """import time
+
+
+def of_today():
+    time.sleep(3600)
+"""
+
+
+def check(folder):
+    (folder / "uwsgi.ini").write_text(CONFIGURATION)
+    return {"check": ["$ bolide check uwsgi.ini", *said_by(folder, "check", "uwsgi.ini")]}
+
+
+def stuck(folder):
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "wsgi.py").write_text(APPLICATION)
+    (folder / "prices.py").write_text(PRICES)
+    port = free_port()
+    (folder / "serve.ini").write_text(SERVING.format(port=port))
+    lines = []
+    with bolide(folder, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            for line in server.stderr:
+                lines.append(line.rstrip("\n"))
+                if "open http" in line or "ready on" in line:
+                    ask(port, "/report")
+                if "killing worker" in line:
+                    break
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=TIMEOUT_SECONDS)
+    begin = next(number for number, line in enumerate(lines) if "harakiri:" in line)
+    return {"stuck": ["$ bolide uwsgi.ini", "…", *own_frames(lines[begin:])]}
+
+
+def own_frames(lines):
+    """Returns the application's part of the stack, without the server's frames below it."""
+    return [line for line in lines if not re.search(r'File ".*/bolide/[a-z_]+\.py"', line)]
