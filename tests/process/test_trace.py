@@ -135,7 +135,7 @@ def test_tasks_are_shown_with_what_they_await(loop, start, call, tmp_path):
     assert not tasks["the gate"]["is_partial"]
     (request,) = [task for task in tasks.values() if "view" in [frame["function"] for frame in task["frames"]]]
     assert request["awaits"] == "task the gate"
-    assert re.search(r"^  task \S.*: awaits task the gate\n    \S+/tasks.py:\d+ view\n", call("trace")[1], re.MULTILINE)
+    assert re.search(r"^  task \S.*: awaits task the gate, GET /\n    \S+/tasks.py:\d+ view\n", call("trace")[1], re.MULTILINE)
     gate.touch()
     assert client.read_response().status == 200
 

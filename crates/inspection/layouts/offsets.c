@@ -56,6 +56,10 @@ int main(void) {
     ROW("interpreter_modules", offsetof(PyInterpreterState, modules));
 #endif
 
+    ROW("interpreter_gc", offsetof(PyInterpreterState, gc));
+    ROW("gc_generations", offsetof(struct _gc_runtime_state, generations));
+    ROW("gc_generation_bytes", sizeof(struct gc_generation));
+
     ROW("thread_next", offsetof(PyThreadState, next));
     ROW("thread_id", offsetof(PyThreadState, thread_id));
 #if PY_VERSION_HEX >= 0x030B0000
@@ -121,6 +125,7 @@ int main(void) {
     ROW("type_flags", offsetof(PyTypeObject, tp_flags));
     ROW("type_basic_size", offsetof(PyTypeObject, tp_basicsize));
     ROW("type_dict_offset", offsetof(PyTypeObject, tp_dictoffset));
+    ROW("type_base", offsetof(PyTypeObject, tp_base));
     ROW("type_cached_keys", offsetof(PyHeapTypeObject, ht_cached_keys));
 
     ROW("unicode_length", offsetof(PyASCIIObject, length));

@@ -16,6 +16,8 @@ pub struct Code {
     pub function: String,
     pub lines: Vec<u8>,
     pub first_line: i64,
+    /// The numbers of local variables that may have a request.
+    pub request_places: Vec<u64>,
 }
 
 /// The address of a code object and those in it: another object may be at the address of one that was freed.

@@ -10,6 +10,7 @@ use crate::layout::Layout;
 use crate::lines::line_of;
 use crate::memory::{Memory, Read, Unreadable, is_plausible};
 use crate::objects::Objects;
+use crate::requests::Requests;
 
 /// Frames of a stack that are read; Python's default limit of recursion is 1000.
 pub const FRAMES_MOST: usize = 2_000;
@@ -38,6 +39,9 @@ pub struct Frame {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Stack {
     pub frames: Vec<Frame>,
+    /// The request that it serves, if that was asked for and a function has it: `GET /orders/17`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     /// The walk ended early: the stack changed while it was read, or is longer than the bound.
     pub is_partial: bool,
 }
@@ -46,6 +50,8 @@ pub struct Stack {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Detail {
     pub locals: bool,
+    /// The request, where functions have it among their variables.
+    pub requests: bool,
 }
 
 impl<M: Memory> Objects<'_, M> {
@@ -67,14 +73,22 @@ impl<M: Memory> Objects<'_, M> {
     pub fn stack_from(&self, frame: u64, detail: Detail) -> Stack {
         let mut stack = Stack::default();
         let mut next = frame;
+        let mut outermost = 0;
         while next != 0 {
             if stack.frames.len() >= FRAMES_MOST || !is_plausible(next) {
                 stack.is_partial = true;
                 break;
             }
-            match self.frame_at(next, detail).and_then(|found| Ok((found, self.outer(next)?))) {
+            match self.frame_with_code(next, detail).and_then(|found| Ok((found, self.outer(next)?))) {
                 Ok((found, outer)) => {
-                    stack.frames.extend(found);
+                    if let Some((found, code)) = found {
+                        stack.frames.push(found);
+                        outermost = next;
+                        if detail.requests {
+                            // The outermost one counts: inner ones may have made up others, as tests and proxies do.
+                            stack.request = Requests(self).of_frame(next, &code).or(stack.request);
+                        }
+                    }
                     next = if outer == next { 0 } else { outer };
                 }
                 Err(_) => {
@@ -82,6 +96,9 @@ impl<M: Memory> Objects<'_, M> {
                     break;
                 }
             }
+        }
+        if detail.requests && stack.request.is_none() && outermost != 0 {
+            stack.request = Requests(self).of_arguments(outermost);
         }
         stack
     }
@@ -91,7 +108,7 @@ impl<M: Memory> Objects<'_, M> {
     }
 
     /// The function of a frame, `None` for a frame that stands for C code.
-    pub fn frame_at(&self, frame: u64, detail: Detail) -> Read<Option<Frame>> {
+    pub fn frame_with_code(&self, frame: u64, detail: Detail) -> Read<Option<(Frame, Rc<Code>)>> {
         let layout = self.layout;
         if layout.frame_owner != 0 && self.memory.byte(frame.wrapping_add(layout.frame_owner))? >= OWNED_BY_C {
             return Ok(None);
@@ -103,7 +120,8 @@ impl<M: Memory> Objects<'_, M> {
         let code = self.code(address)?;
         let line = line_of(layout.minor, &code.lines, code.first_line, self.offset(frame, address)?).unwrap_or(0);
         let locals = if detail.locals { self.locals(frame, address) } else { Vec::new() };
-        Ok(Some(Frame { file: code.file.clone(), line, function: code.function.clone(), locals }))
+        let found = Frame { file: code.file.clone(), line, function: code.function.clone(), locals };
+        Ok(Some((found, code)))
     }
 
     fn code(&self, address: u64) -> Read<Rc<Code>> {
@@ -118,6 +136,7 @@ impl<M: Memory> Objects<'_, M> {
                 file: self.text(file)?,
                 function: self.text(name)?,
                 lines: self.bytes(lines, LINES_BYTES_MOST)?,
+                request_places: Requests(self).places(address),
                 first_line: i64::from(self.memory.number(address.wrapping_add(layout.code_first_line))? as i32),
             })
         })

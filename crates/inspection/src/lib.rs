@@ -6,6 +6,7 @@
 
 pub mod codes;
 pub mod frames;
+pub mod greenlets;
 pub mod layout;
 pub mod lines;
 pub mod maps;
@@ -13,6 +14,7 @@ pub mod memory;
 pub mod objects;
 pub mod process;
 pub mod python;
+pub mod requests;
 pub mod symbols;
 pub mod tasks;
 pub mod trace;

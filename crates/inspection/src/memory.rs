@@ -15,6 +15,8 @@ use nix::unistd::Pid;
 const PAGE: u64 = 4096;
 /// Pages that a snapshot keeps at most: 64 MiB.
 const PAGES_MOST: usize = 16 * 1024;
+/// Pages of a rolling snapshot: 8 MiB.
+const ROLLING_PAGES_MOST: usize = 2 * 1024;
 /// Reads that one snapshot makes at most. A structure that is torn or made up can't keep the reader busy.
 const READS_MOST: u32 = 400_000;
 /// A string's bytes that are read at most.
@@ -127,11 +129,18 @@ pub struct Snapshot<M> {
     memory: M,
     pages: RefCell<HashMap<u64, Option<Box<[u8]>>>>,
     reads: Cell<u32>,
+    /// It forgets pages that it has no room for, for walks with a bound of their own.
+    is_rolling: bool,
 }
 
 impl<M: Memory> Snapshot<M> {
     pub fn new(memory: M) -> Snapshot<M> {
-        Snapshot { memory, pages: RefCell::new(HashMap::new()), reads: Cell::new(0) }
+        Snapshot { memory, pages: RefCell::new(HashMap::new()), reads: Cell::new(0), is_rolling: false }
+    }
+
+    /// One for a long walk, which keeps no more than the last pages.
+    pub fn rolling(memory: M) -> Snapshot<M> {
+        Snapshot { is_rolling: true, ..Snapshot::new(memory) }
     }
 
     /// Forgets what was read: the next reads see the present.
@@ -142,6 +151,9 @@ impl<M: Memory> Snapshot<M> {
 
     fn read_in_page(&self, page: u64, start: usize, buffer: &mut [u8]) -> Read<()> {
         let mut pages = self.pages.borrow_mut();
+        if self.is_rolling && pages.len() >= ROLLING_PAGES_MOST {
+            pages.clear();
+        }
         if pages.len() >= PAGES_MOST {
             return Err(Unreadable::TooMuch);
         }
@@ -165,7 +177,7 @@ impl<M: Memory> Snapshot<M> {
 impl<M: Memory> Memory for Snapshot<M> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Read<()> {
         self.reads.set(self.reads.get().saturating_add(1));
-        if self.reads.get() > READS_MOST {
+        if self.reads.get() > READS_MOST && !self.is_rolling {
             return Err(Unreadable::TooMuch);
         }
         let (mut address, mut rest) = (address, buffer);

@@ -56,7 +56,7 @@ impl<M: Memory> Objects<'_, M> {
         self.name_of_type(self.type_of(object)?)
     }
 
-    fn name_of_type(&self, kind: u64) -> Read<String> {
+    pub fn name_of_type(&self, kind: u64) -> Read<String> {
         let name = self.memory.word(kind.wrapping_add(self.layout.type_name))?;
         self.memory.c_string(name, TYPE_NAME_BYTES_MOST)
     }

@@ -82,6 +82,12 @@ impl Python {
             .ok_or_else(|| NoPython::Unsupported(format!("it runs Python 3.{minor}")))
     }
 
+    /// An interpreter of made-up memory.
+    #[cfg(test)]
+    pub fn at(layout: Layout, runtime: u64) -> Python {
+        Python { layout, runtime, codes: Codes::default() }
+    }
+
     pub fn objects<'a, M: Memory>(&'a self, memory: &'a M) -> Objects<'a, M> {
         Objects { memory, layout: &self.layout, codes: &self.codes }
     }
@@ -151,6 +157,11 @@ impl Python {
             Some((objects.integer(ident).ok()? as u64, name))
         };
         entries.into_iter().take(THREADS_MOST).filter_map(named).collect()
+    }
+
+    /// Whether a module is imported, in any interpreter.
+    pub fn has_module(&self, memory: &impl Memory, module: &str) -> bool {
+        self.module_item(memory, module, "__name__").is_ok()
     }
 
     /// The value of a name in a module that is imported, in any interpreter.
@@ -230,7 +241,7 @@ mod tests {
     const SECOND: u64 = 0x40_0000;
 
     fn python() -> Python {
-        Python { layout: layout::of_minor(11).expect("a table"), runtime: RUNTIME, codes: Codes::default() }
+        Python::at(layout::of_minor(11).expect("a table"), RUNTIME)
     }
 
     /// An interpreter with two threads, of which the second holds the GIL.

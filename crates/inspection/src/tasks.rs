@@ -4,10 +4,11 @@
 
 use serde::Serialize;
 
-use crate::frames::{Detail, Stack};
+use crate::frames::{Detail, Frame, Stack};
 use crate::memory::{Memory, Read, Unreadable};
 use crate::objects::Objects;
 use crate::python::Python;
+use crate::requests::Requests;
 
 /// Tasks of a process, and coroutines of a task, that are read.
 const TASKS_MOST: usize = 10_000;
@@ -48,7 +49,15 @@ fn waiter_place(minor: u32) -> Option<u64> {
     }
 }
 
+/// A frame, with the request that its function has among its variables.
+type Served = (Frame, Option<String>);
+
 impl Python {
+    /// Whether the tasks of this version can be listed.
+    pub fn knows_tasks(&self) -> bool {
+        waiter_place(self.layout.minor).is_some()
+    }
+
     /// The tasks of all loops of a process; and whether some could not be read. None if it has not imported asyncio.
     pub fn tasks(&self, memory: &impl Memory, detail: Detail) -> (Vec<AsyncioTask>, bool) {
         let Some(waiter) = waiter_place(self.layout.minor) else { return (Vec::new(), false) };
@@ -129,7 +138,11 @@ impl<M: Memory> Objects<'_, M> {
             }
             match self.coroutine(object, detail) {
                 Ok((frame, inner)) => {
-                    stack.frames.extend(frame);
+                    if let Some((frame, request)) = frame {
+                        stack.frames.push(frame);
+                        // The outermost one counts.
+                        stack.request = stack.request.or(request);
+                    }
                     next = inner;
                 }
                 Err(_) => {
@@ -142,8 +155,8 @@ impl<M: Memory> Objects<'_, M> {
         stack
     }
 
-    /// The frame of an awaited object, and the object that it awaits.
-    fn coroutine(&self, object: u64, detail: Detail) -> Read<(Option<crate::frames::Frame>, Option<u64>)> {
+    /// The frame of an awaited object with its request, and the object that it awaits.
+    fn coroutine(&self, object: u64, detail: Detail) -> Read<(Option<Served>, Option<u64>)> {
         match self.type_name(object)?.as_str() {
             kind if is_generator(kind) => {}
             // They stand for the object in their first field.
@@ -155,7 +168,10 @@ impl<M: Memory> Objects<'_, M> {
         let place = object.wrapping_add(self.layout.generator_frame);
         let frame = if self.layout.minor >= 11 { place } else { self.memory.pointer(place)? };
         let is_suspended = self.is_executing(object)? == Some(false);
-        let found = self.frame_at(frame, detail)?;
+        let found = self.frame_with_code(frame, detail)?.map(|(found, code)| {
+            let request = || Requests(self).of_frame(frame, &code).or_else(|| Requests(self).of_arguments(frame));
+            (found, if detail.requests { request() } else { None })
+        });
         Ok((found, if is_suspended { self.top_of_stack(frame)? } else { None }))
     }
 

@@ -3,7 +3,10 @@
 
 use serde::Serialize;
 
+use std::collections::BTreeSet;
+
 use crate::frames::{Detail, Stack};
+use crate::greenlets::{self, Greenlet};
 use crate::memory::{ProcessMemory, Snapshot, Unreadable};
 use crate::process::{self, Task};
 use crate::python::{NoPython, Python, ThreadState};
@@ -11,6 +14,9 @@ use crate::tasks;
 
 /// Attempts to read a process whose structures change meanwhile.
 const ATTEMPTS_MOST: u32 = 5;
+
+/// In the name of greenlet's file, `_greenlet.cpython-311-x86_64-linux-gnu.so`.
+const GREENLET_FILE: &str = "/_greenlet.";
 
 /// A thread of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,7 +43,13 @@ pub struct Process {
     /// Tasks of asyncio that have not ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<tasks::AsyncioTask>,
-    /// Threads or tasks are missing.
+    /// Greenlets that wait.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub greenlets: Vec<Greenlet>,
+    /// What this version of Python keeps in places that are not known: `greenlets`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_listed: Vec<&'static str>,
+    /// Threads, tasks or greenlets are missing.
     pub is_partial: bool,
 }
 
@@ -83,14 +95,16 @@ impl Reader {
     /// # Errors
     /// The process has ended, or nothing of it can be read.
     pub fn process(&self, detail: Detail) -> Result<Process, NoPython> {
+        let (greenlets, not_listed, lacks) = self.greenlets();
         let mut best: Option<(usize, Process)> = None;
         let mut failure = Unreadable::Nothing;
         for _ in 0..ATTEMPTS_MOST {
             self.memory.refresh();
-            match self.attempt(detail) {
+            match self.attempt(detail, &greenlets) {
                 Ok(found) => {
                     let threads = found.threads.iter().map(|thread| &thread.stack);
-                    let stacks = threads.chain(found.tasks.iter().map(|task| &task.stack));
+                    let tasks = found.tasks.iter().map(|task| &task.stack);
+                    let stacks = threads.chain(tasks).chain(found.greenlets.iter().map(|greenlet| &greenlet.stack));
                     let torn = stacks.filter(|stack| stack.is_partial).count() + usize::from(found.is_partial);
                     if best.as_ref().is_none_or(|(least, _)| torn < *least) {
                         best = Some((torn, found));
@@ -106,14 +120,43 @@ impl Reader {
         if process::began(self.pid) != self.began {
             return Err(Unreadable::Ended.into());
         }
-        best.map(|(_, found)| found).ok_or(NoPython::Unreadable(failure))
+        let whole = |(_, found): (usize, Process)| Process { is_partial: found.is_partial || lacks, not_listed, ..found };
+        best.map(whole).ok_or(NoPython::Unreadable(failure))
     }
 
-    /// Reads the stacks of the threads that are wanted, once: of a torn one as much as could be read.
+    /// The addresses of greenlets, what can't be listed, and whether greenlets are missing. Without greenlet's module it looks for
+    /// none.
+    fn greenlets(&self) -> (BTreeSet<u64>, Vec<&'static str>, bool) {
+        let mut found = BTreeSet::new();
+        let mut not_listed = Vec::new();
+        if !self.python.knows_tasks() && self.python.has_module(&self.memory, "asyncio.tasks") {
+            not_listed.push("tasks of asyncio");
+        }
+        if !process::maps(self.pid).is_ok_and(|maps| maps.contains(GREENLET_FILE)) {
+            return (found, not_listed, false);
+        }
+        if !self.python.knows_greenlets() {
+            not_listed.push("greenlets");
+            return (found, not_listed, false);
+        }
+        let memory = Snapshot::rolling(ProcessMemory::of(self.pid));
+        let is_whole = (0..greenlets::WALKS_MOST).any(|_| {
+            memory.refresh();
+            self.python.find_greenlets(&memory, &mut found)
+        });
+        (found, not_listed, !is_whole)
+    }
+
+    /// Reads the stacks of the threads that are wanted, once: of a torn one as much as could be read. The request of a stack is
+    /// looked for where it is wanted.
     ///
     /// # Errors
     /// The process has ended, or nothing of it can be read.
-    pub fn sample(&self, wanted: impl Fn(&Sample) -> bool) -> Result<Vec<Sample>, NoPython> {
+    pub fn sample(
+        &self,
+        wanted: impl Fn(&Sample) -> bool,
+        wants_request: impl Fn(&Sample) -> bool,
+    ) -> Result<Vec<Sample>, NoPython> {
         self.memory.refresh();
         // The ids are known from 3.11 on.
         let needs_ids = self.python.layout.thread_native_id == 0;
@@ -130,7 +173,8 @@ impl Reader {
                 stack: Stack::default(),
             };
             if wanted(&sample) {
-                sample.stack = self.python.stack(&self.memory, &state, Detail::default());
+                sample.stack =
+                    self.python.stack(&self.memory, &state, Detail { requests: wants_request(&sample), ..Detail::default() });
                 samples.push(sample);
             }
         }
@@ -143,7 +187,7 @@ impl Reader {
         self.python.thread_names(&self.memory)
     }
 
-    fn attempt(&self, detail: Detail) -> Result<Process, Unreadable> {
+    fn attempt(&self, detail: Detail, greenlets: &BTreeSet<u64>) -> Result<Process, Unreadable> {
         let tasks = process::tasks(self.pid);
         let ids: Vec<u32> = tasks.iter().map(|task| task.id).collect();
         let (states, is_partial) = self.python.threads(&self.memory, &ids)?;
@@ -156,7 +200,9 @@ impl Reader {
         }
         let (tasks, lacks_tasks) = self.python.tasks(&self.memory, detail);
         let python = format!("3.{}", self.python.layout.minor);
-        Ok(Process { python, threads, tasks, is_partial: is_partial || lacks_tasks })
+        let (greenlets, lacks_greenlets) = self.python.greenlets(&self.memory, greenlets, detail);
+        let is_partial = is_partial || lacks_tasks || lacks_greenlets;
+        Ok(Process { python, threads, tasks, greenlets, not_listed: Vec::new(), is_partial })
     }
 
     fn thread(&self, state: &ThreadState, tasks: &[Task], names: &[(u64, String)], detail: Detail) -> Thread {

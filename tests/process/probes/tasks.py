@@ -1,6 +1,7 @@
 """An asynchronous application whose request waits for a task, which waits for a gate."""
 
 import asyncio
+import time
 from pathlib import Path
 
 
@@ -15,9 +16,18 @@ async def view(path):
     await task
 
 
+def work(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
 async def application(scope, receive, send):
     if scope["type"] != "http":
         return
-    await view(Path(scope["query_string"].decode()))
+    if scope["path"].startswith("/busy/"):
+        work(0.1)
+    else:
+        await view(Path(scope["query_string"].decode()))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})

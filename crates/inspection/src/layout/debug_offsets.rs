@@ -13,7 +13,7 @@ pub const BYTES: usize = 1024;
 /// The fields after cookie, version and `free_threaded`, in words of 8 bytes. A name is read; `_` is not.
 const WORDS_3_13: &str = "
     _ _ runtime_interpreters_head
-    _ _ interpreter_next interpreter_threads_head _ interpreter_modules _ _ interpreter_gil gil _ gil_locked gil_holder
+    _ _ interpreter_next interpreter_threads_head interpreter_gc interpreter_modules _ _ interpreter_gil gil _ gil_locked gil_holder
     _ _ thread_next _ thread_frame thread_id thread_native_id _ _
     _ frame_previous frame_code frame_instruction frame_locals frame_owner
     _ code_filename _ code_name code_lines code_first_line _ code_local_names _ code_bytes
@@ -93,6 +93,7 @@ fn field<'a>(layout: &'a mut Layout, name: &str) -> Option<&'a mut u64> {
         "interpreter_next" => &mut layout.interpreter_next,
         "interpreter_threads_head" => &mut layout.interpreter_threads_head,
         "interpreter_modules" => &mut layout.interpreter_modules,
+        "interpreter_gc" => &mut layout.interpreter_gc,
         "interpreter_gil" => &mut layout.interpreter_gil,
         "thread_next" => &mut layout.thread_next,
         "thread_frame" => &mut layout.thread_frame,

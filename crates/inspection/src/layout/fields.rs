@@ -13,6 +13,10 @@ pub struct Layout {
     pub interpreter_next: u64,
     pub interpreter_threads_head: u64,
     pub interpreter_modules: u64,
+    pub interpreter_gc: u64,
+    /// The heads of the lists of objects that the garbage collector knows, within its state.
+    pub gc_generations: u64,
+    pub gc_generation_bytes: u64,
     pub thread_next: u64,
     pub thread_id: u64,
     pub thread_native_id: u64,
@@ -36,6 +40,7 @@ pub struct Layout {
     pub type_flags: u64,
     pub type_basic_size: u64,
     pub type_dict_offset: u64,
+    pub type_base: u64,
     pub type_cached_keys: u64,
     pub unicode_length: u64,
     pub unicode_state: u64,

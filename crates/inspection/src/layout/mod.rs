@@ -19,7 +19,8 @@ pub fn of_minor(minor: u32) -> Option<Layout> {
         11 => Some(tables::PYTHON_3_11),
         12 => Some(tables::PYTHON_3_12),
         13 => Some(tables::PYTHON_3_13),
-        MINOR_MOST => Some(Layout { minor: MINOR_MOST, ..tables::PYTHON_3_13 }),
+        // Its collector has other lists.
+        MINOR_MOST => Some(Layout { minor: MINOR_MOST, gc_generations: 0, ..tables::PYTHON_3_13 }),
         _ => None,
     }
 }

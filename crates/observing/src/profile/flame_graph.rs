@@ -154,7 +154,7 @@ mod tests {
         let frame = |function: &str| Frame { file: "/srv/a.py".into(), line: 1, function: function.into(), locals: Vec::new() };
         let mut samples = Samples::default();
         for (route, function) in [("GET /", "view"), ("GET /", "view"), ("GET /", "<lambda>"), ("GET /<script>", "view")] {
-            samples.add("worker 1", route, &Stack { frames: vec![frame(function)], is_partial: false }, true);
+            samples.add("worker 1", route, &Stack { frames: vec![frame(function)], ..Stack::default() }, true);
         }
         let svg = svg(&samples, "a & b");
         assert!(svg.contains("data-w=\"900.000\" data-row=\"1\" data-name=\"GET /\""), "{svg}");
@@ -196,7 +196,7 @@ mod tests {
             let own = calls.iter().map(|(function, file, line)| frame(function, file, *line));
             let frames: Vec<Frame> = own.chain([frame("application", "/srv/shop/wsgi.py", 17)]).collect();
             for _ in 0..count {
-                samples.add("worker 1", route, &Stack { frames: frames.clone(), is_partial: false }, true);
+                samples.add("worker 1", route, &Stack { frames: frames.clone(), ..Stack::default() }, true);
             }
         }
         crate::picture::compare("flame-graph.svg", &svg(&samples, "bolide profile: master 4127, 10 s, 100 samples a second"));

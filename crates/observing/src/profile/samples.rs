@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn equal_stacks_are_kept_once_and_shares_are_of_routes() {
         let frame = |function: &str| Frame { file: "a.py".into(), line: 1, function: function.into(), locals: Vec::new() };
-        let stack = Stack { frames: vec![frame("inner"), frame("outer")], is_partial: false };
+        let stack = Stack { frames: vec![frame("inner"), frame("outer")], ..Stack::default() };
         let mut samples = Samples::default();
         samples.add("worker 1", "GET /", &stack, true);
         samples.add("worker 1", "GET /", &stack, false);

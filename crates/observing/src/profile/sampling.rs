@@ -121,10 +121,12 @@ impl Sampling {
                 let is_busy = sample.is_running || sample.holds_gil || request(sample).is_some();
                 if choice.gil { sample.holds_gil } else { choice.idle || is_busy }
             };
-            match process.reader.sample(is_wanted) {
+            match process.reader.sample(is_wanted, |sample| request(sample).is_none()) {
                 Ok(found) => {
                     for sample in found.iter().filter(|sample| !sample.stack.frames.is_empty()) {
-                        let route = request(sample).map_or(NO_REQUEST.to_owned(), |request| route(&request.text));
+                        // A thread of an event loop serves the request of the task or greenlet that runs on it now.
+                        let request = request(sample).map(|request| &request.text).or(sample.stack.request.as_ref());
+                        let route = request.map_or(NO_REQUEST.to_owned(), |request| route(request));
                         let thread = process.names.get(&sample.ident).map_or("another thread", String::as_str);
                         let thread = format!("{}, {thread}", process.name);
                         self.samples.add(&thread, &route, &sample.stack, sample.is_running);

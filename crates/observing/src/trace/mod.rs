@@ -1,4 +1,4 @@
-//! `bolide trace`: the stacks of all threads of an instance's workers, mules and prototypes, read from their memory. The master
+//! `bolide trace`: the stacks of all threads, tasks and greenlets of an instance's workers, mules and prototypes, read from their memory. The master
 //! says which processes these are and which requests they serve; it reads nothing. The command-line process runs it.
 
 mod words;
@@ -39,7 +39,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
         let why = format!("master {master}: no such process; these are running: {known}");
         return Err((EXIT_NO_INSTANCE, why).into());
     }
-    let detail = Detail { locals: request.has("--locals") };
+    let detail = Detail { locals: request.has("--locals"), requests: true };
     let mut access = Access::to(chosen.instance.as_deref());
     let traced: Vec<Value> = meant.into_iter().map(|process| traced(process, detail, &mut access)).collect();
     if request.has("--json") {
@@ -68,7 +68,7 @@ pub fn of_process(instance: Option<&str>, pid: i64) -> String {
     let Some(process) = answer["processes"].as_array().into_iter().flatten().find(|process| process["pid"] == pid) else {
         return format!("process {pid} has ended");
     };
-    let traced = traced(process, Detail { locals: false }, &mut Access::as_this_user(instance));
+    let traced = traced(process, Detail { locals: false, requests: true }, &mut Access::as_this_user(instance));
     match traced["error"].as_str() {
         Some(why) => format!("{}: {why}", words::name(&traced)),
         None => words::process(&traced),

@@ -21,7 +21,7 @@ pub fn process(process: &Value) -> String {
         return text;
     }
     if process["is_partial"] == true {
-        text.push_str("  some threads or tasks are missing: they changed while they were read\n");
+        text.push_str("  some threads, tasks or greenlets are missing: they changed while they were read\n");
     }
     let threads: Vec<&Value> = list(process, "threads").collect();
     let is_python = |thread: &&&Value| thread["is_python"] == true;
@@ -30,6 +30,13 @@ pub fn process(process: &Value) -> String {
     }
     for task in list(process, "tasks") {
         write_task(task, &mut text);
+    }
+    for greenlet in list(process, "greenlets") {
+        write_greenlet(greenlet, &mut text);
+    }
+    for what in list(process, "not_listed").filter_map(Value::as_str) {
+        let version = process["python"].as_str().unwrap_or("of this version");
+        let _ = writeln!(text, "  {what} are not listed: Python {version} keeps them in a place that is not known here");
     }
     let others: Vec<String> = threads
         .iter()
@@ -61,8 +68,10 @@ fn write_thread(thread: &Value, process: &Value, text: &mut String) {
             format!(", {} (for {age})", printable(request["text"].as_str().unwrap_or_default()))
         })
         .collect();
+    // A thread of an event loop serves what runs on it now.
+    let requests = if requests.is_empty() { request(thread) } else { requests.concat() };
     let name = printable(thread["name"].as_str().unwrap_or_default());
-    let _ = writeln!(text, "  thread {id} ({name}): {what}{}", requests.concat());
+    let _ = writeln!(text, "  thread {id} ({name}): {what}{requests}");
     write_stack(thread, "no Python code", text);
 }
 
@@ -73,11 +82,26 @@ fn write_task(task: &Value, text: &mut String) {
         (false, "") => "is about to run".to_owned(),
         (false, awaited) => format!("awaits {}", printable(awaited)),
     };
-    let _ = writeln!(text, "  task {name}: {what}");
+    let _ = writeln!(text, "  task {name}: {what}{}", request(task));
     write_stack(task, "no coroutine", text);
 }
 
-/// Writes the frames of a thread or a task.
+fn write_greenlet(greenlet: &Value, text: &mut String) {
+    let part = |key: &str| printable(greenlet[key].as_str().unwrap_or_default());
+    let wait = match part("waits_for").as_str() {
+        "" => "waits".to_owned(),
+        what => format!("waits for {what}"),
+    };
+    let _ = writeln!(text, "  greenlet {} at {}: {wait}{}", part("kind"), part("address"), request(greenlet));
+    write_stack(greenlet, "no Python code", text);
+}
+
+/// `, GET /orders/17`, if the functions of a stack have a request among their variables.
+fn request(entry: &Value) -> String {
+    entry["request"].as_str().map(|request| format!(", {}", printable(request))).unwrap_or_default()
+}
+
+/// Writes the frames of a thread, a task or a greenlet.
 fn write_stack(entry: &Value, nothing: &str, text: &mut String) {
     let mut is_empty = true;
     for frame in list(entry, "frames") {

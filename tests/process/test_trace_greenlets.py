@@ -1,0 +1,70 @@
+"""`bolide trace` and `bolide profile` of workers whose threads serve many requests each: greenlets and tasks, by request."""
+
+import json
+import re
+import sys
+
+import pytest
+from support.waiting import wait_until
+from support_instance import DONE
+
+#: The layout of 3.14 follows its description, and has not been tried with an interpreter.
+pytestmark = pytest.mark.skipif(sys.version_info >= (3, 14), reason="CPython 3.14 is not tested: see docs/trace-and-profile.md")
+
+GEVENT = ("--processes", "1", "--gevent", "20", "--gevent-monkey-patch")
+WAITS = {"wait_for_socket": "a socket (recv)", "wait_in_time": "a time (sleep)", "application": ""}
+
+
+def begin(instance, target):
+    client = instance.connect()
+    client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    return client
+
+
+def greenlets(call, *arguments):
+    status, said = call("trace", "--json", *arguments)
+    assert status == DONE, said
+    return [greenlet for process in json.loads(said)["processes"] for greenlet in process.get("greenlets", [])]
+
+
+def of_requests(call, count):
+    found = [greenlet for greenlet in greenlets(call) if "request" in greenlet]
+    return found if len(found) == count else None
+
+
+def functions(greenlet):
+    return [frame["function"] for frame in greenlet["frames"] if frame["file"].endswith("greenlets.py")]
+
+
+def test_each_greenlet_is_shown_with_its_stack_its_request_and_what_it_waits_for(start, call):
+    instance = start(*GEVENT, module="greenlets")
+    paths = [f"/{kind}/{number}" for kind in ("socket", "time", "event") for number in range(3)]
+    clients = [begin(instance, f"{path}?token=secret") for path in paths]
+    found = wait_until(lambda: of_requests(call, len(paths)), "the requests to wait")
+    assert sorted(greenlet["request"] for greenlet in found) == sorted(f"GET {path}" for path in paths)
+    for greenlet in found:
+        assert not greenlet["is_partial"]
+        assert functions(greenlet)[-1] == "application"
+        assert greenlet["waits_for"] == WAITS[functions(greenlet)[0]]
+    # Those that no request waits in are shown too: the ones that the application has begun.
+    spawned = [greenlet for greenlet in greenlets(call) if "pass_on" in functions(greenlet)]
+    assert [greenlet["kind"] for greenlet in spawned] == ["Greenlet"] * 3
+    status, said = call("trace")
+    assert (status, "secret" in said, "not listed" in said) == (DONE, False, False)
+    # Without the lines of gevent itself.
+    line = r"\n    \S+/greenlets.py:\d+ wait_for_socket\n    \S+/greenlets.py:\d+ application\n"
+    assert re.search(rf"  greenlet \w+ at 0x[0-9a-f]+: waits for a socket \(recv\), GET /socket/1\n    \S+ \S+{line}", said), said
+    assert instance.get("/open").status == 200
+    assert [client.read_response().status for client in clients] == [200] * len(paths)
+
+
+@pytest.mark.parametrize("interface", ["gevent", "asgi"])
+def test_a_profile_has_the_share_of_each_route_of_a_worker_that_serves_many_on_one_thread(interface, start, call):
+    chosen = {"gevent": (GEVENT, "greenlets"), "asgi": (("--processes", "1", "--asgi", "tasks:application"), None)}
+    options, module = chosen[interface]
+    instance = start(*options, module=module)
+    clients = [begin(instance, f"/busy/{number}") for number in range(20)]
+    status, said = call("profile", "1", "--rate", "50")
+    assert status == DONE, said
+    assert re.search(r"^ +[\d.]+ %  GET /busy/:id \(runs [\d.]+ %, waits [\d.]+ %\)$", said, re.MULTILINE), said
+    assert [client.read_response().status for client in clients] == [200] * len(clients)
