@@ -7,6 +7,7 @@ mod address;
 pub mod alarm_message;
 mod atomics;
 pub mod boot;
+pub mod census;
 pub mod children;
 pub mod clock;
 pub mod connection_queue;

@@ -7,6 +7,7 @@
 use std::ops::AddAssign;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
+use crate::census::Census;
 use crate::histogram::{Distribution, Histogram};
 use crate::slot::add;
 pub use crate::slot::{CLASSES, class_of};
@@ -60,6 +61,8 @@ pub struct Meters {
     collected: [AtomicU64; GENERATIONS],
     pub tls_handshakes: AtomicU64,
     tls_failures: [AtomicU64; TLS_FAILURES.len()],
+    /// Of all connections of the worker, in the meters of its first thread alone. The thread that leads writes it.
+    pub census: Census,
     /// Counted with `route-group`; the last one has all other requests.
     pub groups: [GroupMeter; GROUPS_MOST + 1],
 }
@@ -104,6 +107,7 @@ impl Default for Meters {
             collected: Default::default(),
             tls_handshakes: AtomicU64::new(0),
             tls_failures: Default::default(),
+            census: Census::default(),
             groups,
         }
     }
@@ -143,6 +147,7 @@ impl Meters {
 
     /// Sets everything to zero, after its writer has ended.
     pub fn clear(&self) {
+        self.census.clear();
         for histogram in [&self.latency, &self.waiting, &self.language_waits, &self.collections] {
             histogram.clear();
         }

@@ -4,6 +4,7 @@
 //! attends to it when its socket has events. It knows no poll and no other connection. Workers run it.
 
 pub mod beginning;
+pub mod census;
 pub mod moving;
 mod multiplexed;
 pub mod multiplexer;

@@ -4,6 +4,7 @@
 
 mod accepting;
 mod allocator;
+mod census;
 mod companion;
 pub mod draining;
 pub mod embedded;
@@ -383,6 +384,7 @@ impl<L: Language> Shared<L> {
         if matches!(found, Ok(0)) && !guard.connections.has_ready() {
             has_slept = true;
             let timeout = self.longest_wait(&mut guard, thread.clock.now_ms);
+            let timeout = guard.housekeeping.census.limit(timeout, thread.clock.now_ms);
             // Set from before the state is unlocked until it is locked again: see `wake_leader`.
             self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
@@ -523,6 +525,7 @@ impl<L: Language> Shared<L> {
             begin_drain(self, state, if self.has_other_workers() { End::Replaced } else { End::Alone });
         }
         move_rest(self, state, thread.clock.now_ms);
+        census::take_if_due(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
         // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts meanwhile.
         if (leaves || self.is_worn()) && !housekeeping.worn_reported {

@@ -3,6 +3,7 @@
 //! It knows no sockets, no requests and no application. Workers run it.
 
 pub mod body_timeout;
+pub mod census_times;
 pub mod clock;
 pub mod companion_thread;
 pub mod concurrency;

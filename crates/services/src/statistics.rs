@@ -2,6 +2,7 @@
 //! function. It knows no process and no socket.
 
 use bolide_contract::attendant::Schedule;
+use bolide_contract::census::Counted;
 use bolide_contract::scoreboard::Work;
 use bolide_contract::sharing::MetricKind;
 
@@ -98,6 +99,8 @@ pub struct WorkerFacts {
     pub proportional_bytes: Option<u64>,
     /// Connections that it holds open.
     pub connections: u32,
+    /// The same by kind and state, counted at most a second ago.
+    pub census: Counted,
     /// Seconds since 1970; 0 if never.
     pub last_spawn_s: u64,
     pub spawn_count: u64,

@@ -254,7 +254,7 @@ impl<A: App> Connection<A> {
     }
 
     /// Whether bytes wait for the client, as in [`ResponseWriter::has_unsent`].
-    fn has_unsent(&self) -> bool {
+    pub(super) fn has_unsent(&self) -> bool {
         self.exchange.response.has_file() || self.transport.has_unsent()
     }
 

@@ -21,6 +21,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connection::beginning;
+use crate::event_loop::census::note_new;
 use crate::event_loop::moving::pass_on;
 use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
@@ -351,7 +352,8 @@ fn enter<L: Language>(
         Accepted::Connection(socket, peer) => {
             let connection = Box::new(beginning::accepted(socket, peer, number, &shared.worker, now_ms));
             let due_ms = connection.due_ms();
-            connections.insert(connection, due_ms);
+            let key = connections.insert(connection, due_ms);
+            note_new(shared, key, connections);
             shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
             if shared.takes_turns() {
                 shared.worker.row.turns.fetch_add(1, Relaxed);

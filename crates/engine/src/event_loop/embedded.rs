@@ -168,7 +168,8 @@ impl<L: Language> EmbeddedWorker<L> {
                 break Turned::Drained;
             }
             let now_ms = thread.clock.now_ms;
-            let wait_ms = self.shared.longest_wait_ms(&guard, now_ms);
+            let census = guard.housekeeping.census.within_ms(now_ms);
+            let wait_ms = self.shared.longest_wait_ms(&guard, now_ms).into_iter().chain(census).min();
             self.told_until_ms.set(wait_ms.map_or(NEVER_MS, |wait_ms| now_ms + wait_ms));
             break Turned::Wait(wait_ms);
         };

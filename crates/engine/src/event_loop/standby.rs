@@ -32,7 +32,9 @@ pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Nee
     if shared.needs_leader(&guard) {
         return Need::Waits;
     }
-    let due_ms = shared.longest_wait(&mut guard, now_ms()).as_millis();
+    let wait = shared.longest_wait(&mut guard, now_ms());
+    // nix panics at the milliseconds of a wait without a limit.
+    let due_ms = if wait.is_none() { None } else { wait.as_millis() };
     // Set under the lock, so that a thread that puts a connection back sees it: see `wake_leader`.
     shared.worker.row.waiting.store(1, Relaxed);
     drop(guard);

@@ -30,6 +30,7 @@ use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
 use crate::logging::route_groups::RouteGroups;
 use crate::request::body::{BodyLimits, BodyStore};
+use crate::scheduling::census_times::CensusTimes;
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -106,6 +107,7 @@ pub(crate) struct LeaderState<A: App> {
 #[derive(Default)]
 pub(crate) struct Housekeeping {
     pub(crate) tidied_ms: u64,
+    pub(crate) census: CensusTimes,
     /// The end of the leader's present or last sleep in the poll, unless an event comes first: an earlier limit must wake it.
     pub(crate) sleeps_until_ms: u64,
     pub(crate) corking: Corking,

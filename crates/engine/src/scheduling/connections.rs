@@ -9,6 +9,8 @@
 
 use std::collections::VecDeque;
 
+use bolide_contract::census::ConnectionKind;
+
 use crate::scheduling::deadlines::{Deadlines, NEVER_MS};
 use crate::scheduling::turn::StreamsTurn;
 
@@ -132,6 +134,8 @@ struct Entry<C> {
     looked_at_ms: u64,
     sharing: Sharing,
     occupancy: Occupancy<C>,
+    /// Only where connections are counted.
+    kind: ConnectionKind,
 }
 
 /// The result of checking a connection whose time has come.
@@ -209,7 +213,8 @@ impl<C> ConnectionTable<C> {
             Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
             None => {
                 let (sharing, occupancy) = (Sharing::Alone, Occupancy::Free);
-                self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms: NEVER_MS, sharing, occupancy });
+                let (looked_at_ms, kind) = (NEVER_MS, ConnectionKind::default());
+                self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms, sharing, occupancy, kind });
                 Key::new(self.entries.len() - 1, 0)
             }
         };
@@ -502,6 +507,24 @@ impl<C> ConnectionTable<C> {
         for entry in &mut self.entries {
             if let Occupancy::Present(connection) = &mut entry.occupancy {
                 act(connection);
+            }
+        }
+    }
+
+    /// Notes the kind of a connection that is here.
+    pub fn note_kind(&mut self, key: Key, kind_of: impl FnOnce(&C) -> ConnectionKind) {
+        if let Some(Entry { occupancy: Occupancy::Present(connection), kind, .. }) = self.find(key) {
+            *kind = kind_of(connection);
+        }
+    }
+
+    /// Visits each connection, but no stream, with the kind that was noted for it; `None`: it is away.
+    pub fn for_each_socket(&mut self, mut act: impl FnMut(Option<&C>, &mut ConnectionKind)) {
+        for entry in self.entries.iter_mut().filter(|entry| !matches!(entry.sharing, Sharing::Of(_))) {
+            match &entry.occupancy {
+                Occupancy::Free => {}
+                Occupancy::Present(connection) => act(Some(connection), &mut entry.kind),
+                Occupancy::CheckedOut { .. } => act(None, &mut entry.kind),
             }
         }
     }

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::census::Counted;
 use bolide_contract::children::{Helper, Task};
-use bolide_contract::scoreboard::{InFlight, Measured, Work, now_ms};
+use bolide_contract::scoreboard::{InFlight, Measured, Slot, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
@@ -138,6 +139,7 @@ impl View<'_> {
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.signals += row.signals.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);
+        facts.census = self.census(number);
         let slots = self.children.scoreboard().slots(number);
         // With threads that start on demand, threads that never started do not count.
         let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
@@ -151,6 +153,18 @@ impl View<'_> {
             }
         }
         facts
+    }
+
+    /// Returns the connections of the worker in a row by state and kind. The memory of a worker that counts none is not touched.
+    fn census(&self, row: u32) -> Counted {
+        let (slots, meters) = (self.children.scoreboard().slots(row), self.children.scoreboard().meters(row));
+        let counts = slots.first().is_some_and(|slot| slot.measures.load(Relaxed) != 0);
+        let Some(meters) = meters.first().filter(|_| counts) else { return Counted::default() };
+        let mut counted = Counted::of(&meters.census);
+        let has_begun = |slot: &&Slot| slot.began_ms.load(Relaxed) >= counted.taken_ms.max(1);
+        let calls = slots.iter().filter(has_begun).count();
+        counted.note_calls(calls);
+        counted
     }
 
     /// Returns the rank of a number's process for display: of two that serve, the newer generation and the replacement rank

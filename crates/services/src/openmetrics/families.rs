@@ -1,5 +1,6 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
+use bolide_contract::census::{ConnectionKind, STATES};
 use bolide_contract::meters::{GROUPS_MOST, GroupWork, TLS_FAILURES};
 use bolide_contract::scoreboard::Work;
 
@@ -43,6 +44,7 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_workers", Gauge, &["state"], "Workers by state; `cheap` ones have no process at present.", workers),
     family!("bolide_threads", Gauge, &["state"], "Threads of workers by state.", threads),
     family!("bolide_connections", Gauge, &["worker"], "Connections that a worker holds open.", |facts, samples| of_living(facts, samples, |worker| Some(worker.connections.into()))),
+    family!("bolide_connections_by_state", Gauge, &["worker", "state", "protocol", "tls"], "Connections of a worker: `new` ones have sent nothing of a request yet, `reading` is for the rest of one, in `request` the application has it, `writing` waits for the client to read, `idle` is kept alive, `closing` awaits the client's end. Counted at most once a second.", by_state),
     family!("bolide_backlog_connections", Gauge, &["socket", "protocol"], "Connections in the accept queue of a socket, for which no worker was free yet.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue)),
     family!("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], "Connections that the accept queue of a socket holds.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue_most)),
     family!("bolide_backlog_full_total", Counter, &[], "Looks that found an accept queue full.", |facts, samples| samples(&[], facts.snapshot.queue_errors.into())),
@@ -129,6 +131,30 @@ fn of_living(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&WorkerFa
     for worker in facts.snapshot.workers.iter().filter(|worker| worker.pid > 0) {
         if let Some(number) = number(worker) {
             samples(&[&worker.number.to_string()], number);
+        }
+    }
+}
+
+/// Kinds are those of the addresses, and others that some connection has.
+fn by_state(facts: &Facts, samples: &mut Samples<'_>) {
+    let snapshot = &facts.snapshot;
+    let is_expected = |kind: ConnectionKind| {
+        snapshot.sockets.iter().any(|socket| match (socket.protocol.as_str(), kind.is_tls()) {
+            ("http", false) => kind.protocol() == "http/1.1",
+            ("https", true) => matches!(kind.protocol(), "http/1.1" | "h2"),
+            ("uwsgi" | "puwsgi", false) | ("suwsgi", true) => kind.protocol() == "uwsgi",
+            (word, false) => word == kind.protocol(),
+            _ => false,
+        })
+    };
+    let living = || snapshot.workers.iter().filter(|worker| worker.pid > 0);
+    let has_some = |kind| living().any(|worker| worker.census.of_kind(kind).iter().any(|count| *count > 0));
+    for kind in ConnectionKind::all().filter(|kind| is_expected(*kind) || has_some(*kind)) {
+        let tls = if kind.is_tls() { "yes" } else { "no" };
+        for worker in living() {
+            for (state, count) in STATES.iter().zip(worker.census.of_kind(kind)) {
+                samples(&[&worker.number.to_string(), state, kind.protocol(), tls], count.into());
+            }
         }
     }
 }
