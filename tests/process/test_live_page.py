@@ -3,8 +3,10 @@
 import base64
 import contextlib
 import json
+import math
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -23,19 +25,49 @@ OVERFLOWS = "return document.documentElement.scrollWidth > document.documentElem
 GROUND = "return getComputedStyle(document.body).backgroundColor"
 
 
+SHOP = """
+import os, time
+
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/prices":
+        raise RuntimeError("no database")
+    while path == "/reports" and not os.path.exists("go"):
+        time.sleep(0.01)
+    time.sleep(int(path.partition("/products/")[2] or 0) / 1000)
+    start_response("200 OK", [("Content-Length", "5")])
+    return [b"hello"]
+"""
+#: With this variable, the test takes the pictures of the documentation, under a load of this many seconds.
+WRITES = "BOLIDE_WRITE_REFERENCE"
+LOAD_SECONDS = 100
+
+
 @pytest.fixture
-def busy(start, tmp_path):
-    """An instance with helpers, a request in flight and one that has failed. Returns the address of its metrics."""
-    instance = start(
-        "--metrics", "127.0.0.1:0", "--processes", "2", "--threads", "2", "--mule", "--attach-daemon", "sleep 1000", alarms=True
-    )
-    assert instance.get("/bytes/none?key=secret").status == 500
-    request = threading.Thread(target=instance.get, args=("/wait/here?token=secret",))
+def shop(start, tmp_path):
+    """An instance with helpers, a request in flight and one that has failed."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    options = ("--processes", "2", "--threads", "2", "--mule", "--attach-daemon", "sleep 1000")
+    instance = start("--metrics", "127.0.0.1:0", *options, module="shop", alarms=True)
+    assert instance.get("/prices?key=secret").status == 500
+    request = threading.Thread(target=instance.get, args=("/reports?token=secret",))
     request.start()
-    wait_until((tmp_path / "token=secret.waiting").exists, "a request in flight")
-    yield metrics_address(instance)
-    (tmp_path / "token=secret").touch()
+    wait_until(lambda: events_with(metrics_address(instance), "/reports"), "a request in flight")
+    yield instance
+    (tmp_path / "go").touch()
     request.join()
+
+
+@pytest.fixture
+def busy(shop):
+    """The address of the metrics of an instance that has something to show."""
+    return metrics_address(shop)
+
+
+def events_with(address, word):
+    stream, lines = events_of(address)
+    with stream, lines:
+        return word in json.dumps(next_event(lines))
 
 
 def events_of(address):
@@ -62,7 +94,7 @@ def test_events_come_again_and_again_with_the_requests_in_flight_and_without_val
     assert [worker["number"] for worker in event["workers"]] == [1, 2]
     assert all(worker["resident_bytes"] > 1 << 20 for worker in event["workers"])
     assert "secret" not in json.dumps(event)
-    assert "/bytes/none?key=" in json.dumps(event["recent_errors"])
+    assert "/prices?key=" in json.dumps(event["recent_errors"])
     assert [helper["name"] for helper in event["helpers"]] == ["mule 1", "attendant"]
     assert all(helper["resident_bytes"] > 1 << 20 for helper in event["helpers"])
     (generation,) = event["generations"]
@@ -119,24 +151,20 @@ def streams_again(address):
         return "200 OK" in lines.readline()
 
 
-def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_its_console(busy):
+def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_its_console(shop, busy):
     grounds = set()
     with chromium() as browser:
-
-        def set_up(command, **parameters):
-            browser.execute("executeCdpCommand", {"cmd": command, "params": parameters})
 
         def text(name):
             return browser.find_element(By.ID, name).text
 
         for width, height, scheme in [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light"), (390, 844, "dark")]:
-            set_up("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
-            set_up("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            emulate(browser, width, height, scheme)
             browser.get("http://{}:{}/".format(*busy))
             wait_until(lambda: len(text("workers").splitlines()) == 2, "two workers")
-            wait_until(lambda: "GET /wait/here?token=" in text("requests"), "the request in flight")
+            wait_until(lambda: "GET /reports?token=" in text("requests"), "the request in flight")
             assert "application" in text("requests")
-            assert "GET /bytes/none?key=" in text("errors")
+            assert "GET /prices?key=" in text("errors")
             assert text("generations").startswith("1 serving ")
             assert "mule 1" in text("helpers")
             assert "attendant" in text("helpers")
@@ -144,10 +172,6 @@ def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_i
             assert text("state").startswith("serving, generation 1")
             assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
             grounds.add((scheme, browser.execute_script(GROUND)))
-            if os.environ.get("BOLIDE_WRITE_REFERENCE"):
-                wait_until(lambda: " " in browser.find_element(By.TAG_NAME, "polyline").get_attribute("points"), "a chart")
-                picture = PICTURES / f"page-{'phone' if width < 500 else 'desktop'}-{scheme}.png"
-                picture.write_bytes(base64.b64decode(browser.get_screenshot_as_base64()))
         assert len(grounds) == 2
         # By the keyboard alone: the first stop is the filter, the next one pauses.
         browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
@@ -174,3 +198,35 @@ def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_i
         browser.switch_to.active_element.send_keys(Keys.ENTER)
         assert "thread " not in text("workers")
         assert browser.console() == []
+        if os.environ.get(WRITES):
+            take_pictures(browser, shop)
+
+
+def emulate(browser, width, height, scheme):
+    def set_up(command, **parameters):
+        browser.execute("executeCdpCommand", {"cmd": command, "params": parameters})
+
+    set_up("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+    set_up("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+
+def take_pictures(browser, instance):
+    """Takes the pictures of docs/top.md, with charts of a load that rises and falls."""
+    until = time.monotonic() + LOAD_SECONDS
+
+    def ask(number):
+        connection = instance.connect()
+        while (left := until - time.monotonic()) > 0:
+            connection.request("GET", f"/products/{4 + 8 * number + int(20 * (1 + math.sin(left / 6)))}")
+            time.sleep(0.02 * (1 + math.cos(left / 9)))
+
+    clients = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
+    for client in clients:
+        client.start()
+    time.sleep(LOAD_SECONDS - 10)
+    for name, size in ("desktop-light", (1280, 900, "light")), ("phone-dark", (390, 844, "dark")):
+        emulate(browser, *size)
+        time.sleep(2)
+        (PICTURES / f"page-{name}.png").write_bytes(base64.b64decode(browser.get_screenshot_as_base64()))
+    for client in clients:
+        client.join()
