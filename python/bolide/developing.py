@@ -1,10 +1,12 @@
 """``develop``: the differences while an application is being developed.
 
 If code can't be loaded, a page with the reason is served until a change fixes it. While older code still serves, browsers that
-ask for a page see that page, and the older code answers all other requests. Exceptions of requests are shown too. It wraps
-applications when they are loaded, so that other configurations have no branch for it. Runs in prototypes and workers.
+ask for a page see that page, and the older code answers all other requests. Exceptions of requests are shown too, also those that
+a framework turns into a response itself. It wraps applications when they are loaded, so that other configurations have no branch
+for it. Runs in prototypes and workers.
 """
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 
-from bolide import log, traceback_page
+from bolide import framework_errors, log, traceback_page
 
 #: Most bytes of the error page that is kept for other processes.
 ERROR_REPORT_BYTES = 4 * 1024 * 1024
@@ -30,10 +32,12 @@ TEXT = "text/plain; charset=utf-8"
 
 WAITING = "The application could not be loaded. Bolide loads it again when a file changes."
 OLDER = (
-    "The new code could not be loaded; everything but pages is answered by the code before it. "
-    "It is loaded again when a file changes."
+    "The new code could not be loaded; the previous code answers everything but pages. It is loaded again when a file changes."
 )
 FAILED = "500 Internal Server Error"
+
+#: Most bytes of a response with status 500 that wait for the end of the call: it may raise the exception that caused it.
+HELD_BYTES = 256 * 1024
 #: The body of an error for clients that may not see tracebacks.
 NOTHING = "Internal Server Error\n"
 
@@ -46,8 +50,8 @@ class ErrorReport:
         # Programs that the application starts must not inherit it.
         os.set_inheritable(descriptor, False)
 
-    def write(self, page, text):
-        kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text}).encode()
+    def write(self, page, text, status=FAILED):
+        kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text, "status": status}).encode()
         if len(kept) <= ERROR_REPORT_BYTES:
             self.clear()
             os.pwrite(self.descriptor, kept, 0)
@@ -113,6 +117,11 @@ class Development:
         self.shows_tracebacks = settings["shows_tracebacks"]
         self.tells_browsers = settings["tells_browsers"]
         self.script = SCRIPT if self.tells_browsers else ""
+        traceback_page.editor = settings["editor"] or traceback_page.editor
+        traceback_page.shows_values = settings["shows_values"]
+        # As `flask run --debug` and `quart run` do.
+        for name in ("FLASK_DEBUG", "QUART_DEBUG"):
+            os.environ.setdefault(name, "1")
         self.error_report = ErrorReport(boot["error_page"])
         self.no_generation_serves = boot["no_generation_serves"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
@@ -124,7 +133,14 @@ class Development:
     def wrap(self, applications):
         """Return the applications, wrapped so that their exceptions are shown."""
         kinds = {"wsgi": self.developed_wsgi, "asgi": self.developed_asgi}
+        framework_errors.follow([application for _, application, _ in applications])
         return [(mount, kinds[interface](application), interface) for mount, application, interface in applications]
+
+    def slow_loading(self):
+        """Return a context manager around the import of the application."""
+        from bolide import slow_loading
+
+        return slow_loading.watched(self.error_report, self.shows_tracebacks)
 
     def note_failure(self, error):
         """Keep the page of an application that can't be loaded. Return the application to serve instead, or None if older code
@@ -162,7 +178,8 @@ class Development:
     def failure(self, kept, question):
         if kept is None or not self.may_see(question):
             return answer(FAILED, TEXT, NOTHING)
-        return answer(FAILED, HTML, kept["page"]) if question.accepts_html else answer(FAILED, TEXT, kept["text"])
+        kind, text = (HTML, kept["page"]) if question.accepts_html else (TEXT, kept["text"])
+        return answer(kept["status"], kind, text)
 
     def may_see(self, question):
         return self.shows_tracebacks and question.is_local
@@ -205,34 +222,47 @@ class Development:
                 start_response(*own[:2])
                 return [own[2]]
             place = f"{question.method} {environ.get('REQUEST_URI', question.path)}"
+            start = HeldStart(start_response, question.accepts_html and self.may_see(question))
             try:
-                result = application(environ, start_response)
+                result = application(environ, start)
             except Exception as error:
-                return [self.raised(error, place, question, start_response)]
+                return [self.raised(error, place, question, start)]
             finally:
+                start.leave()
+                log_unlogged(start.exceptions, place)
                 self.let_go()
             # The server has fast paths for complete bodies and for files: they pass unchanged.
             if isinstance(result, (list, tuple, bytes)) or type(result).__module__.startswith("bolide."):
-                return result
-            return self.iterated(result, place, question, start_response)
+                return [self.noted(start, place, question)] if start.is_held else result
+            return self.iterated(result, place, question, start)
 
         return developed
 
-    def iterated(self, result, place, question, start_response):
+    def iterated(self, result, place, question, start):
         try:
-            yield from result
+            for part in result:
+                if start.is_held:
+                    yield self.noted(start, place, question)
+                    return
+                yield part
         except Exception as error:
-            yield self.raised(error, place, question, start_response)
+            yield self.raised(error, place, question, start)
         finally:
             self.let_go()
             close = getattr(result, "close", None)
             if close is not None:
                 close()
 
-    def raised(self, error, place, question, start_response):
+    def noted(self, start, place, question):
+        """Answer with the page of an exception that the framework has turned into a response."""
+        status, headers, body = self.exception(start.exceptions[-1][0], place, question)
+        start.start(status, headers)
+        return body
+
+    def raised(self, error, place, question, start):
         status, headers, body = self.exception(error, place, question)
         # If the answer has begun, this raises the exception again, and the answer is cut off.
-        start_response(status, headers, sys.exc_info())
+        start.start(status, headers, sys.exc_info())
         log.log_exception(error, place, request=(place,))
         return body
 
@@ -248,21 +278,21 @@ class Development:
             if own is not None:
                 await respond(send, *own)
                 return
-            has_begun = False
-
-            async def noted(message):
-                nonlocal has_begun
-                has_begun = True
-                await send(message)
-
+            place = f"{question.method} {question.path}"
+            held = HeldSend(send, question.accepts_html and self.may_see(question))
             try:
-                await application(scope, receive, noted)
+                await application(scope, receive, held)
             except Exception as error:
-                if has_begun or is_client_disconnect(error):
+                if held.has_begun or is_client_disconnect(error):
                     raise
-                place = f"{question.method} {question.path}"
                 log.log_exception(error, place, request=(place,))
                 await respond(send, *self.exception(error, place, question))
+            else:
+                log_unlogged(held.exceptions, place)
+                if held.messages and held.exceptions:
+                    await respond(send, *self.exception(held.exceptions[-1][0], place, question))
+                else:
+                    await held.let_go()
             finally:
                 self.let_go()
 
@@ -302,6 +332,65 @@ class Development:
             self.halted.discard(here)
             if not self.halted:
                 self.native.note_debugger(False)
+
+
+def log_unlogged(exceptions, place):
+    for error, is_logged in exceptions:
+        if not is_logged:
+            log.log_exception(error, place, request=(place,))
+
+
+class HeldStart:
+    """A request's ``start_response`` that keeps back a response with status 500 if the framework made it of an exception."""
+
+    def __init__(self, start, may_hold):
+        self.start = start
+        self.exceptions = []
+        self.is_held = False
+        self._may_hold = may_hold
+        self._token = framework_errors.noted.set(self.exceptions)
+
+    def __call__(self, status, headers, *exception):
+        if self._may_hold and self.exceptions and status.startswith("500"):
+            self.is_held = True
+            return lambda data: None
+        return self.start(status, headers, *exception)
+
+    def leave(self):
+        """The call has ended; the iteration of its result may still note exceptions."""
+        # An application may have changed the context.
+        with contextlib.suppress(ValueError):
+            framework_errors.noted.reset(self._token)
+
+
+class HeldSend:
+    """A request's ``send`` that keeps back a response with status 500 until the call ends or raises the exception."""
+
+    def __init__(self, send, may_hold):
+        self.messages = []
+        self.exceptions = []
+        self.has_begun = False
+        self._send = send
+        self._may_hold = may_hold
+        self._bytes = 0
+        framework_errors.noted.set(self.exceptions)
+
+    async def __call__(self, message):
+        begins = message["type"] == "http.response.start" and message["status"] == 500
+        if not self.has_begun and (self.messages or (begins and self._may_hold)):
+            self.messages.append(message)
+            self._bytes += len(message.get("body", b""))
+            if self._bytes > HELD_BYTES:
+                await self.let_go()
+            return
+        self.has_begun = True
+        await self._send(message)
+
+    async def let_go(self):
+        messages, self.messages = self.messages, []
+        for message in messages:
+            self.has_begun = True
+            await self._send(message)
 
 
 def answer(status, content_type, text):

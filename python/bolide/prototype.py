@@ -344,8 +344,9 @@ def load(boot, hooks, watched, development=None):
     from bolide.load import LoadError
 
     settings = boot["settings"]
+    slow = contextlib.nullcontext() if development is None else development.slow_loading()
     try:
-        with watched:
+        with watched, slow:
             applications = import_all(settings, hooks)
         after = settings["application"]["chdir_after"]
         if after:

@@ -1,5 +1,5 @@
-//! Differences of the master in development (`develop`): a reload waits for a debugger, the old generation ends quickly, and the
-//! log has fewer lines. It watches no files. The master runs it.
+//! Differences of the master in development (`develop`): requests wait while changed code is loaded, a reload waits for a debugger,
+//! the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
 
 use std::io::{self, IsTerminal};
 
@@ -31,10 +31,16 @@ impl Terminal {
     }
 }
 
-/// A reload that waits for a debugger: the command, and the option that requested it.
+/// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
+/// with one that says where the import stands, and all other requests with the old code.
+const HOLD_MOST_MS: u64 = 10_000;
+
 #[derive(Debug, Default)]
 pub struct Development {
+    /// A reload that waits for a debugger: the command, and the option that requested it.
     held_back: Option<(Command, String)>,
+    /// Requests wait for changed code since then.
+    held_since_ms: Option<u64>,
 }
 
 impl Development {
@@ -48,6 +54,37 @@ impl Development {
             log_sink::line(&format!("{changes}: the reload waits until the debugger continues"));
         }
         !is_halted
+    }
+
+    /// Lets requests wait while changed code is loaded, so that a file that was saved is what the next request sees. The user's
+    /// own pause stays as it is.
+    pub fn hold_requests(&mut self, children: &mut Children, now_ms: u64) {
+        if self.held_since_ms.is_some() || children.pause(true) {
+            self.held_since_ms = Some(now_ms);
+        }
+    }
+
+    /// Returns whether a debugger has stopped a worker, which would have to end for new code.
+    pub fn is_halted(children: &Children) -> bool {
+        has_halted_worker(children)
+    }
+
+    /// Returns whether requests wait for changed code.
+    pub fn holds_requests(&self) -> bool {
+        self.held_since_ms.is_some()
+    }
+
+    /// Lets requests continue if no code is being loaded any more, or if that takes too long.
+    pub fn let_requests_go(&mut self, is_loading: bool, children: &mut Children, now_ms: u64) {
+        let is_over = |since_ms: u64| !is_loading || now_ms >= since_ms + HOLD_MOST_MS;
+        if self.held_since_ms.take_if(|since_ms| is_over(*since_ms)).is_some() {
+            children.pause(false);
+        }
+    }
+
+    /// Returns when requests have waited long enough.
+    pub fn wake_ms(&self) -> Option<u64> {
+        self.held_since_ms.map(|since_ms| since_ms + HOLD_MOST_MS)
     }
 
     /// Returns the reload that waited for a debugger, once the debugger has continued.

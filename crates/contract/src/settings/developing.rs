@@ -3,12 +3,16 @@
 use serde::{Deserialize, Serialize};
 
 /// Differences between development and production, except those that are settings of other sections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Development {
     /// Clients see tracebacks: only clients of this machine can connect.
     pub shows_tracebacks: bool,
     /// `reload-browser`: pages can poll for a reload.
     pub tells_browsers: bool,
+    /// `develop-values`: the traceback page has the values of local variables.
+    pub shows_values: bool,
+    /// `develop-editor`: a name that the traceback page knows, or an address with `{path}` and `{line}`.
+    pub editor: Option<String>,
 }
 
 /// Maximum time for requests in flight at a reload or a stop if `reload-mercy` is not set, in milliseconds: the new code already

@@ -311,8 +311,11 @@ impl Children {
                 // The prototype may be exiting already, with its error half written to the log.
                 (Role::Prototype, false) => self.order_end(id, Order::Retire, now_ms + GRACE_MS),
                 (Role::Helper { .. }, true) => self.order_end_of_helper(id, Order::Drain { has_successors }, provision, now_ms),
-                // In development, an open page must not continue with old code.
-                (Role::Worker { .. }, true) if is_developed => self.order_end(id, Order::Stop, mercy_ms),
+                // In development, an open page must not continue with old code. Connections with a request that waited for
+                // the new code move to its worker.
+                (Role::Worker { .. }, true) if is_developed && !(has_successors && self.is_paused) => {
+                    self.order_end(id, Order::Stop, mercy_ms);
+                }
                 (Role::Worker { .. }, true) => self.order_end(id, Order::Drain { has_successors }, mercy_ms),
                 (Role::Worker { .. } | Role::Helper { .. }, false) => self.kill(id, KillReason::GivenUp, now_ms),
             }

@@ -65,6 +65,11 @@ impl Generations {
         self.forming.is_some()
     }
 
+    /// Returns whether a generation is being loaded, or will be at the next turn.
+    pub fn is_loading(&self) -> bool {
+        self.is_forming() || self.reload_is_requested()
+    }
+
     /// Returns the forming generation, if it has this number.
     pub fn forming_of(&mut self, number: u32) -> Option<&mut Forming> {
         self.forming.as_mut().filter(|forming| forming.generation.number == number)

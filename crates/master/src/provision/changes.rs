@@ -58,7 +58,7 @@ const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
     ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
     ("statistics", "stats or the related options"),
-    ("development", "develop or reload-browser"),
+    ("development", "develop or the related options"),
 ];
 
 /// The part of another configuration that a running instance can adopt.

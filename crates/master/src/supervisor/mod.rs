@@ -13,6 +13,7 @@ mod steps;
 use std::os::fd::AsFd;
 
 use bolide_contract::scoreboard::now_ms;
+use bolide_contract::settings::ReloadOrder;
 use bolide_contract::watching::FileAction;
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::error::StartError;
@@ -369,15 +370,28 @@ impl Supervisor {
             let changes = change.words(self.provision.settings().application.chdir.as_deref());
             if !self.provision.is_developed() || !command.row().is_reload {
                 log_sink::line(&format!("{option}: {changes}"));
-            } else if !self.development.may_reload_now(command, &changes, option, &self.children) {
-                continue;
+            } else {
+                self.hold_requests(now);
+                if !self.development.may_reload_now(command, &changes, option, &self.children) {
+                    continue;
+                }
             }
             self.obey(command, Asker { words: option, cause: ReloadCause::of_option(option) }, now);
         }
         if !self.ending.is_stopping()
             && let Some((command, option)) = self.development.release(&self.children)
         {
+            self.hold_requests(now);
             self.obey(command, Asker { words: &option, cause: ReloadCause::of_option(&option) }, now);
+        }
+    }
+
+    /// Lets requests wait for changed code, except while a debugger has stopped the worker.
+    fn hold_requests(&mut self, now: u64) {
+        let order = self.provision.settings().lifecycle.reload_order;
+        let overlaps = self.generations.serving().is_some() && order == ReloadOrder::StartFirst;
+        if overlaps && !Development::is_halted(&self.children) {
+            self.development.hold_requests(&mut self.children, now);
         }
     }
 
@@ -439,6 +453,7 @@ impl Supervisor {
             helpers::start_missing(serving, children, provision, now);
         }
         generations.assign_turns(children);
+        self.development.let_requests_go(generations.is_loading(), children, now);
         children.send_pause_orders();
         let (signalling, instance, watches) = self.signalling();
         signalling.note_generation(instance, watches, now);
@@ -461,6 +476,7 @@ impl Supervisor {
             self.provision.wake_for_tickets(),
             self.provision.wake_for_memories(),
             self.attendants.wake_ms(now),
+            self.development.wake_ms().filter(|_| !is_stopping),
             self.alarms.wake_ms(),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),

@@ -294,7 +294,10 @@ impl Supervisor {
         }
         self.notifier.ready(&format!("{workers} of generation {number}"));
         if is_ordered {
-            self.end_pause("the reload is done", now_ms);
+            // Requests that wait for changed code continue when the old workers have their order to end.
+            if !self.development.holds_requests() {
+                self.end_pause("the reload is done", now_ms);
+            }
             self.attendants.renew(self.provision.settings(), now_ms);
         }
         self.recycling.forget();

@@ -59,6 +59,10 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("develop = true\nreload-exclude = generated/"),
     OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is something new to show. Pages are not modified.")
         .example("develop = true\nreload-browser = true"),
+    OptionEntry::supported("develop-values", Setting::LocatedSwitch(|draft| &mut draft.developing.shows_values), Value::Switch, "off", "With `develop`: the traceback page has the values of local variables, behind a click at each line. Names such as `password` and `token` have no value there.")
+        .example("develop = true\ndevelop-values = true"),
+    OptionEntry::supported("develop-editor", Setting::By(watching::choose_editor), Value::Text, "vscode", "With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`, `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.")
+        .example("develop = true\ndevelop-editor = pycharm"),
     OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
         .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),

@@ -11,7 +11,7 @@ use bolide_contract::watching::{WatchedImports, WatchedSources};
 
 use super::context::{Context, normalized};
 use super::draft::{DevelopingDraft, Draft};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// Interval between two checks of imported files if there are no notifications (inotify), in milliseconds.
@@ -61,13 +61,24 @@ fn check(draft: &Draft, context: &mut Context) {
             Diagnostic::warning(Some(location), format!("`{key}` has no effect without `develop` or `py-autoreload`"))
                 .advise("write `develop = true`, or `--reload` on the command line")
         }
-        (_, Some(location)) if !draft.developing.is_on => {
-            Diagnostic::warning(Some(location), "`reload-browser` has no effect without `develop`".to_owned())
-                .advise("write `develop = true`, or `--reload` on the command line")
-        }
-        _ => return,
+        (_, Some(location)) if !draft.developing.is_on => without_develop("reload-browser", location),
+        _ => return check_page(draft, context),
     };
     context.diagnostics.push(warning);
+}
+
+/// Reports options of the traceback page that have no effect.
+fn check_page(draft: &Draft, context: &mut Context) {
+    let developing = &draft.developing;
+    let editor = developing.editor.as_ref().map(|(_, location)| ("develop-editor", location));
+    let values = developing.shows_values.as_ref().map(|location| ("develop-values", location));
+    let unused = [editor, values].into_iter().flatten().filter(|_| !developing.is_on);
+    context.diagnostics.extend(unused.map(|(key, location)| without_develop(key, location)));
+}
+
+fn without_develop(key: &str, location: &Location) -> Diagnostic {
+    Diagnostic::warning(Some(location), format!("`{key}` has no effect without `develop`"))
+        .advise("write `develop = true`, or `--reload` on the command line")
 }
 
 impl DevelopingDraft {
@@ -86,7 +97,8 @@ impl DevelopingDraft {
         }
         // Clients that must not see a traceback must not see the developer's changes either.
         let tells_browsers = self.tells_browsers() && shows_tracebacks;
-        self.is_on.then_some(Development { shows_tracebacks, tells_browsers })
+        let editor = self.editor.as_ref().map(|(editor, _)| editor.clone());
+        self.is_on.then(|| Development { shows_tracebacks, tells_browsers, shows_values: self.shows_values.is_some(), editor })
     }
 
     pub fn watched_sources(&self, context: &Context) -> WatchedSources {

@@ -404,6 +404,8 @@ pub struct DevelopingDraft {
     pub excluded: Vec<String>,
     /// `reload-browser` is on.
     pub browser: Option<Location>,
+    pub shows_values: Option<Location>,
+    pub editor: Option<(String, Location)>,
     /// The last option that has no effect unless files are watched.
     pub detail: Option<(String, Location)>,
 }

@@ -12,6 +12,9 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
+/// The editors that the traceback page knows (`bolide/traceback_page.py`).
+const EDITORS: [&str; 6] = ["vscode", "cursor", "zed", "pycharm", "sublime", "off"];
+
 /// Adds a file whose change triggers this action; the log gives the option's name as the reason.
 pub fn add_file(
     draft: &mut Draft,
@@ -97,4 +100,23 @@ pub fn complete(mut watching: Watching, developing: &DevelopingDraft, context: &
         imports.configuration = files.filter(|file| file.is_file()).collect();
     }
     watching
+}
+
+/// `develop-editor`.
+pub fn choose_editor(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let editor = values::text(pair)?;
+    let is_address =
+        editor.contains("{path}") && editor.contains("://") && !editor.to_ascii_lowercase().starts_with("javascript:");
+    if !EDITORS.contains(&editor.as_str()) && !is_address {
+        return Err(Diagnostic::error(
+            Some(&pair.location),
+            format!("`{}` is no editor that is known, and no address", values::text(pair)?),
+        )
+        .advise(format!(
+            "write one of {}; or an address such as `editor://open?file={{path}}&line={{line}}`",
+            EDITORS.join(", ")
+        )));
+    }
+    draft.developing.editor = Some((editor, pair.location.clone()));
+    Ok(())
 }
