@@ -222,16 +222,16 @@ def frame_part(place, is_open):
         f" in <code>{html.escape(place.name)}</code>" if place.name else ""
     )
     linecache.checkcache(path)
-    numbers = range(max(1, line - CONTEXT_LINES), line + CONTEXT_LINES + 1)
-    colours = source_colours.of_lines(linecache.getlines(path), numbers) if path.endswith(".py") else {}
+    lines = linecache.getlines(path)
+    numbers = range(max(1, line - CONTEXT_LINES), min(line + CONTEXT_LINES, max(len(lines), line)) + 1)
+    colours = source_colours.of_lines(lines, numbers) if path.endswith(".py") else {}
     rows = []
     for number in numbers:
         text = cut(linecache.getline(path, number).rstrip())
-        if text or number <= line:
-            here = " class=here" if number == line else ""
-            columns = place.columns if number == line else None
-            rows.append(f"<span{here}><i>{number}</i>{coloured(text, colours.get(number, ()), columns)} </span>")
-    source = f"<pre>{''.join(rows)}</pre>" if rows and any(linecache.getlines(path)) else ""
+        here = " class=here" if number == line else ""
+        columns = place.columns if number == line else None
+        rows.append(f"<span{here}><i>{number}</i>{coloured(text, colours.get(number, ()), columns)} </span>")
+    source = f"<pre>{''.join(rows)}</pre>" if lines else ""
     kind = "library" if place.is_library else "own"
     opened = " open" if is_open else ""
     return f"<details class={kind}{opened}><summary>{editor_link(place)}{shown}</summary>{source}{values_part(place)}</details>"
@@ -310,7 +310,11 @@ LIBRARIES = library_folders()
 
 
 def shown_path(path):
-    """Return the path relative to the application's folder if it is below that."""
+    """Return the path relative to the application's folder if it is below that, and to the folder of packages for a library's."""
+    for name in ("site-packages", "dist-packages"):
+        _, found, below = path.rpartition(f"{os.sep}{name}{os.sep}")
+        if found:
+            return below
     here = os.getcwd() + os.sep
     return path[len(here) :] if path.startswith(here) else path
 

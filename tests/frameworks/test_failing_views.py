@@ -155,7 +155,7 @@ def test_the_page_in_a_browser_shows_values_at_a_click_on_a_desktop_and_a_phone(
     server = develop(APPLICATIONS["flask"], "develop-values = true\ndevelop-editor = pycharm\n")
     grounds = set()
     with chromium() as browser:
-        for width, height, scheme in [(1280, 800, "light"), (390, 844, "dark")]:
+        for width, height, scheme in [(1280, 640, "light"), (390, 844, "dark")]:
             size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
             browser.execute("executeCdpCommand", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
             media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
