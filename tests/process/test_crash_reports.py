@@ -1,7 +1,9 @@
 """`crash-reports`: a worker that dies unexpectedly leaves a report, which `bolide crash` reads aloud."""
 
+import contextlib
 import json
 import os
+import re
 import stat
 import subprocess
 
@@ -21,12 +23,16 @@ def wait_elsewhere():
 
 def application(environ, start_response):
     if environ["PATH_INFO"] == "/native":
+        import greenlet
+
         threading.Thread(target=wait_elsewhere, daemon=True).start()
         ctypes.string_at(0)
     if environ["PATH_INFO"] == "/exit":
         os._exit(3)
     if environ["PATH_INFO"] == "/killed":
         os.kill(os.getpid(), signal.SIGKILL)
+    if environ["PATH_INFO"] == "/abort":
+        os.abort()
     return probe(environ, start_response)
 """
 
@@ -37,8 +43,8 @@ def deadly(start, tmp_path):
     folder = tmp_path / "crashes"
     folder.mkdir()
 
-    def begin(*options):
-        return start("--processes", "1", "--crash-reports", str(folder), *options, module="deadly", alarms=True), folder
+    def begin(*options, **more):
+        return start("--processes", "1", "--crash-reports", str(folder), *options, module="deadly", alarms=True, **more), folder
 
     return begin
 
@@ -80,6 +86,7 @@ def test_a_native_fault_leaves_the_stacks_of_all_threads_and_the_native_function
     assert "used memory that is not its own in " in text
     assert f"{report['fault']['module']}+" in text
     assert "GET /native?token=…" in text
+    assert re.search(r"^  greenlet \d\S+: greenlet/_greenlet\.", text, re.MULTILINE)
     # The next worker has a report of its own, and none of the first one's state.
     _, second = die(instance, "/exit")
     assert (second["signal"], second["status"], second["stacks"], second["fault"]) == (None, 3, "", None)
@@ -91,6 +98,42 @@ def test_a_kill_from_outside_is_told_as_one(deadly):
     path, report = die(instance, "/killed")
     assert (report["signal"], report["by_kernel"]) == (9, False)
     assert "Another process has sent SIGKILL" in read_aloud(path)
+
+
+def test_a_kill_for_lack_of_memory_is_told_as_the_kernels(deadly, tmp_path):
+    events = tmp_path / "memory.events"
+    events.write_text("low 0\noom 0\noom_kill 0\n")
+    (tmp_path / "memory.max").write_text("268435456\n")
+    instance, _ = deadly(environment={"BOLIDE_TEST_CGROUP": str(tmp_path)})
+    events.write_text("low 0\noom 1\noom_kill 1\n")
+    path, report = die(instance, "/killed")
+    assert (report["signal"], report["by_kernel"], report["cgroup"]["memory.max"]) == (9, True, "268435456")
+    text = read_aloud(path)
+    assert "The kernel was out of memory and chose this process." in text
+    assert "memory.max of the control group: 268435456" in text
+
+
+def test_an_abort_below_limit_as_is_explained_by_it_and_a_memory_error_is_no_death(deadly):
+    instance, folder = deadly("--limit-as", "3000")
+    assert instance.get("/reserve/4000").status == 500
+    assert list(folder.iterdir()) == []
+    path, report = die(instance, "/abort")
+    assert (report["signal"], report["settings"]["limit-as"]) == (6, 3000 << 20)
+    assert "probably because it got no memory within `limit-as`" in read_aloud(path)
+
+
+def test_a_worker_that_is_killed_for_its_memory_leaves_the_request_that_took_it(deadly):
+    instance, _ = deadly("--evil-reload-on-rss", "200")
+    with contextlib.suppress(Closed):
+        instance.connect().request("GET", "/grow/200?token=s3cret")
+    instance.wait_for_text("crash report: ")
+    path = instance.log.split("read it with: bolide crash ")[-1].splitlines()[0]
+    with open(path) as file:
+        report = json.load(file)
+    assert report["killed_for"] == "memory"
+    # It may have answered before the limit was looked at.
+    assert "GET /grow/200?token=…" in [request["request"] for request in report["in_flight"] + report["last"]]
+    assert "more memory than its limit" in read_aloud(path)
 
 
 def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):

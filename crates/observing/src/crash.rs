@@ -9,6 +9,7 @@ use bolide_options::{EXIT_REFUSED, ObservingRequest};
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 
+use crate::crash_packages::packages_of;
 use crate::crash_symbols::symbol_at;
 use crate::output::{Ending, say};
 
@@ -18,6 +19,8 @@ const FORMAT: u64 = 1;
 const REPORT_MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// Answered requests that are shown without `--all`.
 const LAST_SHOWN: usize = 10;
+/// Packages with native modules that are shown.
+const PACKAGES_SHOWN: usize = 100;
 /// Modules of the interpreter and of the system, in which a fault is often the consequence of a wrong call by another one.
 const INTERPRETER: [&str; 7] = ["libpython", "python3", "_ctypes", "libffi", "libc.so", "libc-", "ld-linux"];
 
@@ -71,9 +74,13 @@ fn told(report: &Value, with_all: bool) -> String {
     part(&mut text, "Python stacks, the innermost frame first", &stacks);
     part(&mut text, "Memory and limits", &limits(report));
     let versions = format!("Bolide {}, Python {}", field(report, "bolide"), field(report, "python"));
-    part(&mut text, "Versions", &[versions]);
+    let modules: Vec<&str> = list(report, "modules").filter_map(Value::as_str).collect();
+    let packages = packages_of(&modules, report["time"].as_u64().unwrap_or(u64::from(u32::MAX)));
+    let mut lines = vec![versions];
+    lines.extend(packages.iter().take(PACKAGES_SHOWN).map(|line| printable(line)));
+    part(&mut text, "Versions", &lines);
     if with_all {
-        let modules: Vec<String> = list(report, "modules").filter_map(Value::as_str).map(printable).collect();
+        let modules: Vec<String> = modules.into_iter().map(printable).collect();
         part(&mut text, "Native modules", &modules);
     }
     text

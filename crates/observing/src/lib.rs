@@ -4,6 +4,7 @@
 mod access;
 mod answer;
 mod crash;
+mod crash_packages;
 mod crash_symbols;
 mod generations;
 pub mod instances;
