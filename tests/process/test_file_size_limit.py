@@ -8,7 +8,9 @@ import signal
 import sys
 
 import pytest
+from support.metrics import metrics_address, value_of
 from support.server import program
+from support.waiting import wait_until
 from support_instance import START_FAILED
 
 APPLICATION = """\
@@ -44,6 +46,16 @@ def test_a_small_limit_is_the_applications_and_ends_no_start(start, tmp_path, ri
     assert json.loads(instance.body())[1:] == [size, size]
     instance.reload(2)
     assert json.loads(instance.body())[1:] == [size, size]
+
+
+def test_a_small_limit_leaves_out_the_durations_of_groups_of_routes_and_nothing_else(start):
+    groups = [option for number in range(3) for option in ("--route-group", f"group{number} /p{number}")]
+    instance = start("--metrics", "127.0.0.1:0", *groups, command=limited(256 * 1024))
+    address = metrics_address(instance)
+    instance.get("/pid")
+    wait_until(lambda: value_of(address, "bolide_route_requests_total", route="other", status="2xx") == 1, "the request")
+    assert value_of(address, "bolide_route_duration_seconds_count", route="other") is None
+    assert value_of(address, "bolide_request_duration_seconds_count") == 1
 
 
 def test_a_limit_that_nothing_fits_in_is_named_with_the_number_that_is_needed(start):

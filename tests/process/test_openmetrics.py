@@ -195,6 +195,11 @@ def test_groups_of_routes_have_their_requests_and_their_time(serve):
     }
     times = [told["bolide_route_seconds_total", ("route", route)] for route in ("naps", "pids", "other")]
     assert times[0] >= 0.01
+    durations = [told["bolide_route_duration_seconds_sum", ("route", route)] for route in ("naps", "pids", "other")]
+    assert durations == times
+    assert told["bolide_route_duration_seconds_bucket", ("le", "+Inf"), ("route", "pids")] == 2
+    assert told["bolide_route_duration_seconds_bucket", ("le", "0.0078125"), ("route", "naps")] == 0
+    assert told["bolide_route_duration_seconds_count", ("route", "naps")] == 1
     assert sum(times) == pytest.approx(told["bolide_request_duration_seconds_sum",])
 
 

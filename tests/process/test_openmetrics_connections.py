@@ -2,9 +2,10 @@
 
 import contextlib
 import socket
+import time
 
 import pytest
-from support.metrics import metrics_address, samples
+from support.metrics import metrics_address, samples, value_of
 from support.tls import Authority, context_of
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -29,6 +30,15 @@ async def application(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body"})
 """
+#: Applications whose code blocks the event loop for six tenths of a second.
+BLOCKING = {
+    "asgi": ASYNCHRONOUS.replace("import asyncio, os", "import asyncio, os, time").replace(
+        'while scope["path"] == "/wait"', 'time.sleep(0.6)\n        while scope["path"] == "/wait"'
+    ),
+    "gevent": "from gevent.monkey import get_original\nsleep = get_original('time', 'sleep')\n"
+    "def application(environ, start_response):\n"
+    "    sleep(0.6)\n    start_response('200 OK', [])\n    return [b'']\n",
+}
 HANDSHAKE = (
     b"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
@@ -46,6 +56,10 @@ def states(address):
             kind = named["protocol"] + (" TLS" if named["tls"] == "yes" else "")
             found[kind, named["state"]] = int(count)
     return found
+
+
+def backlog(address):
+    return sum(count for (name, *_), count in samples(address).items() if name == "bolide_backlog_connections")
 
 
 def wait_for(address, expected):
@@ -106,6 +120,38 @@ def test_a_call_that_keeps_the_only_thread_is_a_request(start, held, tmp_path):
     (tmp_path / "gate").touch()
     kept.recv(4096)
     wait_for(address, {("http/1.1", "idle"): 1})
+
+
+def test_a_connection_that_no_worker_takes_at_once_has_waited(start, held, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    instance = start("--metrics", "127.0.0.1:0", module="shop", alarms=True)
+    address = metrics_address(instance)
+    held(instance.address(), b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    wait_for(address, {("http/1.1", "request"): 1})
+    waits = held(instance.address(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    sent = time.monotonic()
+    wait_until(lambda: backlog(address) == 1, "the connection in the accept queue")
+    wait_until(lambda: time.monotonic() > sent + 0.1, "a tenth of a second")
+    (tmp_path / "gate").touch()
+    assert waits.recv(4096)
+    wait_until(lambda: value_of(address, "bolide_accept_wait_seconds_count") == 2, "the wait")
+    # A tick of the kernel may be missing.
+    assert value_of(address, "bolide_accept_wait_seconds_sum") > 0.08
+
+
+@pytest.mark.parametrize("kind", ["asgi", "gevent"])
+def test_a_loop_that_application_code_blocks_is_late(start, kind, tmp_path):
+    application = BLOCKING[kind]
+    (tmp_path / "shop.py").write_text(application)
+    options = {"asgi": ("--asgi", "shop:application"), "gevent": ("--gevent", "4", "--gevent-monkey-patch", "--wsgi", "shop")}
+    instance = start("--metrics", "127.0.0.1:0", *options[kind], module=None, alarms=True)
+    address = metrics_address(instance)
+    wait_until(lambda: value_of(address, "bolide_loop_lag_seconds_count"), "a loop that is not blocked")
+    instance.get("/")
+    # It is called again within a quarter of a second, and its code has blocked it for longer.
+    wait_until(lambda: value_of(address, "bolide_loop_lag_seconds_sum") > 0.1, "its lag")
+    quiet = start("--metrics", "127.0.0.1:0", "--loop-stall", "0", *options[kind], module=None)
+    assert value_of(metrics_address(quiet), "bolide_loop_lag_seconds_count") is None
 
 
 def test_websockets_and_requests_of_an_asynchronous_application_are_told_apart(start, held, tmp_path):

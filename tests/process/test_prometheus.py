@@ -20,14 +20,14 @@ DASHBOARD = pathlib.Path(__file__).parents[2] / "packaging" / "grafana" / "bolid
 
 @pytest.fixture
 def prometheus(tmp_path):
-    """Starts Prometheus on a port of its own. It scrapes this address each second."""
+    """Starts Prometheus on a port of its own. It scrapes these addresses each second."""
     with contextlib.ExitStack() as stack:
 
-        def prometheus(name, address, *arguments):
+        def prometheus(name, addresses, *arguments):
             folder = tmp_path / name
             folder.mkdir()
-            target = f"{address[0]}:{address[1]}"
-            jobs = [{"job_name": "shop", "scrape_interval": "1s", "static_configs": [{"targets": [target]}]}]
+            targets = [f"{host}:{port}" for host, port in addresses]
+            jobs = [{"job_name": "shop", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}]
             (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
             port = stack.enter_context(reserve()).getsockname()[1]
             command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", *arguments]
@@ -64,10 +64,12 @@ def test_each_query_of_the_dashboard_finds_data(start, prometheus, tmp_path):
     served = Authority(tmp_path / "authority").server()
     tls = ("--https", f"127.0.0.1:0,{served.chain},{served.key}")
     caching = ("--cache2", "name=pages,items=10", "--route", "^/cached cache:key=x,name=pages")
-    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", *caching, *tls)
-    address = metrics_address(instance)
-    plain = prometheus("plain", address)
-    native = prometheus("native", address, "--enable-feature=native-histograms")
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "2", "--route-group", "naps /sleep/", *caching, *tls)
+    (tmp_path / "loop.py").write_text("async def application(scope, receive, send): raise NotImplementedError\n")
+    loop = start("--metrics", "127.0.0.1:0", "--asgi", "loop:application", module=None, alarms=True)
+    addresses = [metrics_address(instance), metrics_address(loop)]
+    plain = prometheus("plain", addresses)
+    native = prometheus("native", addresses, "--enable-feature=native-histograms")
     asked = dict.fromkeys(queries_of_the_dashboard())
     assert len(asked) >= 20
     quantile = "histogram_quantile(0.5, sum(rate(bolide_request_duration_seconds[1m])))"

@@ -88,6 +88,12 @@ impl Census {
         }
     }
 
+    /// Adds a connection to the count before the next one is taken. Only one thread at a time may call it.
+    pub fn add(&self, kind: ConnectionKind, state: ConnectionState) {
+        let count = &self.counts[usize::from(kind.0)][state as usize];
+        count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
     pub fn clear(&self) {
         self.publish(&Counted::default());
     }
@@ -112,6 +118,16 @@ impl Counted {
     /// Returns the numbers of connections of a kind, by state in the order of [`STATES`].
     pub fn of_kind(&self, kind: ConnectionKind) -> [u32; STATES.len()] {
         self.counts[usize::from(kind.0)]
+    }
+
+    /// Forgets connections that were accepted since, and have ended: no more than these are open.
+    pub fn limit_new(&mut self, open: u32) {
+        let mut beyond = self.counts.iter().flatten().fold(0, |sum: u32, count| sum.saturating_add(*count)).saturating_sub(open);
+        for kind in &mut self.counts {
+            let new = &mut kind[ConnectionState::New as usize];
+            let forgotten = beyond.min(*new);
+            (*new, beyond) = (*new - forgotten, beyond - forgotten);
+        }
     }
 
     /// Notes calls that have begun since: a worker takes no count inside a call, which may last. Their connections were idle or
@@ -146,12 +162,19 @@ mod tests {
         counted.add(plain, ConnectionState::Idle);
         counted.add(plain, ConnectionState::Closing);
         census.publish(&counted);
+        census.add(plain, ConnectionState::Closing);
+        counted.add(plain, ConnectionState::Closing);
         let mut read = Counted::of(&census);
         assert_eq!(read, counted);
-        assert_eq!((read.of_kind(tls), read.of_kind(plain)), ([1, 0, 0, 0, 2, 0], [0, 0, 0, 0, 1, 1]));
+        assert_eq!((read.of_kind(tls), read.of_kind(plain)), ([1, 0, 0, 0, 2, 0], [0, 0, 0, 0, 1, 2]));
         read.note_calls(2);
         read.note_calls(9);
-        assert_eq!((read.of_kind(tls), read.of_kind(plain)), ([0, 0, 3, 0, 0, 0], [0, 0, 1, 0, 0, 1]));
+        assert_eq!((read.of_kind(tls), read.of_kind(plain)), ([0, 0, 3, 0, 0, 0], [0, 0, 1, 0, 0, 2]));
+        let mut some = counted;
+        some.limit_new(7);
+        assert_eq!(some, counted);
+        some.limit_new(2);
+        assert_eq!((some.of_kind(tls), some.of_kind(plain)), ([0, 0, 0, 0, 2, 0], [0, 0, 0, 0, 1, 2]));
         census.clear();
         assert_eq!(Counted::of(&census), Counted::default());
     }

@@ -10,6 +10,7 @@ pub mod boot;
 pub mod census;
 pub mod children;
 pub mod clock;
+pub mod coarse_histogram;
 pub mod connection_queue;
 pub mod engine_row;
 pub mod histogram;

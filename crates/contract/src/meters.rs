@@ -8,12 +8,12 @@ use std::ops::AddAssign;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 use crate::census::Census;
+pub use crate::coarse_histogram::GROUPS_MOST;
+use crate::coarse_histogram::{COARSE_BUCKETS, CoarseCounts};
 use crate::histogram::{Distribution, Histogram};
 use crate::slot::add;
 pub use crate::slot::{CLASSES, class_of};
 
-/// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
-pub const GROUPS_MOST: usize = 32;
 /// The group of requests that no group of the configuration takes.
 pub const OTHER_GROUP: u32 = GROUPS_MOST as u32;
 
@@ -55,6 +55,10 @@ pub struct Meters {
     pub waiting: Histogram,
     /// Waits for the language, such as CPython's GIL, before a thread could go on. Counted where a scraper may come.
     pub language_waits: Histogram,
+    /// How late an event loop was that an asynchronous application runs in. Counted where a scraper may come.
+    pub loop_lag: Histogram,
+    /// How long connections have waited to be accepted, in the meters of the first thread alone. The thread that leads writes it.
+    pub accept_waits: Histogram,
     /// Collections of garbage, in which a process can't serve. Only threads that hold the language write it, one at a time.
     collections: Histogram,
     /// The same by generation.
@@ -82,12 +86,16 @@ pub struct Measured {
     pub latency: Distribution,
     pub waiting: Distribution,
     pub language_waits: Distribution,
+    pub loop_lag: Distribution,
+    pub accept_waits: Distribution,
     pub collections: Distribution,
     pub collected: [u64; GENERATIONS],
     pub tls_handshakes: u64,
     /// In the order of [`TLS_FAILURES`].
     pub tls_failures: [u64; TLS_FAILURES.len()],
     pub groups: [GroupWork; GROUPS_MOST + 1],
+    /// The durations in each group of `groups`; empty where the scoreboard has no room for them.
+    pub group_durations: Vec<CoarseCounts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -103,6 +111,8 @@ impl Default for Meters {
             latency: Histogram::default(),
             waiting: Histogram::default(),
             language_waits: Histogram::default(),
+            loop_lag: Histogram::default(),
+            accept_waits: Histogram::default(),
             collections: Histogram::default(),
             collected: Default::default(),
             tls_handshakes: AtomicU64::new(0),
@@ -120,11 +130,14 @@ impl Default for Measured {
             latency: Distribution::default(),
             waiting: Distribution::default(),
             language_waits: Distribution::default(),
+            loop_lag: Distribution::default(),
+            accept_waits: Distribution::default(),
             collections: Distribution::default(),
             collected: [0; GENERATIONS],
             tls_handshakes: 0,
             tls_failures: [0; TLS_FAILURES.len()],
             groups,
+            group_durations: Vec::new(),
         }
     }
 }
@@ -148,7 +161,8 @@ impl Meters {
     /// Sets everything to zero, after its writer has ended.
     pub fn clear(&self) {
         self.census.clear();
-        for histogram in [&self.latency, &self.waiting, &self.language_waits, &self.collections] {
+        let of_requests = [&self.latency, &self.waiting, &self.language_waits];
+        for histogram in of_requests.into_iter().chain([&self.loop_lag, &self.accept_waits, &self.collections]) {
             histogram.clear();
         }
         let of_groups = self.groups.iter().flat_map(|group| group.classes.iter().chain([&group.busy_us]));
@@ -169,6 +183,15 @@ impl GroupMeter {
 }
 
 impl Measured {
+    pub fn add_group_durations(&mut self, more: &[CoarseCounts]) {
+        if self.group_durations.len() < more.len() {
+            self.group_durations.resize(more.len(), [0; COARSE_BUCKETS]);
+        }
+        for (count, more) in self.group_durations.iter_mut().flatten().zip(more.iter().flatten()) {
+            *count = count.wrapping_add(*more);
+        }
+    }
+
     /// Reads the measurements of a thread.
     pub fn of(meters: &Meters) -> Measured {
         let group = |group: &GroupMeter| GroupWork {
@@ -179,11 +202,14 @@ impl Measured {
             latency: Distribution::of(&meters.latency),
             waiting: Distribution::of(&meters.waiting),
             language_waits: Distribution::of(&meters.language_waits),
+            loop_lag: Distribution::of(&meters.loop_lag),
+            accept_waits: Distribution::of(&meters.accept_waits),
             collections: Distribution::of(&meters.collections),
             collected: meters.collected.each_ref().map(|count| count.load(Relaxed)),
             tls_handshakes: meters.tls_handshakes.load(Relaxed),
             tls_failures: meters.tls_failures.each_ref().map(|count| count.load(Relaxed)),
             groups: meters.groups.each_ref().map(group),
+            group_durations: Vec::new(),
         }
     }
 }
@@ -193,6 +219,8 @@ impl AddAssign<&Measured> for Measured {
         self.latency += &other.latency;
         self.waiting += &other.waiting;
         self.language_waits += &other.language_waits;
+        self.loop_lag += &other.loop_lag;
+        self.accept_waits += &other.accept_waits;
         self.collections += &other.collections;
         for (sum, more) in self.collected.iter_mut().zip(other.collected) {
             *sum = sum.wrapping_add(more);
@@ -201,6 +229,7 @@ impl AddAssign<&Measured> for Measured {
         for (sum, more) in self.tls_failures.iter_mut().zip(other.tls_failures) {
             *sum = sum.wrapping_add(more);
         }
+        self.add_group_durations(&other.group_durations);
         for (sum, more) in self.groups.iter_mut().zip(&other.groups) {
             sum.busy_us = sum.busy_us.wrapping_add(more.busy_us);
             for (count, more) in sum.classes.iter_mut().zip(more.classes) {

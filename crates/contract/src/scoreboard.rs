@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::children::ChildKind;
 pub use crate::clock::now_ms;
+use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 pub use crate::slot::{
     APPLICATIONS_MOST, End, Entry, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add, entries_of_thread,
@@ -117,6 +118,8 @@ pub struct Scoreboard {
     slots: &'static [Slot],
     meters: &'static [Meters],
     entries: &'static [Entry],
+    /// Empty where no groups of routes are configured.
+    group_durations: &'static [GroupDurations],
     slots_per_row: u32,
     /// Rows and slots of a row that are in use: the mapping may have room for more, for a later generation.
     rows_in_use: u32,
@@ -129,8 +132,20 @@ impl Scoreboard {
     /// # Errors
     /// No memory, or no descriptor left.
     pub fn create(rows: u32, slots_per_row: u32) -> io::Result<(Scoreboard, OwnedFd)> {
+        Scoreboard::create_of_size(Scoreboard::bytes(rows, slots_per_row), rows, slots_per_row)
+    }
+
+    /// The same with room for the durations in groups of routes.
+    ///
+    /// # Errors
+    /// As `create`.
+    pub fn create_with_groups(rows: u32, slots_per_row: u32) -> io::Result<(Scoreboard, OwnedFd)> {
+        Scoreboard::create_of_size(Scoreboard::bytes_with_groups(rows, slots_per_row), rows, slots_per_row)
+    }
+
+    fn create_of_size(bytes: usize, rows: u32, slots_per_row: u32) -> io::Result<(Scoreboard, OwnedFd)> {
         let memory = memfd_create(c"bolide-scoreboard", MFdFlags::MFD_CLOEXEC)?;
-        nix::unistd::ftruncate(&memory, mapping_bytes(rows, slots_per_row) as i64)?;
+        nix::unistd::ftruncate(&memory, bytes as i64)?;
         let scoreboard = Scoreboard::attach(&memory, rows, slots_per_row)?;
         Ok((scoreboard, memory))
     }
@@ -140,7 +155,12 @@ impl Scoreboard {
         mapping_bytes(rows, slots_per_row)
     }
 
-    /// Maps an inherited scoreboard.
+    /// The same with room for the durations in groups of routes.
+    pub fn bytes_with_groups(rows: u32, slots_per_row: u32) -> usize {
+        mapping_bytes(rows, slots_per_row) + rows as usize * slots_per_row as usize * size_of::<GroupDurations>()
+    }
+
+    /// Maps an inherited scoreboard. Its size says whether it has room for the durations in groups of routes.
     ///
     /// # Errors
     /// The memory file is shorter than `rows` and `slots_per_row` need, or can't be mapped.
@@ -162,7 +182,10 @@ impl Scoreboard {
         if bytes == 0 || found < bytes as i64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the scoreboard has {found} bytes, not {bytes}")));
         }
-        let length = std::num::NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let with_groups = Scoreboard::bytes_with_groups(rows, slots_per_row);
+        let has_groups = found >= with_groups as i64;
+        let length =
+            std::num::NonZeroUsize::new(if has_groups { with_groups } else { bytes }).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
         let start: NonNull<libc::c_void> = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
         let rows_length = rows as usize;
@@ -185,8 +208,15 @@ impl Scoreboard {
             let after = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>().add(threads).cast::<Meters>().add(threads);
             std::slice::from_raw_parts(after.cast::<Entry>(), rows_length * entries_of_row(slots_per_row))
         };
-        let (rows_in_use, slots_in_use) = (rows, slots_per_row);
-        Ok(Scoreboard { rows: row_slice, slots: slot_slice, meters, entries, slots_per_row, rows_in_use, slots_in_use })
+        // SAFETY: as above; the durations follow all others, whose sizes are multiples of their alignment, and are there if the
+        // mapping is long enough for them.
+        let group_durations = unsafe {
+            let first = start.as_ptr().cast::<u8>().add(bytes).cast::<GroupDurations>();
+            if has_groups { std::slice::from_raw_parts(first, threads) } else { &[] }
+        };
+        let (rows, slots) = (row_slice, slot_slice);
+        let (rows_in_use, slots_in_use) = (rows.len() as u32, slots_per_row);
+        Ok(Scoreboard { rows, slots, meters, entries, group_durations, slots_per_row, rows_in_use, slots_in_use })
     }
 
     /// The same mapping, limited to this many rows, and slots of a row.
@@ -224,12 +254,26 @@ impl Scoreboard {
         for meters in self.meters_in_use(row) {
             sum += &Measured::of(meters);
         }
+        for durations in self.in_use(row, self.group_durations(row)) {
+            sum.add_group_durations(&durations.counts());
+        }
         sum
     }
 
+    /// Returns the durations in groups of routes of a row's threads; empty if the scoreboard has no room for them.
+    pub fn group_durations(&self, row: u32) -> &'static [GroupDurations] {
+        let first = row as usize * self.slots_per_row as usize;
+        self.group_durations.get(first..first + self.slots_in_use as usize).unwrap_or(&[])
+    }
+
     fn meters_in_use(&self, row: u32) -> impl Iterator<Item = &'static Meters> {
-        let in_use = self.slots(row).iter().zip(self.meters(row)).filter(|(slot, _)| slot.measures.load(Relaxed) != 0);
-        in_use.map(|(_, meters)| meters)
+        self.in_use(row, self.meters(row))
+    }
+
+    /// Returns the part of each thread that measures.
+    fn in_use<T>(&self, row: u32, of_threads: &'static [T]) -> impl Iterator<Item = &'static T> {
+        let in_use = self.slots(row).iter().zip(of_threads).filter(|(slot, _)| slot.measures.load(Relaxed) != 0);
+        in_use.map(|(_, of_thread)| of_thread)
     }
 
     /// Returns a slot of a row with its ring. `None`: there is no such slot in use.
@@ -307,6 +351,7 @@ impl Scoreboard {
             number.store(0, Relaxed);
         }
         self.meters_in_use(row).for_each(Meters::clear);
+        self.in_use(row, self.group_durations(row)).for_each(GroupDurations::clear);
         for slot in self.slots(row) {
             slot.clear();
             Work::clear(&slot.tally);

@@ -21,7 +21,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connection::beginning;
-use crate::event_loop::census::note_new;
+use crate::event_loop::census::{note_new, note_wait};
 use crate::event_loop::moving::pass_on;
 use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
@@ -350,6 +350,7 @@ fn enter<L: Language>(
 ) -> Entered {
     match accepted {
         Accepted::Connection(socket, peer) => {
+            note_wait(shared, number, &socket);
             let connection = Box::new(beginning::accepted(socket, peer, number, &shared.worker, now_ms));
             let due_ms = connection.due_ms();
             let key = connections.insert(connection, due_ms);

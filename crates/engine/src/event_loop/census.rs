@@ -1,8 +1,10 @@
-//! The count of connections by state and protocol, for scrapers (`metrics`, `stats-http`).
+//! The count of connections by state and protocol, and of their waits to be accepted, for scrapers (`metrics`, `stats-http`).
 //!
 //! The leader walks its table at most once a second, when it has had something to do. Counters that each request moves would cost
 //! each request several stores; a walk costs some ten nanoseconds a connection and second, and nothing where no scraper may come.
 //! A worker that has become calm wakes once more to count, so that the last numbers are true however long it sleeps then.
+
+use std::os::fd::{AsFd, OwnedFd};
 
 use bolide_contract::census::{ConnectionState, Counted};
 
@@ -10,6 +12,7 @@ use crate::app::Language;
 use crate::connection::{Connection, census};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
+use crate::sockets::socket;
 
 /// Counts the connections if it is time. The leader calls it in each turn.
 pub(crate) fn take_if_due<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
@@ -36,9 +39,23 @@ fn count<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Conn
     }
 }
 
-/// A new connection may be away until it ends, so its kind is noted at once.
+/// Counts how long an accepted connection has waited in the accept queue: one system call for each.
+pub(crate) fn note_wait<L: Language>(shared: &Shared<L>, listener: usize, socket: &OwnedFd) {
+    if shared.worker.has_scraper
+        && shared.worker.is_tcp(listener)
+        && let Some(meters) = shared.scoreboard.meters(shared.row_number).first()
+        && let Some(waited_ms) = socket::waited_ms(socket.as_fd())
+    {
+        meters.accept_waits.note(u64::from(waited_ms) * 1000);
+    }
+}
+
+/// A new connection may be inside a call until the worker counts again, or ends: it is counted at once, with its kind.
 pub(crate) fn note_new<L: Language>(shared: &Shared<L>, key: Key, connections: &mut ConnectionTable<Connection<L::App>>) {
-    if shared.worker.has_scraper {
-        connections.note_kind(key, |connection| census::kind(connection, &shared.worker));
+    if shared.worker.has_scraper
+        && let Some(kind) = connections.note_kind(key, |connection| census::kind(connection, &shared.worker))
+        && let Some(meters) = shared.scoreboard.meters(shared.row_number).first()
+    {
+        meters.census.add(kind, ConnectionState::New);
     }
 }

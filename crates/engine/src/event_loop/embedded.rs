@@ -11,7 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bolide_contract::clock::now_ms;
+use bolide_contract::clock::{now_ms, precise_us};
+use bolide_contract::histogram::Histogram;
 use bolide_contract::message::Report;
 use bolide_contract::scoreboard::{Recorder, Slot};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
@@ -89,6 +90,8 @@ pub struct Heartbeat {
     beaten_ms: AtomicU64,
     has_ended: AtomicBool,
     slot: Recorder<'static>,
+    /// When the loop was asked, in microseconds, and how late it answers; 0: it was not. `None`: no scraper may come.
+    lag: Option<(AtomicU64, &'static Histogram)>,
 }
 
 impl<L: Language> EmbeddedWorker<L> {
@@ -103,7 +106,8 @@ impl<L: Language> EmbeddedWorker<L> {
         let (slot, meters) = shared.places(0)?;
         let app = AppThread::new(app, None, shared.worker.language_waits(meters));
         let thread = ThreadContext::new(&shared.worker, 0, (slot, meters));
-        let heartbeat = Arc::new(Heartbeat::new(slot)?);
+        let lag = shared.worker.has_scraper.then_some(&meters.loop_lag);
+        let heartbeat = Arc::new(Heartbeat::new(slot, lag)?);
         shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;
         let events = vec![EpollEvent::empty(); EVENTS].into_boxed_slice();
         Ok(EmbeddedWorker {
@@ -286,13 +290,18 @@ impl<L: Language> EmbeddedWorker<L> {
 }
 
 impl Heartbeat {
-    fn new(slot: Recorder<'static>) -> io::Result<Heartbeat> {
+    fn new(slot: Recorder<'static>, lag: Option<&'static Histogram>) -> io::Result<Heartbeat> {
         let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Heartbeat { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
+        let (beaten_ms, has_ended) = (AtomicU64::new(now_ms()), AtomicBool::new(false));
+        Ok(Heartbeat { descriptor, beaten_ms, has_ended, slot, lag: lag.map(|lag| (AtomicU64::new(0), lag)) })
     }
 
     /// Asks the loop for a turn; [`Heartbeat::beaten_ms`] says when it had one.
     pub fn ask(&self) {
+        if let Some((asked_us, _)) = &self.lag {
+            // A loop that was asked before has not answered yet: its lag counts from there.
+            let _ = asked_us.compare_exchange(0, precise_us(), Relaxed, Relaxed);
+        }
         // If the counter is full, the loop was asked already.
         let _ = self.descriptor.write(1);
     }
@@ -343,6 +352,12 @@ impl Heartbeat {
     fn answer(&self) {
         // An empty counter means that this was answered already.
         let _ = self.descriptor.read();
+        if let Some((asked_us, lag)) = &self.lag {
+            match asked_us.swap(0, Relaxed) {
+                0 => {}
+                asked => lag.note(precise_us().saturating_sub(asked)),
+            }
+        }
         self.beaten_ms.store(now_ms(), Relaxed);
         self.hide_awaited();
     }

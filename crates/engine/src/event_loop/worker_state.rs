@@ -235,7 +235,7 @@ impl<L: Language> Shared<L> {
                 || settings.statistics.has_reader()
                 || settings.scaling.weighs_time(),
             has_scraper: settings.statistics.has_scraper(),
-            route_groups: RouteGroups::of(&settings.statistics.groups),
+            route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
             has_one_thread: !has_threads,
             settings,
             number: worker,

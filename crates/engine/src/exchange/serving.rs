@@ -502,8 +502,8 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
         if !counting::is_websocket(status, entry.method) {
-            let (meters, groups) = (context.thread.meters, context.worker.route_groups.as_ref());
-            counting::count_duration(meters, groups, (entry.uri, status), microseconds);
+            let (thread, groups) = ((context.thread.meters, context.thread.core), context.worker.route_groups.as_ref());
+            counting::count_duration(thread, groups, (entry.uri, status), microseconds);
         }
     }
     if let Some((slot, number)) = entry.recorded {

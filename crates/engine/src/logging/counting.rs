@@ -47,10 +47,19 @@ pub fn is_websocket(status: u16, method: &[u8]) -> bool {
 
 /// Counts the duration of a finished request, also in its group of routes.
 #[inline(always)]
-pub fn count_duration(meters: &Meters, groups: Option<&RouteGroups>, (uri, status): (&[u8], u16), microseconds: u64) {
+pub fn count_duration(
+    (meters, core): (&Meters, u32),
+    groups: Option<&RouteGroups>,
+    (uri, status): (&[u8], u16),
+    microseconds: u64,
+) {
     meters.latency.note(microseconds);
     if let Some(groups) = groups {
-        meters.group(groups.group_of(uri)).note(status, microseconds);
+        let group = groups.group_of(uri);
+        meters.group(group).note(status, microseconds);
+        if let Some(durations) = groups.durations.get(core as usize) {
+            durations.note(group, microseconds);
+        }
     }
 }
 

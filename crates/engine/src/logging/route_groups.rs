@@ -2,6 +2,7 @@
 //!
 //! It knows no connection. Worker threads run it for each request, where groups are configured.
 
+use bolide_contract::coarse_histogram::GroupDurations;
 use bolide_contract::meters::OTHER_GROUP;
 use bolide_contract::statistics::RouteGroup;
 use memchr::memmem;
@@ -12,6 +13,8 @@ const PATH_BYTES: usize = 1024;
 /// The patterns, in the order of the configuration.
 pub struct RouteGroups {
     patterns: Vec<(u32, PathPattern)>,
+    /// The durations of each thread; empty if the scoreboard has no room for them.
+    pub durations: &'static [GroupDurations],
 }
 
 /// A beginning, or a text with `*`, each of which stands for any text.
@@ -22,14 +25,14 @@ enum PathPattern {
 
 impl RouteGroups {
     /// `None` if there are none.
-    pub fn of(groups: &[RouteGroup]) -> Option<RouteGroups> {
+    pub fn of(groups: &[RouteGroup], durations: &'static [GroupDurations]) -> Option<RouteGroups> {
         let mut patterns = Vec::with_capacity(groups.len());
         for (number, group) in (0u32..).zip(groups) {
             patterns.extend(group.patterns.iter().map(|(place, pattern)| (*place, number, PathPattern::of(pattern))));
         }
         patterns.sort_by_key(|(place, ..)| *place);
         let patterns: Vec<(u32, PathPattern)> = patterns.into_iter().map(|(_, number, pattern)| (number, pattern)).collect();
-        (!patterns.is_empty()).then_some(RouteGroups { patterns })
+        (!patterns.is_empty()).then_some(RouteGroups { patterns, durations })
     }
 
     /// Returns the group of a request's target: the first one with a pattern that matches its path.
@@ -79,7 +82,7 @@ mod tests {
         };
         let groups =
             [group("orders", &[(0, "/api/*/orders"), (2, "/orders/")]), group("api", &[(1, "/api/")]), group("z", &[(3, "*.z")])];
-        let groups = RouteGroups::of(&groups).expect("groups");
+        let groups = RouteGroups::of(&groups, &[]).expect("groups");
         for (target, number) in [
             ("/api/7/orders?x=1", 0),
             ("/api/7/orders/8", 1),
@@ -93,7 +96,7 @@ mod tests {
         ] {
             assert_eq!(groups.group_of(target.as_bytes()), number, "{target}");
         }
-        assert!(RouteGroups::of(&[]).is_none());
+        assert!(RouteGroups::of(&[], &[]).is_none());
         let long = [b"/api/".as_slice(), &[b'x'; 100_000], b".z"].concat();
         assert_eq!(groups.group_of(&long), 1);
         assert!(PathPattern::of("/a*b*b").matches(b"/abb") && !PathPattern::of("/a*b*b").matches(b"/ab"));

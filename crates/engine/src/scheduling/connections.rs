@@ -511,11 +511,11 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Notes the kind of a connection that is here.
-    pub fn note_kind(&mut self, key: Key, kind_of: impl FnOnce(&C) -> ConnectionKind) {
-        if let Some(Entry { occupancy: Occupancy::Present(connection), kind, .. }) = self.find(key) {
-            *kind = kind_of(connection);
-        }
+    /// Notes the kind of a connection, and returns it. `None`: it is not here.
+    pub fn note_kind(&mut self, key: Key, kind_of: impl FnOnce(&C) -> ConnectionKind) -> Option<ConnectionKind> {
+        let Some(Entry { occupancy: Occupancy::Present(connection), kind, .. }) = self.find(key) else { return None };
+        *kind = kind_of(connection);
+        Some(*kind)
     }
 
     /// Visits each connection, but no stream, with the kind that was noted for it; `None`: it is away.

@@ -173,6 +173,18 @@ pub fn end(socket: BorrowedFd<'_>) {
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
 }
 
+/// Returns how long a TCP connection that was just accepted has waited for it, or its data if that came later, in milliseconds.
+/// The kernel counts it in its ticks.
+pub fn waited_ms(socket: BorrowedFd<'_>) -> Option<u32> {
+    // SAFETY: a structure of integers, for which all zeroes is a valid value.
+    let mut info: nix::libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
+    let (level, option) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
+    let done = unsafe { nix::libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut info).cast(), &raw mut length) };
+    (done == 0).then_some(info.tcpi_last_data_recv)
+}
+
 /// Takes ownership of a descriptor that a system call has just returned.
 pub fn own(descriptor: RawFd) -> OwnedFd {
     // SAFETY: the caller got this number from the kernel in the line before and has passed it to no other owner.

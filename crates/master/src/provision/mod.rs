@@ -430,14 +430,27 @@ impl Provision {
     }
 }
 
-/// Creates the scoreboard, without spare capacity if the file size limit does not allow it.
+/// Creates the scoreboard, without spare capacity if the file size limit does not allow it, and then without durations of groups
+/// of routes.
 fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
+    let with_groups = |room: Room| {
+        let bytes = Scoreboard::bytes_with_groups(room.rows(), room.threads) as u64;
+        let made = process_attributes::with_file_size(bytes, || Scoreboard::create_with_groups(room.rows(), room.threads))?;
+        Ok::<_, io::Error>(made.map(|made| (room, made)))
+    };
     let bytes = |room: Room| Scoreboard::bytes(room.rows(), room.threads) as u64;
     let create = |room: Room| {
         let made = process_attributes::with_file_size(bytes(room), || Scoreboard::create(room.rows(), room.threads))?;
         Ok::<_, io::Error>(made.map(|made| (room, made)))
     };
     let (whole, least) = (Room::for_settings(settings), Room::without_spare(settings));
+    if !settings.statistics.groups.is_empty() {
+        for room in [whole, least] {
+            if let Some(made) = with_groups(room)? {
+                return Ok(made);
+            }
+        }
+    }
     if let Some(made) = create(whole)? {
         return Ok(made);
     }

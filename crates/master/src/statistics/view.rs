@@ -139,7 +139,7 @@ impl View<'_> {
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.signals += row.signals.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);
-        facts.census = self.census(number);
+        facts.census = self.census(number, facts.connections);
         let slots = self.children.scoreboard().slots(number);
         // With threads that start on demand, threads that never started do not count.
         let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
@@ -156,11 +156,12 @@ impl View<'_> {
     }
 
     /// Returns the connections of the worker in a row by state and kind. The memory of a worker that counts none is not touched.
-    fn census(&self, row: u32) -> Counted {
+    fn census(&self, row: u32, open: u32) -> Counted {
         let (slots, meters) = (self.children.scoreboard().slots(row), self.children.scoreboard().meters(row));
         let counts = slots.first().is_some_and(|slot| slot.measures.load(Relaxed) != 0);
         let Some(meters) = meters.first().filter(|_| counts) else { return Counted::default() };
         let mut counted = Counted::of(&meters.census);
+        counted.limit_new(open);
         let has_begun = |slot: &&Slot| slot.began_ms.load(Relaxed) >= counted.taken_ms.max(1);
         let calls = slots.iter().filter(has_begun).count();
         counted.note_calls(calls);

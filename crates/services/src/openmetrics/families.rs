@@ -35,7 +35,13 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_tls_handshakes_total", Counter, &[], "Complete handshakes of TLS.", |facts, samples| if has_tls(facts) { samples(&[], facts.measured.tls_handshakes.into()) }),
     family!("bolide_tls_handshake_failures_total", Counter, &["reason"], "Handshakes of TLS that have failed: the client speaks `plain_http`, or something that is `not_tls`; it has `left` before the end, or was not done in time (`timeout`); `nothing_in_common` is a version, cipher suite, key exchange, signature or ALPN protocol; the `client_certificate` is missing or refused; the client refuses the `server_certificate`; or `other`.", tls_failures),
     family!("bolide_route_requests_total", Counter, &["route", "status"], "Requests of each `route-group`, by the class of their status.", routes),
-    family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |name, work| samples(&[name], seconds(work.busy_us).into()))),
+    family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |_, name, work| samples(&[name], seconds(work.busy_us).into()))),
+    family!("bolide_route_duration_seconds", Histogram, &["route"], "Time from the head of a request to the end of its answer in each `route-group`, except for WebSockets. Natively it has two buckets for each doubling.", |facts, samples| {
+        let durations = &facts.measured.group_durations;
+        of_routes(facts, |place, name, work| if let Some(counts) = durations.get(place) { samples(&[name], Number::CoarseDurations(counts, work.busy_us)) });
+    }),
+    family!("bolide_loop_lag_seconds", Histogram, &[], "Time from a call to the event loop of an asynchronous application until it had its turn: how late everything in it is. It is called four times in the time of `loop-stall`.", |facts, samples| if facts.measured.loop_lag.count() > 0 { samples(&[], Number::Durations(&facts.measured.loop_lag)) }),
+    family!("bolide_accept_wait_seconds", Histogram, &[], "Time that connections have waited in the accept queue for a worker, or the first data of their request if it came later. TCP alone, in ticks of the kernel, usually 4 ms.", |facts, samples| if facts.measured.accept_waits.count() > 0 { samples(&[], Number::Durations(&facts.measured.accept_waits)) }),
     family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
     family!("bolide_exceptions_total", Counter, &[], "Uncaught exceptions of applications.", |facts, samples| samples(&[], sum(facts, |work| work.exceptions()).into())),
     family!("bolide_failed_requests_total", Counter, &[], "Requests with a status of 500 and above, or whose answer was aborted by an exception.", |facts, samples| samples(&[], sum(facts, |work| work.errors).into())),
@@ -90,17 +96,19 @@ fn tls_failures(facts: &Facts, samples: &mut Samples<'_>) {
 }
 
 /// Calls the function for each group of routes, if there are any.
-fn of_routes(facts: &Facts, mut take: impl FnMut(&str, &GroupWork)) {
+fn of_routes(facts: &Facts, mut take: impl FnMut(usize, &str, &GroupWork)) {
     if facts.groups.is_empty() {
         return;
     }
     let (named, other) = facts.measured.groups.split_at(GROUPS_MOST);
-    let names = facts.groups.iter().map(String::as_str);
-    names.zip(named).chain(other.iter().map(|other| ("other", other))).for_each(|(name, work)| take(name, work));
+    for (place, (name, work)) in facts.groups.iter().zip(named).enumerate() {
+        take(place, name, work);
+    }
+    other.iter().for_each(|work| take(GROUPS_MOST, "other", work));
 }
 
 fn routes(facts: &Facts, samples: &mut Samples<'_>) {
-    of_routes(facts, |name, work| {
+    of_routes(facts, |_, name, work| {
         for (class, count) in CLASSES.iter().zip(work.classes) {
             samples(&[name, class], count.into());
         }

@@ -1,5 +1,6 @@
 //! A row of the table: a family of series. It knows no family by name. The master runs it.
 
+use bolide_contract::coarse_histogram::CoarseCounts;
 use bolide_contract::histogram::Distribution;
 use bolide_contract::scoreboard::Measured;
 
@@ -46,6 +47,8 @@ pub enum Number<'a> {
     Decimal(f64),
     /// The value of a histogram.
     Durations(&'a Distribution),
+    /// The value of a histogram with coarse buckets, and the sum in microseconds.
+    CoarseDurations(&'a CoarseCounts, u64),
 }
 
 impl From<u64> for Number<'_> {

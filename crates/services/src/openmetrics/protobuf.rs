@@ -1,7 +1,8 @@
 //! Prometheus' protobuf form: the messages `io.prometheus.client.MetricFamily`, each after its length. It is the only form that
 //! has native histograms, with all buckets that were counted. It knows no family. The master runs it.
 
-use bolide_contract::histogram::{BUCKETS, Distribution, FIRST_INDEX, SCHEMA, ZERO_POWER};
+use bolide_contract::coarse_histogram::COARSE_SCHEMA;
+use bolide_contract::histogram::{SCHEMA, ZERO_POWER};
 
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
@@ -45,7 +46,11 @@ fn metric(family: &Family, values: &[&str], number: Number<'_>) -> Message {
     }
     let value = match number {
         Number::Durations(durations) => {
-            metric.message(7, &histogram(durations));
+            metric.message(7, &histogram(SCHEMA, &durations.counts, durations.sum_us));
+            return metric;
+        }
+        Number::CoarseDurations(counts, sum_us) => {
+            metric.message(7, &histogram(COARSE_SCHEMA, counts, sum_us));
             return metric;
         }
         Number::Whole(number) => number as f64,
@@ -63,29 +68,31 @@ fn metric(family: &Family, values: &[&str], number: Number<'_>) -> Message {
 }
 
 /// The message `Histogram`, with its native buckets alone. Durations beyond the last bound are in the bucket after it.
-fn histogram(durations: &Distribution) -> Message {
+fn histogram(schema: i32, counts: &[u64], sum_us: u64) -> Message {
     let mut message = Message::default();
-    message.number(1, durations.count());
-    message.double(2, seconds(durations.sum_us));
-    message.signed(5, i64::from(SCHEMA));
+    message.number(1, counts.iter().fold(0, |sum, count| sum.wrapping_add(*count)));
+    message.double(2, seconds(sum_us));
+    message.signed(5, i64::from(schema));
     message.double(6, f64::from(ZERO_POWER).exp2());
-    message.number(7, durations.counts[0]);
+    message.number(7, counts.first().copied().unwrap_or(0));
+    // The index, in Prometheus' numbering, of the first bucket after the zero bucket.
+    let first_index = (ZERO_POWER << schema) + 1;
     // A span is a run of buckets; its offset counts from the end of the span before, that of the first one from index 0.
     let mut deltas = Vec::new();
     let (mut before, mut next) = (0i64, 0);
     let mut place = 1;
-    while place < BUCKETS {
-        let run = durations.counts[place..].iter().take_while(|count| **count > 0).count();
+    while place < counts.len() {
+        let run = counts[place..].iter().take_while(|count| **count > 0).count();
         if run == 0 {
             place += 1;
             continue;
         }
-        let index = FIRST_INDEX + place as i32 - 1;
+        let index = first_index + place as i32 - 1;
         let mut span = Message::default();
         span.signed(1, i64::from(index - next));
         span.number(2, run as u64);
         message.message(12, &span);
-        for count in &durations.counts[place..place + run] {
+        for count in &counts[place..place + run] {
             deltas.push(count.cast_signed().wrapping_sub(before));
             before = count.cast_signed();
         }
@@ -147,6 +154,8 @@ fn varint(to: &mut Vec<u8>, mut number: u64) {
 
 #[cfg(test)]
 mod tests {
+    use bolide_contract::histogram::Distribution;
+
     use super::*;
 
     #[test]
@@ -165,7 +174,7 @@ mod tests {
         let mut durations = Distribution::default();
         // Places 1, 2 and 128 are the indices -127, -126 and 0.
         (durations.counts[1], durations.counts[2], durations.counts[128]) = (5, 3, 4);
-        let made = histogram(&durations).0;
+        let made = histogram(SCHEMA, &durations.counts, durations.sum_us).0;
         let spans = [98, 5, 8, 0xfd, 1, 16, 2, 98, 5, 8, 0xfa, 1, 16, 1];
         let deltas = [104, 10, 104, 3, 104, 2];
         assert!(made.ends_with(&[&spans[..], &deltas[..]].concat()), "{made:?}");

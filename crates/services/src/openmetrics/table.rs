@@ -29,6 +29,9 @@ fn table() -> String {
 
 #[cfg(test)]
 mod tests {
+    use bolide_contract::coarse_histogram::COARSE_BUCKETS;
+    use bolide_contract::meters::GROUPS_MOST;
+
     use super::*;
 
     #[test]
@@ -65,7 +68,11 @@ mod tests {
     fn each_sample_has_a_value_for_each_label_of_its_family() {
         let mut facts =
             Facts { snapshot: crate::statistics::tests::snapshot(), groups: vec!["api".to_owned()], ..Facts::default() };
-        facts.measured.waiting.counts[3] = 1;
+        let measured = &mut facts.measured;
+        for durations in [&mut measured.waiting, &mut measured.loop_lag, &mut measured.accept_waits] {
+            durations.counts[3] = 1;
+        }
+        measured.group_durations = vec![[1; COARSE_BUCKETS]; GROUPS_MOST + 1];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
         for family in families() {
             let mut count = 0;

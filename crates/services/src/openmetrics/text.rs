@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use bolide_contract::coarse_histogram::spread;
 use bolide_contract::histogram::{BUCKETS, Distribution, upper_bound_s};
 
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
@@ -85,6 +86,8 @@ fn write_head(text: &mut String, family: &Family, form: PageForm) {
 fn write_sample(text: &mut String, family: &Family, values: &[&str], number: Number<'_>) {
     match number {
         Number::Durations(durations) => write_durations(text, family, values, durations),
+        // The bounds of the text are bounds of both kinds of buckets.
+        Number::CoarseDurations(counts, sum_us) => write_durations(text, family, values, &spread(counts, sum_us)),
         Number::Whole(number) => {
             write_name(text, family, "", values, None);
             let _ = writeln!(text, " {number}");
