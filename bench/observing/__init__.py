@@ -1,0 +1,1 @@
+"""How much `bolide trace` and `bolide profile` delay the requests of others."""
