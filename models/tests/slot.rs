@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_models::explore;
-use bolide_models::slot::{End, Entry, Recorder, Remembered, Seen, Slot};
+use bolide_models::slot::{End, Entry, Phase, Recorder, Remembered, Seen, Slot};
 use loom::sync::Arc;
 
 /// Two consecutive requests of a slot: time, limit and text of each. The texts take two words of memory, and the second one is
@@ -120,6 +120,29 @@ fn a_remembered_request_never_has_the_text_time_or_end_of_another_one() {
         assert!(writer.join().is_ok());
         let last = slot.recorder().remembered();
         assert!(last.len() == 2 && last.iter().all(|seen| is_whole(seen) && seen.end.is_some()), "{last:?}");
+    });
+}
+
+#[test]
+fn a_phase_is_never_that_of_another_request_and_never_an_end() {
+    explore(|| {
+        let slot = Arc::new(Memory::default());
+        let old = slot.recorder().begin(1, &[b"GET /old"]);
+        slot.recorder().leave();
+        slot.recorder().begin(2, &[b"GET /b"]);
+        slot.recorder().leave();
+        let other = loom::thread::spawn({
+            let slot = slot.clone();
+            move || slot.recorder().enter_phase(old, Phase::Sending)
+        });
+        // Its entry is that of the old one.
+        let new = slot.recorder().await_body(3, &[b"PUT /new"]);
+        let seen = slot.recorder().remembered();
+        assert!(seen.iter().all(|seen| seen.end.is_none() && (seen.number == old || seen.phase != Phase::Sending)), "{seen:?}");
+        assert!(other.join().is_ok());
+        assert!(slot.recorder().resume(new, 4));
+        let seen = slot.recorder().remembered();
+        assert!(seen.iter().all(|seen| seen.end.is_none() && seen.phase == Phase::Application), "{seen:?}");
     });
 }
 

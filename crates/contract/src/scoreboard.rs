@@ -14,7 +14,7 @@ pub use crate::clock::now_ms;
 use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 pub use crate::slot::{
-    APPLICATIONS_MOST, End, Entry, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add, entries_of_thread,
+    APPLICATIONS_MOST, End, Entry, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add, entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -452,6 +452,34 @@ mod tests {
         assert_eq!(first.begin(900, &[b"GET /new"]), 71);
         assert_eq!(board.remembered(1).len(), 1);
         assert_eq!(board.remembered(0), []);
+    }
+
+    #[test]
+    fn a_request_in_flight_is_remembered_with_what_it_waits_for() {
+        let (board, _memory) = Scoreboard::create(1, 1).expect("made");
+        let recorder = board.recorder(0, 0).expect("a slot");
+        let seen = || board.remembered(0).pop().map(|(_, request)| (request.phase, request.is_called, request.end)).expect("one");
+        let number = recorder.await_body(100, &[b"PUT /file"]);
+        assert_eq!((seen(), recorder.look()), ((Phase::Body, false, None), None));
+        assert!(recorder.resume(number, 110));
+        assert_eq!(seen(), (Phase::Application, true, None));
+        recorder.leave();
+        recorder.enter_phase(number, Phase::Sending);
+        // Work that has ended without a call of its own does not end the request of the last call.
+        recorder.end();
+        assert_eq!(seen(), (Phase::Sending, false, None));
+        let end = End { status: 999, microseconds: 5 };
+        recorder.complete(number, end);
+        assert_eq!(seen(), (Phase::Application, false, Some(end)));
+        // One without another phase is in the application, also after a round of the ring, and 0 is no request.
+        for _ in 0..=REMEMBERED {
+            let number = recorder.begin(200, &[b"GET /"]);
+            assert_eq!(seen(), (Phase::Application, true, None));
+            recorder.enter_phase(number, Phase::Sending);
+        }
+        recorder.enter_phase(number, Phase::Body);
+        recorder.enter_phase(0, Phase::Body);
+        assert!(board.remembered(0).iter().all(|(_, request)| request.phase == Phase::Sending));
     }
 
     #[test]

@@ -93,7 +93,8 @@ pub struct Entry {
     /// milliseconds (40 bits). It is written last.
     head: AtomicU64,
     /// The mark of the request's number (16 bits), the status of its answer (10 bits) and its time in microseconds (38 bits). With
-    /// the mark of an older request, the request has not ended.
+    /// the mark of an older request, the request has not ended, and is in the application. A status above [`STATUS_MOST`] is
+    /// another phase of a request that has not ended.
     end: AtomicU64,
     text: [AtomicU64; TEXT_BYTES / 8],
 }
@@ -103,6 +104,38 @@ const TIME_BITS: u32 = 40;
 const LENGTH_BITS: u32 = 8;
 const STATUS_BITS: u32 = 10;
 const MICROSECOND_BITS: u32 = 38;
+const STATUS_MOST: u64 = 999;
+
+/// What a request in flight waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// The application has it. It is not written unless another phase was: most requests have no other.
+    #[default]
+    Application,
+    /// The rest of its body has to arrive.
+    Body,
+    /// The client has to read bytes of the answer.
+    Sending,
+}
+
+impl Phase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Application => "application",
+            Phase::Body => "body",
+            Phase::Sending => "sending",
+        }
+    }
+
+    /// Its number where an ended request has its status.
+    const fn code(self) -> u64 {
+        STATUS_MOST + 1 + self as u64
+    }
+
+    fn of(code: u64) -> Phase {
+        [Phase::Body, Phase::Sending].into_iter().find(|phase| phase.code() == code).unwrap_or_default()
+    }
+}
 
 /// The mark of a number: entries of the same place have different marks for 1,000 rounds of the ring.
 const fn mark(number: u64) -> u64 {
@@ -165,6 +198,8 @@ pub struct Remembered {
     pub end: Option<End>,
     /// The thread is in a call for it. The others in flight wait: for their client, or in an asynchronous application.
     pub is_called: bool,
+    /// What it waits for, if it is in flight.
+    pub phase: Phase,
 }
 
 /// The end of a remembered request.
@@ -235,8 +270,30 @@ impl<'a> Recorder<'a> {
         &self.ring[number as usize & (self.ring.len() - 1)]
     }
 
-    /// Records the start of a request, and returns its number. `text` is passed in pieces, such as `GET`, ` `, `/path`.
+    /// Records the start of a request's call, and returns its number. `text` is passed in pieces, such as `GET`, ` `, `/path`.
     pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
+        let slot = self.slot;
+        // The numbers change before the text, and the times are written last: a reader that has seen any of the new text also sees
+        // the new numbers, and one that has seen a new time sees the whole text.
+        slot.began_ms.store(0, Relaxed);
+        slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
+        let number = self.write(now_ms, pieces);
+        slot.current.store(number, Relaxed);
+        slot.began_ms.store(now_ms.max(1), Release);
+        number
+    }
+
+    /// Records a request whose body is arriving, and returns its number: its call begins by [`Recorder::resume`]. Only a thread that
+    /// is in no call may do that.
+    pub fn await_body(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
+        let number = self.write(now_ms, pieces);
+        self.enter_phase(number, Phase::Body);
+        number
+    }
+
+    /// Writes the next entry of the ring, and returns its number.
+    #[inline(always)]
+    fn write(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
         let slot = self.slot;
         let number = slot.newest.load(Relaxed).wrapping_add(1);
         let entry = self.entry(number);
@@ -247,10 +304,6 @@ impl<'a> Recorder<'a> {
             bytes[length..length + taken].copy_from_slice(&piece[..taken]);
             length += taken;
         }
-        // The numbers change before the text, and the times are written last: a reader that has seen any of the new text also sees
-        // the new numbers, and one that has seen a new time sees the whole text.
-        slot.began_ms.store(0, Relaxed);
-        slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
         slot.newest.store(number, Release);
         fence(Release);
         for (place, chunk) in entry.text.iter().zip(bytes[..length.next_multiple_of(8)].chunks_exact(8)) {
@@ -259,9 +312,18 @@ impl<'a> Recorder<'a> {
         }
         let head = mark(number) | (length as u64) << TIME_BITS | low(now_ms, TIME_BITS);
         entry.head.store(head, Release);
-        slot.current.store(number, Relaxed);
-        slot.began_ms.store(now_ms.max(1), Release);
         number
+    }
+
+    /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for the
+    /// request that it works on; 0 is no request.
+    pub fn enter_phase(&self, number: u64, phase: Phase) {
+        let entry = self.entry(number);
+        let end = entry.end.load(Relaxed);
+        let before = if has_mark(end, number) { Phase::of(low(end >> MICROSECOND_BITS, STATUS_BITS)) } else { Phase::default() };
+        if number != 0 && before != phase && has_mark(entry.head.load(Relaxed), number) {
+            entry.end.store(mark(number) | phase.code() << MICROSECOND_BITS, Release);
+        }
     }
 
     /// Records another call for a request that this thread has begun. False: its entry has a newer request, or `number` is 0.
@@ -274,6 +336,7 @@ impl<'a> Recorder<'a> {
         slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
         fence(Release);
         slot.current.store(number, Relaxed);
+        self.enter_phase(number, Phase::Application);
         slot.began_ms.store(now_ms.max(1), Release);
         true
     }
@@ -284,15 +347,18 @@ impl<'a> Recorder<'a> {
     pub fn complete(&self, number: u64, end: End) {
         let entry = self.entry(number);
         if number != 0 && has_mark(entry.head.load(Relaxed), number) {
-            let status = u64::from(end.status).min((1 << STATUS_BITS) - 1);
+            let status = u64::from(end.status).min(STATUS_MOST);
             let microseconds = end.microseconds.min((1 << MICROSECOND_BITS) - 1);
             entry.end.store(mark(number) | status << MICROSECOND_BITS | microseconds, Release);
         }
     }
 
-    /// Records the end of work that has no answer: a signal's handler, a message.
+    /// Records the end of work that has no answer: a signal's handler, a message. Outside of a call there is none; the last call may
+    /// be that of a request which is still in flight.
     pub fn end(&self) {
-        self.complete(self.slot.current.load(Relaxed), End { status: 0, microseconds: 0 });
+        if self.slot.began_ms.load(Relaxed) != 0 {
+            self.complete(self.slot.current.load(Relaxed), End { status: 0, microseconds: 0 });
+        }
         self.slot.leave();
     }
 
@@ -335,9 +401,13 @@ impl<'a> Recorder<'a> {
         if self.slot.newest.load(Relaxed) >= number + self.ring.len() as u64 {
             return None;
         }
-        let end = has_mark(end, number)
-            .then(|| End { status: low(end >> MICROSECOND_BITS, STATUS_BITS) as u16, microseconds: low(end, MICROSECOND_BITS) });
-        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), end })
+        let status = low(end >> MICROSECOND_BITS, STATUS_BITS);
+        let (end, phase) = match has_mark(end, number) {
+            false => (None, Phase::default()),
+            true if status > STATUS_MOST => (None, Phase::of(status)),
+            true => (Some(End { status: status as u16, microseconds: low(end, MICROSECOND_BITS) }), Phase::default()),
+        };
+        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), phase, end })
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod context;
 pub mod dispatch;
+mod finishing;
 pub mod https_redirect;
 mod log_entry;
 pub mod routing;
@@ -12,6 +13,7 @@ mod serving;
 pub mod thread_context;
 pub mod worker;
 
+use bolide_contract::scoreboard::Phase;
 use bolide_protocol::session::{HeadEvent, HeadParts};
 
 use crate::app::App;
@@ -20,6 +22,7 @@ use crate::request::request_stream::RequestStream;
 use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
+pub use log_entry::AwaitedBody;
 use log_entry::KeptLogEntry;
 pub use serving::{give_up, resume_response, serve};
 
@@ -58,6 +61,7 @@ pub struct Collecting {
     pub parts: HeadParts,
     pub collector: Collector,
     pub body_timeout: BodyTimeout,
+    pub awaited: AwaitedBody,
 }
 
 /// A body that will be discarded.
@@ -117,6 +121,15 @@ impl<'a> BodySource<'a> {
         match self {
             BodySource::Whole(body) => (body, None),
             BodySource::Streamed(request_stream) => (Body::Empty, Some(request_stream)),
+        }
+    }
+}
+
+impl<Pending> Suspended<Pending> {
+    /// Shows in the flight recorder what the request waits for.
+    pub fn enter_phase(&self, phase: Phase) {
+        if let Some((recorder, number)) = self.log_entry.recorded() {
+            recorder.enter_phase(number, phase);
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
 use crate::response::storing::AnswerStore;
+use crate::scheduling::phases::{Moment, Times};
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
@@ -146,6 +147,8 @@ pub struct Response {
     pub(crate) harakiri_ms: Option<u32>,
     /// The application has set the time that its request may take from now on, in milliseconds; 0 is no limit.
     pub(crate) limit_from_now_ms: Option<u64>,
+    /// When the phases of its request began; `None`: nothing needs that.
+    pub(crate) times: Option<Box<Times>>,
     /// For the log: bytes of the head, bytes of the body.
     pub head_bytes: u64,
     pub body_bytes: u64,
@@ -185,6 +188,7 @@ impl Response {
             log_variables: None,
             harakiri_ms: None,
             limit_from_now_ms: None,
+            times: None,
             head_bytes: 0,
             body_bytes: 0,
             sent_file: false,
@@ -195,6 +199,23 @@ impl Response {
     /// Limits the time of a request that the engine keeps, from now on; 0 is no limit.
     pub fn limit_time(&mut self, milliseconds: u64) {
         self.limit_from_now_ms = Some(milliseconds);
+    }
+
+    /// Notes that a phase of the request begins. Costs one branch if nothing needs it.
+    #[inline(always)]
+    pub(crate) fn note_time(&mut self, moment: Moment) {
+        if let Some(times) = &mut self.times {
+            times.note(moment);
+        }
+    }
+
+    /// The head was handed over, to be sent.
+    #[inline(always)]
+    fn begin_body(&mut self, left: BodyLeft, head_bytes: u64) {
+        self.note_time(Moment::FirstByte);
+        self.left = left;
+        self.head_bytes = head_bytes;
+        self.stage = Stage::Body;
     }
 
     /// Begins the next answer, with a buffer for its head.

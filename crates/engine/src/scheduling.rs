@@ -15,4 +15,5 @@ pub mod handover;
 pub mod held_answers;
 pub mod leadership;
 pub mod memory_trim;
+pub mod phases;
 pub mod turn;

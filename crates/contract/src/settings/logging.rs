@@ -265,6 +265,8 @@ pub struct Tracing {
     pub answers_have_ids: bool,
     /// `trace-context`: each request belongs to a trace, and answers name it.
     pub has_traces: bool,
+    /// Workers measure when each phase of a request begins: something that is configured needs it.
+    pub times_phases: bool,
 }
 
 impl Tracing {

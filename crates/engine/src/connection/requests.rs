@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bolide_contract::scoreboard::add;
+use bolide_contract::scoreboard::{End, Phase, add};
 use bolide_protocol::fastcgi::Answer;
 use bolide_protocol::response::ResponseEncoder;
 use bolide_protocol::session::{HeadEvent, RequestHead, SessionEvent};
@@ -20,13 +20,14 @@ use crate::app_thread::{AppThread, Leftover};
 use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
 use crate::exchange::context::{Context, ExchangeContext};
 use crate::exchange::worker::Worker;
-use crate::exchange::{BodySource, Collecting, ExchangeState, Served, serve};
+use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, serve};
 use crate::logging::access_log::complain;
 use crate::request::HeaderMemory;
 use crate::request::body::{Body, Collector, Refusal};
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
 use crate::scheduling::connections::ExchangeId;
+use crate::scheduling::phases::{Moment, Times};
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
 use crate::sockets::tls::{Alpn, TlsFault};
@@ -172,6 +173,9 @@ impl<A: App> Connection<A> {
                 return Ok((used, ServeStep::More));
             }
         };
+        if context.worker.times_phases {
+            self.exchange.response.times = Some(Times::begin());
+        }
         let rest = &bytes[used..];
         if may_be_http2 {
             self.link = Link::Socket { may_be_http2: false };
@@ -228,6 +232,7 @@ impl<A: App> Connection<A> {
     pub(super) fn after_answer(&mut self, served: Served<A::Pending>, context: &Context<'_, A>) -> ServeStep {
         match served {
             Served::Blocked(suspended) => {
+                suspended.enter_phase(Phase::Sending);
                 self.exchange.state = ExchangeState::Suspended(suspended);
                 self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
                 ServeStep::Blocked
@@ -292,7 +297,9 @@ impl<A: App> Connection<A> {
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
         let bytes = head.bytes.of(input).to_vec();
-        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, body_timeout }));
+        let awaited = AwaitedBody::begin(context.thread.slot, context.thread.clock.now_ms, head.head.first_line(&bytes));
+        let collecting = Collecting { head, bytes, parts, collector, body_timeout, awaited };
+        self.exchange.state = ExchangeState::Collecting(Box::new(collecting));
         Ok((pulled.used, ServeStep::More))
     }
 
@@ -306,9 +313,14 @@ impl<A: App> Connection<A> {
         let pulled = self.keep(&mut collecting.collector, bytes, context)?;
         match pulled.end {
             PullEnd::Complete => {
-                let Collecting { head, bytes, parts, collector, .. } = *collecting;
+                let Collecting { head, bytes, parts, collector, awaited, .. } = *collecting;
                 context.thread.parts = parts;
-                Ok((pulled.used, self.answer_collected(&head, &bytes, collector, context)?))
+                context.thread.awaited = awaited.arrived(context.thread.slot);
+                let answered = self.answer_collected(&head, &bytes, collector, context);
+                // A request that was answered without the application has no call.
+                let unused = std::mem::take(&mut context.thread.awaited);
+                context.thread.slot.complete(unused, End { status: 0, microseconds: 0 });
+                Ok((pulled.used, answered?))
             }
             PullEnd::Aborted { end, keep_alive } => Ok((pulled.used, self.abort(end, keep_alive))),
             PullEnd::More => {
@@ -358,6 +370,7 @@ impl<A: App> Connection<A> {
         context: &mut Context<'_, A>,
     ) -> Result<ServeStep, Fault> {
         let finished = if collector.has_file() { context.app.aside(|| collector.finish()) } else { collector.finish() };
+        self.exchange.response.note_time(Moment::Body);
         let (body, share) = finished.map_err(|refusal| fault_of(refusal, context.worker))?;
         self.exchange.share = Some(share);
         let variables = &mut context.thread.parts.variables;

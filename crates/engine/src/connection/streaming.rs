@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::add;
+use bolide_contract::scoreboard::{Phase, add};
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
@@ -23,6 +23,7 @@ use crate::response::{Progress, ResponseWriter, reason_phrase};
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
+use crate::scheduling::phases::Moment;
 use crate::sockets::socket::Read;
 
 impl<A: App> Connection<A> {
@@ -45,6 +46,9 @@ impl<A: App> Connection<A> {
             return Ok((used, self.abort(end, keep_alive)));
         }
         note_progress(&mut body, used, matches!(end, PullEnd::Complete));
+        if matches!(end, PullEnd::Complete) {
+            self.exchange.response.note_time(Moment::Body);
+        }
         let mut request_stream = RequestStream::Body(body);
         let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), context)?;
         let Served::Ongoing(suspended) = served else {
@@ -76,6 +80,7 @@ impl<A: App> Connection<A> {
             stream_ends_ms: worker.streams_end_ms.load(Relaxed),
         });
         self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
+        self.show_phase(&streaming);
         self.exchange.state = ExchangeState::Streaming(streaming);
         self.exchange.limit_head(began_ms);
         self.exchange.apply_time_limit(began_ms);
@@ -155,6 +160,7 @@ impl<A: App> Connection<A> {
         let until_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
         // The application's actions are no sign of life of a client that it waits for.
         let goes_on_waiting = waited_for_client && self.waits_for_client(&streaming);
+        self.show_phase(&streaming);
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
         self.exchange.state = ExchangeState::Streaming(streaming);
         self.exchange.limit_head(now_ms());
@@ -225,6 +231,7 @@ impl<A: App> Connection<A> {
     fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64) -> Option<NextAction> {
         if self.exchange.response.is_finished() {
             let Streaming { request_stream, mut suspended, .. } = *streaming;
+            self.exchange.response.note_time(Moment::Returned);
             suspended.pending = None;
             self.exchange.keep_unread(request_stream);
             self.exchange.state = ExchangeState::Suspended(suspended);
@@ -232,6 +239,7 @@ impl<A: App> Connection<A> {
         }
         streaming.request_stream.keep_time();
         self.deadline_ms = self.streaming_until_ms(&streaming, timeout_ms);
+        self.show_phase(&streaming);
         self.exchange.state = ExchangeState::Streaming(streaming);
         // A head that has been sent has no time limit any more.
         self.exchange.limit_head(now_ms());
@@ -260,11 +268,17 @@ impl<A: App> Connection<A> {
 
     /// Whether the client has to act: to read the sent bytes, or to send the part of the body that the application waits for.
     fn waits_for_client(&self, streaming: &Streaming<A>) -> bool {
-        let owes_body = match &streaming.request_stream {
-            RequestStream::Messages(_) => false,
-            RequestStream::Body(body) => body.is_owed(),
+        owes_body(streaming) || self.has_unsent()
+    }
+
+    /// Shows in the flight recorder what the request waits for.
+    fn show_phase(&self, streaming: &Streaming<A>) {
+        let phase = match (self.has_unsent(), owes_body(streaming)) {
+            (true, _) => Phase::Sending,
+            (false, true) => Phase::Body,
+            (false, false) => Phase::Application,
         };
-        owes_body || self.has_unsent()
+        streaming.suspended.enter_phase(phase);
     }
 
     /// Reads as much as the application has room for.
@@ -280,6 +294,9 @@ impl<A: App> Connection<A> {
                     body.is_gone |= is_aborted;
                     let is_complete = !is_aborted && !self.session.is_body_open();
                     note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
+                    if is_complete {
+                        self.exchange.response.note_time(Moment::Body);
+                    }
                     if !matches!(read, Read::Bytes(_)) {
                         break;
                     }
@@ -384,6 +401,14 @@ impl<A: App> Connection<A> {
             writer.answer(504, reason_phrase(504), "The application took too long.");
         }
         self.park(streaming, 0)
+    }
+}
+
+/// Whether the application waits for a part of the body that the client has not sent.
+fn owes_body<A: App>(streaming: &Streaming<A>) -> bool {
+    match &streaming.request_stream {
+        RequestStream::Messages(_) => false,
+        RequestStream::Body(body) => body.is_owed(),
     }
 }
 

@@ -221,6 +221,7 @@ impl<L: Language> Shared<L> {
         let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
         let identity = IdentityRules::of(&settings, line_style.has_identities());
         let tls = tls_of(&listeners, ticket_keys, worker)?;
+        let times_phases = settings.tracing.times_phases;
         let worker = Worker {
             tls,
             peer_warnings: PeerWarnings::default(),
@@ -235,6 +236,8 @@ impl<L: Language> Shared<L> {
                 || settings.statistics.has_reader()
                 || settings.scaling.weighs_time(),
             has_scraper: settings.statistics.has_scraper(),
+            times_phases,
+            reads_start: settings.statistics.has_scraper() || times_phases,
             route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
             has_one_thread: !has_threads,
             settings,

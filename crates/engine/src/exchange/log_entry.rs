@@ -15,6 +15,30 @@ pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
 /// A request's place in the flight recorder. `None`: the server has answered it without the application.
 pub type Recorded = Option<(Recorder<'static>, u64)>;
 
+/// A request in the flight recorder whose body is arriving. If it never comes to its call, it ends without an answer.
+pub struct AwaitedBody {
+    recorder: Recorder<'static>,
+    /// 0: it has come to its call.
+    number: u64,
+}
+
+impl AwaitedBody {
+    pub fn begin(recorder: Recorder<'static>, now_ms: u64, line: [&[u8]; 2]) -> AwaitedBody {
+        AwaitedBody { recorder, number: recorder.await_body(now_ms, &[line[0], b" ", line[1]]) }
+    }
+
+    /// Returns the number with which the call goes on in the thread of this recorder; 0: it begins another entry.
+    pub fn arrived(mut self, recorder: Recorder<'static>) -> u64 {
+        if std::ptr::eq(self.recorder.slot, recorder.slot) { std::mem::take(&mut self.number) } else { 0 }
+    }
+}
+
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.recorder.complete(self.number, End { status: 0, microseconds: 0 });
+    }
+}
+
 /// A log entry that borrows from the request's bytes.
 pub struct LogEntry<'a> {
     pub method: &'a [u8],
@@ -78,6 +102,10 @@ impl KeptLogEntry {
             answered_by: self.answered_by,
             recorded: self.recorded,
         }
+    }
+
+    pub fn recorded(&self) -> Recorded {
+        self.recorded
     }
 
     /// Another call for the request begins, in the thread of this recorder.

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{End, add};
+use bolide_contract::scoreboard::add;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
@@ -17,21 +17,23 @@ use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
 use bolide_routes::Values;
 
+use super::finishing::finish_line;
 use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::app::{App, Outcome};
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::dispatch::serve_directly;
 use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
+use crate::exchange::thread_context::ThreadContext;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
-use crate::logging::log_line::{LogLine, RequestNotes};
 use crate::logging::waiting;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
-use crate::response::{Progress, Terms};
+use crate::response::{Progress, ResponseWriter, Terms};
 use crate::scheduling::clock::precise_us;
+use crate::scheduling::phases::Moment;
 
 /// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
 /// of answers of the connection's session.
@@ -77,11 +79,13 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
-    if worker.has_scraper && context.client.is_trusted() {
-        waiting::note_field(context.thread.meters, &fields, header_bytes);
-    }
+    let waited_us = match worker.reads_start && context.client.is_trusted() {
+        true => waiting::note_field(context.thread.meters, &fields, header_bytes),
+        false => None,
+    };
     let wire = if line.version == Version::Http10 { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
+    note_waited(&mut context.writer, waited_us);
     let (client, script_name, listener) = (context.client, script_name(context), context.listener);
     // Only computed if rules or the log format need it.
     let values = || HttpValues {
@@ -161,9 +165,10 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
-    if worker.has_scraper {
+    if worker.reads_start {
         // A client of these protocols is a front server.
-        waiting::note(context.thread.meters, find(waiting::VARIABLE));
+        let waited_us = waiting::note(context.thread.meters, find(waiting::VARIABLE));
+        note_waited(&mut context.writer, waited_us);
     }
     let handshake = match A::STREAMS_BODY {
         // Another protocol can't be used inside of FastCGI's records.
@@ -214,6 +219,14 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         date_line: thread.clock.date_line(),
     };
     context.writer.begin(terms, thread.buffers.lend());
+}
+
+/// Notes the time that the request has waited before its head was here.
+#[inline(always)]
+fn note_waited(writer: &mut ResponseWriter<'_>, waited_us: Option<u64>) {
+    if let (Some(waited_us), Some(times)) = (waited_us, &mut writer.times) {
+        times.waited_us = waited_us;
+    }
 }
 
 /// The connection may have another request: here, or, if the worker drains, at another worker that takes over the connection.
@@ -337,10 +350,15 @@ fn call<A: App>(
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
-    let number = slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+    let number = match context.thread.awaited {
+        0 => slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]),
+        _ => recorded_before(context.thread, entry),
+    };
     entry.recorded = Some((slot, number));
+    context.writer.note_time(Moment::Called);
     let outcome = context.app.enter().call(request, &mut context.writer);
     slot.leave();
+    note_return(&outcome, &mut context.writer);
     // Times that are set from here on start now, even if the application took long.
     context.thread.clock.tick();
     if limit_ms.is_some() {
@@ -348,6 +366,21 @@ fn call<A: App>(
     }
     entry.log_facts = request.log_facts;
     outcome
+}
+
+/// The body of the request was awaited: its call goes on in the same entry of the recorder, if that is still its own.
+#[cold]
+fn recorded_before(thread: &mut ThreadContext, entry: &LogEntry<'_>) -> u64 {
+    let (number, now_ms) = (std::mem::take(&mut thread.awaited), thread.clock.now_ms);
+    if thread.slot.resume(number, now_ms) { number } else { thread.slot.begin(now_ms, &[entry.method, b" ", entry.uri]) }
+}
+
+/// Notes when the application has returned, unless it continues by itself.
+#[inline(always)]
+fn note_return<Pending>(outcome: &Outcome<Pending>, writer: &mut ResponseWriter<'_>) {
+    if writer.times.is_some() && !matches!(outcome, Outcome::Ongoing(_)) {
+        writer.note_time(Moment::Returned);
+    }
 }
 
 /// Resumes a response after its client has read data.
@@ -376,6 +409,7 @@ pub fn resume_response<A: App>(
         suspended.log_entry.resume(context.thread.slot, context.thread.clock.now_ms);
         let outcome = context.app.enter().resume(pending, &mut context.writer);
         context.thread.slot.leave();
+        note_return(&outcome, &mut context.writer);
         context.thread.clock.tick();
         let entry = suspended.log_entry.entry();
         suspended.pending = conclude(context, outcome, &entry);
@@ -486,74 +520,6 @@ fn resolve<A: App>(
     // The socket may have become writable while the application ran. A suspended response is retried once, because an
     // edge-triggered poll does not report the same event twice.
     if suspended.pending.is_some() { resume_response(context, suspended) } else { Served::Blocked(suspended) }
-}
-
-/// Updates the counters, writes the log line, and returns the response's buffer to the thread.
-fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
-    let row = context.worker.row;
-    let requests = row.count_request(context.worker.has_one_thread);
-    let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
-    let tally = &context.thread.slot.tally;
-    let status = context.writer.status_code();
-    counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
-    let mut microseconds = None;
-    if context.worker.measures_time {
-        let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));
-        add(&tally.busy_us, microseconds);
-        row.note_answer_time(microseconds);
-        if !counting::is_websocket(status, entry.method) {
-            let (thread, groups) = ((context.thread.meters, context.thread.core), context.worker.route_groups.as_ref());
-            counting::count_duration(thread, groups, (entry.uri, status), microseconds);
-        }
-    }
-    if let Some((slot, number)) = entry.recorded {
-        // The clock's ticks suffice if nothing else needs the time.
-        let about_us = || (context.thread.clock.now_ms * 1000).saturating_sub(entry.began_us);
-        slot.complete(number, End { status, microseconds: microseconds.unwrap_or_else(about_us) });
-    }
-    if context.app.observes_ends() {
-        // The logged time excludes the notification of the application.
-        microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
-        if !context.writer.has_unsent() {
-            context.writer.show_end();
-        }
-        context.app.enter().exchange_has_ended(&mut context.writer);
-    }
-    let logging = &context.worker.settings.logging;
-    if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
-        let response = &context.writer;
-        let line = LogLine {
-            application: entry.log_facts.application,
-            request: requests,
-            request_of_all: requests + context.worker.requests_elsewhere.load(Relaxed),
-            address: entry.address,
-            user: entry.user,
-            variables: entry.log_facts.variables,
-            variable_bytes: entry.log_facts.variable_bytes,
-            ctime: &entry.ctime,
-            method: entry.method,
-            uri: entry.uri,
-            body_bytes: response.body_bytes,
-            microseconds: microseconds.unwrap_or_else(|| precise_us().saturating_sub(entry.began_us)),
-            via_sendfile: response.sent_file,
-            is_file: response.sent_file || response.sent_content,
-            protocol: entry.protocol,
-            status: response.status_code(),
-            header_count: response.header_count(),
-            head_bytes: response.head_bytes,
-            core: context.thread.core,
-            worker: context.worker.number,
-            is_broken: response.client_is_gone(),
-        };
-        if logging.requests || response.is_logged || line.is_among(&logging.always) {
-            let values = entry.noted.as_deref().map_or(&[][..], Vec::as_slice);
-            let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
-            context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
-        }
-    }
-    let keep = context.writer.keeps_alive();
-    context.thread.buffers.keep(context.writer.end());
-    Served::Done { keep }
 }
 
 /// Host and port that override the Host header, if any: from a trusted front server, or from the target.

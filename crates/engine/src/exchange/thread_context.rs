@@ -29,6 +29,8 @@ pub struct ThreadContext {
     /// Its slot of the scoreboard, with the ring of its last requests.
     pub slot: Recorder<'static>,
     pub meters: &'static Meters,
+    /// The recorder's entry of the request to serve, if its body was awaited; 0 for none.
+    pub awaited: u64,
     /// Other connections wait to be served: an answer may be sent slightly later, together with theirs.
     pub may_cork: bool,
     /// The budget of the connection that is being served.
@@ -50,6 +52,7 @@ impl ThreadContext {
             core,
             slot,
             meters,
+            awaited: 0,
             may_cork: false,
             turn: TurnBudget::default(),
         }

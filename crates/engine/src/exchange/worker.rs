@@ -49,6 +49,10 @@ pub struct Worker {
     pub measures_time: bool,
     /// A scraper may come: it gets how long requests have waited at a front server, and threads for the language.
     pub has_scraper: bool,
+    /// The times of a request's phases are needed, by spans or by reports of slow requests.
+    pub times_phases: bool,
+    /// It matters how long requests have waited at a front server.
+    pub reads_start: bool,
     /// `None` if none are configured.
     pub route_groups: Option<RouteGroups>,
     /// Only one thread serves and counts.

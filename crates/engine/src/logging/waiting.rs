@@ -1,7 +1,7 @@
 //! How long a request has waited before its head was here, as its front server says by `X-Request-Start`. The kernel does not tell
 //! when a connection entered the accept queue, so without such a server it is not known.
 //!
-//! It knows no connection. Worker threads run it for each request, where a scraper may come.
+//! It knows no connection. Worker threads run it for each request, where a scraper may come or the phases of requests are measured.
 
 use bolide_contract::scoreboard::Meters;
 use bolide_protocol::http1::head::Field;
@@ -15,22 +15,18 @@ const LONGEST_US: u64 = 3_600_000_000;
 /// Bytes of a value that are read.
 const VALUE_BYTES: usize = 32;
 
-/// Counts the time that a request has waited, if its front server tells it in a header field.
+/// Counts and returns the time that a request has waited, if its front server tells it in a header field.
 #[inline(never)]
-pub fn note_field(meters: &Meters, fields: &[Field], header_bytes: &[u8]) {
-    if let Some(field) = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD)) {
-        note(meters, field.value.of(header_bytes));
-    }
+pub fn note_field(meters: &Meters, fields: &[Field], header_bytes: &[u8]) -> Option<u64> {
+    let field = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD))?;
+    note(meters, field.value.of(header_bytes))
 }
 
-/// Counts the time that a request has waited since this moment.
-pub fn note(meters: &Meters, start: &[u8]) {
-    if start.is_empty() {
-        return;
-    }
-    if let Some(waited_us) = waited_us(start, now_us()) {
-        meters.waiting.note(waited_us);
-    }
+/// Counts and returns the time that a request has waited since this moment, in microseconds.
+pub fn note(meters: &Meters, start: &[u8]) -> Option<u64> {
+    let waited_us = waited_us(start, now_us())?;
+    meters.waiting.note(waited_us);
+    Some(waited_us)
 }
 
 /// Returns the time since the front server has received the request, in microseconds. The value is seconds, milliseconds,

@@ -367,9 +367,8 @@ impl ResponseWriter<'_> {
         let before = self.transport.outgoing.bytes.len();
         let how = HeadTerms { length, keep_alive: terms.keep_alive, date_line: &terms.date_line };
         terms.keep_alive = encoder.head(head, how, &mut self.transport.outgoing);
-        self.left = left;
-        self.head_bytes = (self.transport.outgoing.bytes.len() - before) as u64;
-        self.stage = Stage::Body;
+        let head_bytes = self.transport.outgoing.bytes.len() - before;
+        self.begin_body(left, head_bytes as u64);
     }
 
     /// Writes the end of the body and of the answer.

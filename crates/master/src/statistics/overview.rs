@@ -55,7 +55,10 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
             .iter()
             .filter(|(_, request)| request.end.is_none() && !request.is_called)
             .take(WAITING_MOST)
-            .map(|(_, request)| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms), "phase": "waits"}))
+            .map(|(_, request)| {
+                let milliseconds = now_ms.saturating_sub(request.began_ms);
+                json!({"request": request.text, "milliseconds": milliseconds, "phase": request.phase.name()})
+            })
             .collect();
         let pid = json!(pid.as_raw());
         let entry = overview["workers"].as_array_mut().into_iter().flatten().find(|entry| entry["pid"] == pid);

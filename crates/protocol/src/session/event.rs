@@ -43,6 +43,17 @@ pub enum RequestHead {
     },
 }
 
+impl RequestHead {
+    /// Returns the method and the target, from the head's bytes.
+    pub fn first_line<'a>(&self, bytes: &'a [u8]) -> [&'a [u8]; 2] {
+        let (method, target) = match self {
+            RequestHead::Http { line, .. } => (Some(line.method), Some(line.target)),
+            RequestHead::Variables { facts, .. } => (facts.method, facts.uri),
+        };
+        [method, target].map(|span| span.map_or(&b""[..], |span| span.of(bytes)))
+    }
+}
+
 /// The location of a head's bytes.
 #[derive(Debug, Clone)]
 pub enum HeadBytes {

@@ -128,7 +128,7 @@ pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::scoreboard::End;
+    use bolide_contract::scoreboard::{End, Phase};
 
     fn request(text: &str, began_ms: u64) -> InFlight {
         InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned() }
@@ -164,7 +164,17 @@ mod tests {
     fn the_last_requests_are_told_newest_first_with_their_ends_and_masked() {
         let remembered = |number: u64, text: &str, status: u16| {
             let end = (status > 0).then_some(End { status, microseconds: 2500 });
-            (7, Remembered { number, began_ms: 100 * number, text: text.to_owned(), is_called: number == 9, end })
+            (
+                7,
+                Remembered {
+                    number,
+                    began_ms: 100 * number,
+                    text: text.to_owned(),
+                    is_called: number == 9,
+                    phase: Phase::default(),
+                    end,
+                },
+            )
         };
         let all = [
             remembered(1, "GET /open", 0),

@@ -1,0 +1,86 @@
+//! The end of a request whose answer is complete or given up: counters, the recorder's entry, the log line.
+//!
+//! It knows no readiness and no protocol. It runs on the worker thread that served the request.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{End, add};
+
+use super::Served;
+use super::log_entry::LogEntry;
+use crate::app::App;
+use crate::exchange::context::ExchangeContext;
+use crate::logging::counting;
+use crate::logging::log_line::{LogLine, RequestNotes};
+use crate::scheduling::clock::precise_us;
+
+/// Updates the counters, writes the log line, and returns the response's buffer to the thread.
+pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
+    let row = context.worker.row;
+    let requests = row.count_request(context.worker.has_one_thread);
+    let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
+    let tally = &context.thread.slot.tally;
+    let status = context.writer.status_code();
+    counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
+    let mut microseconds = None;
+    if context.worker.measures_time {
+        let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));
+        add(&tally.busy_us, microseconds);
+        row.note_answer_time(microseconds);
+        if !counting::is_websocket(status, entry.method) {
+            let (thread, groups) = ((context.thread.meters, context.thread.core), context.worker.route_groups.as_ref());
+            counting::count_duration(thread, groups, (entry.uri, status), microseconds);
+        }
+    }
+    if let Some((slot, number)) = entry.recorded {
+        // The clock's ticks suffice if nothing else needs the time.
+        let about_us = || (context.thread.clock.now_ms * 1000).saturating_sub(entry.began_us);
+        slot.complete(number, End { status, microseconds: microseconds.unwrap_or_else(about_us) });
+    }
+    if context.app.observes_ends() {
+        // The logged time excludes the notification of the application.
+        microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
+        if !context.writer.has_unsent() {
+            context.writer.show_end();
+        }
+        context.app.enter().exchange_has_ended(&mut context.writer);
+    }
+    if let Some(times) = &mut context.writer.times {
+        times.end();
+    }
+    let logging = &context.worker.settings.logging;
+    if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
+        let response = &context.writer;
+        let line = LogLine {
+            application: entry.log_facts.application,
+            request: requests,
+            request_of_all: requests + context.worker.requests_elsewhere.load(Relaxed),
+            address: entry.address,
+            user: entry.user,
+            variables: entry.log_facts.variables,
+            variable_bytes: entry.log_facts.variable_bytes,
+            ctime: &entry.ctime,
+            method: entry.method,
+            uri: entry.uri,
+            body_bytes: response.body_bytes,
+            microseconds: microseconds.unwrap_or_else(|| precise_us().saturating_sub(entry.began_us)),
+            via_sendfile: response.sent_file,
+            is_file: response.sent_file || response.sent_content,
+            protocol: entry.protocol,
+            status: response.status_code(),
+            header_count: response.header_count(),
+            head_bytes: response.head_bytes,
+            core: context.thread.core,
+            worker: context.worker.number,
+            is_broken: response.client_is_gone(),
+        };
+        if logging.requests || response.is_logged || line.is_among(&logging.always) {
+            let values = entry.noted.as_deref().map_or(&[][..], Vec::as_slice);
+            let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
+            context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
+        }
+    }
+    let keep = context.writer.keeps_alive();
+    context.thread.buffers.keep(context.writer.end());
+    Served::Done { keep }
+}
