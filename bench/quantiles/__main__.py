@@ -160,7 +160,7 @@ def measure(environment, folder):
         server = subprocess.Popen(command, cwd=APPLICATIONS, stdout=lines, stderr=lines)
     try:
         until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and b"bolide: serving" not in log.read_bytes():
+        while time.monotonic() < until and b"bolide: ready:" not in log.read_bytes():
             time.sleep(0.05)
         run = [load, str(web), schedule, str(CONNECTIONS)]
         client = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)["took_us"]
