@@ -1,6 +1,7 @@
 """What a request in flight waits for, as the events of the page have it: its body, the application, or its client."""
 
 import json
+import re
 import socket
 
 import pytest
@@ -35,7 +36,7 @@ async def application(scope, receive, send):
     [(WSGI, ("--threads", "2")), (ASGI, ("--interface", "asgi3")), (WSGI, ("--gevent", "10"))],
     ids=["wsgi", "asgi", "gevent"],
 )
-def test_a_request_in_flight_is_shown_with_what_it_waits_for(text, options, start, tmp_path):
+def test_a_request_in_flight_is_shown_with_what_it_waits_for(text, options, start, call, tmp_path):
     if "--gevent" in options:
         pytest.importorskip("gevent")
     (tmp_path / "shop.py").write_text(text)
@@ -52,6 +53,10 @@ def test_a_request_in_flight_is_shown_with_what_it_waits_for(text, options, star
         sends.sendall(b"PUT /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n12")
         reads.sendall(b"GET /sent HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(lambda: phases() == {"PUT /body": "body", "GET /sent": "sending"}, "both phases")
+        # `bolide top` says the same.
+        said = call("top", "--once", instance.pid)[1]
+        assert re.search(r"^worker 1: PUT /body \(for .*, body\b.*\)$", said, re.M), said
+        assert re.search(r"^worker 1: GET /sent \(for .*, sending\b.*\)$", said, re.M), said
         sends.sendall(b"34")
         wait_until(lambda: phases() == {"PUT /body": "sending", "GET /sent": "sending"}, "a body that is complete")
     wait_until(lambda: phases() == {}, "the end of both")

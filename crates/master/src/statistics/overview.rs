@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::Remembered;
+use bolide_contract::scoreboard::{Phase, Remembered};
 use bolide_services::route_names::masked;
 use serde_json::{Value, json};
 
@@ -64,7 +64,11 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
         let entry = overview["workers"].as_array_mut().into_iter().flatten().find(|entry| entry["pid"] == pid);
         let Some(entry) = entry else { continue };
         if let Some(in_flight) = entry["in_flight"].as_array_mut() {
-            in_flight.iter_mut().for_each(|request| request["phase"] = json!("application"));
+            for request in in_flight.iter_mut() {
+                let thread = &request["thread"];
+                let called = remembered.iter().find(|(id, called)| called.is_called && thread == &json!(id));
+                request["phase"] = json!(called.map_or(Phase::default(), |(_, called)| called.phase).name());
+            }
             in_flight.extend(waiting);
         }
         let threads = threads(view, row, room);
