@@ -55,7 +55,7 @@ def test_a_worker_that_is_replaced_leaves_its_numbers_to_the_instance(serve):
 
 
 def test_the_forms_of_the_text_are_clean_for_promtool(serve):
-    instance, address = serve("--cache2", "name=pages,items=10", "--threads", "2")
+    instance, address = serve("--cache2", "name=pages,items=10", "--threads", "2", "--route-group", "pids /pid")
     instance.get("/pid")
     for accept, content_type in (
         ("text/plain", "text/plain; version=0.0.4; charset=utf-8"),

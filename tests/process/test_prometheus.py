@@ -78,11 +78,17 @@ def test_each_query_of_the_dashboard_finds_data(start, prometheus, tmp_path):
         for target in ("/pid", "/cached", "/sleep/0.05", "/sleep/0.05", "/sleep/0.05"):
             instance.get(target)
         # NaN, for which nothing was counted yet, is no data.
-        missing = [name for name in asked if not any(value == value for value in query(plain, name[1]))]
+        urls = (plain, native)
+        missing = [name for name in asked for url in urls if not any(value == value for value in query(url, name[1]))]
         return None if missing else query(native, quantile)
 
-    (median,) = wait_until(is_told, "data for each query", seconds=4 * TIMEOUT_SECONDS)
+    (median,) = wait_until(is_told, "data for each query of both", seconds=4 * TIMEOUT_SECONDS)
     # Most requests have taken 50 ms. A bucket of the native histogram is 9 % wide.
     assert 0.045 < median < 0.5
+    # The histogram of a group is coarse: its buckets are 41 % wide.
+    (nap,) = query(native, "histogram_quantile(0.5, sum(rate(bolide_route_duration_seconds{route='naps'}[1m])))")
+    (text,) = query(plain, "histogram_quantile(0.5, sum by (le) (rate(bolide_route_duration_seconds_bucket{route='naps'}[1m])))")
+    assert nap > 0.044
+    assert 0.5 < nap / text < 2
     assert query(plain, "bolide_request_duration_seconds_bucket{le='+Inf'}")
     assert query(native, "bolide_request_duration_seconds_bucket") == []
