@@ -172,6 +172,14 @@ def test_the_line_of_an_overdue_request_has_its_identifier(serve, tmp_path):
     server.wait_for_log(r"harakiri: GET /wait \(request late\) took \d")
 
 
+def test_the_line_of_a_worker_that_is_killed_for_an_overdue_request_has_its_identifier(serve, tmp_path):
+    (tmp_path / "shop.py").write_text("import time\n\ndef application(environ, start_response):\n    time.sleep(600)\n")
+    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 1")
+    with server.connect() as client:
+        client.send(b"GET /wait?key=1 HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: late\r\n\r\n")
+        server.wait_for_log(r"harakiri: .*GET /wait\?key=\S+ \(request late, for \d")
+
+
 @pytest.mark.parametrize("configuration", ["threads = 2", "gevent = 4"])
 def test_exceptions_have_the_identifier_and_an_answers_own_field_stays(serve, tmp_path, configuration):
     (tmp_path / "shop.py").write_text(WSGI)

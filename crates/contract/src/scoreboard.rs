@@ -14,7 +14,8 @@ pub use crate::clock::now_ms;
 use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 pub use crate::slot::{
-    APPLICATIONS_MOST, End, Entry, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add, entries_of_thread,
+    APPLICATIONS_MOST, End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add,
+    entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -109,6 +110,8 @@ pub struct InFlight {
     pub limit_ms: u32,
     /// `GET /path`, truncated to [`TEXT_BYTES`].
     pub text: String,
+    /// Empty if the request has none.
+    pub identifier: String,
 }
 
 /// The mapping. It is never unmapped, so rows are `'static`.
@@ -316,6 +319,7 @@ impl Scoreboard {
                     count: seen.count,
                     limit_ms: seen.limit_ms,
                     text: seen.text,
+                    identifier: seen.identifier,
                 })
             })
             .collect();
@@ -452,6 +456,26 @@ mod tests {
         assert_eq!(first.begin(900, &[b"GET /new"]), 71);
         assert_eq!(board.remembered(1).len(), 1);
         assert_eq!(board.remembered(0), []);
+    }
+
+    #[test]
+    fn an_identifier_is_that_of_one_call_alone() {
+        let (board, _memory) = Scoreboard::create(1, 1).expect("made");
+        let recorder = board.recorder(0, 0).expect("a slot");
+        let seen = || recorder.look().expect("a call").identifier;
+        recorder.begin(100, &[b"GET /"]);
+        assert_eq!(seen(), "");
+        recorder.leave();
+        recorder.identify(&[b'x'; 100]);
+        let number = recorder.begin(100, &[b"GET /"]);
+        assert_eq!(seen(), "x".repeat(IDENTIFIER_BYTES));
+        recorder.leave();
+        recorder.identify(b"a1");
+        assert!(recorder.resume(number, 110));
+        assert_eq!(seen(), "a1");
+        recorder.leave();
+        recorder.begin(120, &[b"signal 7"]);
+        assert_eq!(seen(), "");
     }
 
     #[test]

@@ -11,6 +11,9 @@ use Ordering::{Acquire, Relaxed, Release};
 /// Bytes of a request's first line that a slot keeps; the rest is truncated.
 pub const TEXT_BYTES: usize = 192;
 
+/// Bytes of a request's identifier that a slot keeps.
+pub const IDENTIFIER_BYTES: usize = 48;
+
 /// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
 const READS_MOST: u32 = 8;
 
@@ -174,6 +177,10 @@ pub struct Slot {
     pub measures: AtomicU32,
     // The counters of each request are next to the fields that each request writes anyway.
     pub tally: Tally,
+    /// The call whose request has the identifier below, by its `count`. Calls of requests without one leave it alone.
+    named: AtomicU64,
+    /// Filled with zeros.
+    identifier: [AtomicU64; IDENTIFIER_BYTES / 8],
 }
 
 /// A consistent snapshot of a request in progress.
@@ -183,6 +190,8 @@ pub struct Seen {
     pub count: u64,
     pub limit_ms: u32,
     pub text: String,
+    /// Truncated to [`IDENTIFIER_BYTES`]; empty if the request has none.
+    pub identifier: String,
 }
 
 /// A request that the recorder remembers.
@@ -221,6 +230,11 @@ impl Slot {
         }
         self.began_ms.store(0, Relaxed);
         self.before.store(self.newest.load(Relaxed), Relaxed);
+    }
+
+    fn identifier(&self) -> String {
+        let bytes = self.identifier.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes());
+        String::from_utf8_lossy(&bytes.take_while(|byte| *byte != 0).collect::<Vec<u8>>()).into_owned()
     }
 
     /// Records that the thread is in no call.
@@ -268,6 +282,18 @@ impl<'a> Recorder<'a> {
     fn entry(&self, number: u64) -> &'a Entry {
         // The length is a power of two, so the place is always inside of the ring.
         &self.ring[number as usize & (self.ring.len() - 1)]
+    }
+
+    /// Records the identifier of the request whose call begins next. Like a limit, it is written after the end of the last call.
+    pub fn identify(&self, identifier: &[u8]) {
+        let mut bytes = [0u8; IDENTIFIER_BYTES];
+        let length = identifier.len().min(IDENTIFIER_BYTES);
+        bytes[..length].copy_from_slice(&identifier[..length]);
+        for (place, chunk) in self.slot.identifier.iter().zip(bytes.chunks_exact(8)) {
+            let word = [chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]];
+            place.store(u64::from_ne_bytes(word), Relaxed);
+        }
+        self.slot.named.store(self.slot.count.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
     /// Records the start of a request's call, and returns its number. `text` is passed in pieces, such as `GET`, ` `, `/path`.
@@ -373,9 +399,10 @@ impl<'a> Recorder<'a> {
             }
             let limit_ms = slot.limit_ms.load(Relaxed);
             let text = self.entry(slot.current.load(Relaxed)).text();
+            let identifier = if slot.named.load(Relaxed) == count { slot.identifier() } else { String::new() };
             fence(Acquire);
             if slot.began_ms.load(Acquire) == began_ms && slot.count.load(Relaxed) == count {
-                return Some(Seen { began_ms, count, limit_ms, text });
+                return Some(Seen { began_ms, count, limit_ms, text, identifier });
             }
         }
         None

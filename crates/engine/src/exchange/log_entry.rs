@@ -110,6 +110,9 @@ impl KeptLogEntry {
 
     /// Another call for the request begins, in the thread of this recorder.
     pub fn resume(&mut self, recorder: Recorder<'static>, now_ms: u64) {
+        if let Some(identity) = &self.identity {
+            recorder.identify(identity.id.as_bytes());
+        }
         let is_own =
             |(own, number): &(Recorder<'static>, u64)| std::ptr::eq(own.slot, recorder.slot) && recorder.resume(*number, now_ms);
         if self.recorded.as_ref().is_some_and(is_own) {

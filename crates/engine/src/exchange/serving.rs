@@ -350,6 +350,9 @@ fn call<A: App>(
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
+    if let Some(identity) = &entry.identity {
+        slot.identify(identity.id.as_bytes());
+    }
     let number = match context.thread.awaited {
         0 => slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]),
         _ => recorded_before(context.thread, entry),

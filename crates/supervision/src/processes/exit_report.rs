@@ -68,13 +68,17 @@ impl Cause {
     }
 }
 
-/// `GET /a (for 120 ms), GET /b (for 2.0 s) and 3 others`; empty when nothing was in flight.
+/// `GET /a (for 120 ms), GET /b (request 5f0c, for 2.0 s) and 3 others`; empty when nothing was in flight.
 pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
     let named: Vec<String> = in_flight
         .iter()
         .take(REQUESTS_NAMED_MOST)
         .map(|request| {
-            format!("{} (for {})", printable(&masked(&request.text)), duration(now_ms.saturating_sub(request.began_ms)))
+            let named = match request.identifier.as_str() {
+                "" => String::new(),
+                identifier => format!("request {}, ", printable(identifier)),
+            };
+            format!("{} ({named}for {})", printable(&masked(&request.text)), duration(now_ms.saturating_sub(request.began_ms)))
         })
         .collect();
     let rest = in_flight.len().saturating_sub(REQUESTS_NAMED_MOST);
@@ -98,6 +102,7 @@ pub fn open(remembered: &[(u32, Remembered)]) -> Vec<InFlight> {
         count: request.number,
         limit_ms: 0,
         text: request.text.clone(),
+        identifier: String::new(),
     };
     open.into_iter().map(in_flight).collect()
 }
@@ -131,7 +136,7 @@ mod tests {
     use bolide_contract::scoreboard::{End, Phase};
 
     fn request(text: &str, began_ms: u64) -> InFlight {
-        InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned() }
+        InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned(), identifier: String::new() }
     }
 
     #[test]
