@@ -72,7 +72,10 @@ fn a_stuck_request_is_seen_by_a_later_reader() {
             }
         });
         assert!(writer.join().is_ok());
-        assert_eq!(slot.recorder().look(), Some(Seen { began_ms: 7, count: 1, limit_ms: 0, text: "GET /stuck".to_owned(), identifier: String::new() }));
+        assert_eq!(
+            slot.recorder().look(),
+            Some(Seen { began_ms: 7, count: 1, limit_ms: 0, text: "GET /stuck".to_owned(), identifier: String::new() })
+        );
     });
 }
 
