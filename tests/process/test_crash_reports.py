@@ -151,6 +151,15 @@ def test_the_handler_of_the_application_still_gets_the_fault(deadly):
     instance.wait_for_text("Fatal Python error: Segmentation fault")
 
 
+def test_a_start_and_a_check_warn_of_a_folder_that_is_not_there(start, tmp_path, call):
+    (tmp_path / "app.ini").write_text("[uwsgi]\ncrash-reports = nowhere\n")
+    warning = f"app.ini:2: warning: `crash-reports`: there is no folder `{tmp_path}/nowhere`, so no report can be written"
+    status, said = call("check", "app.ini")
+    assert (status, warning in said) == (2, True), said
+    instance = start("--ini", tmp_path / "app.ini")
+    instance.wait_for_text("there is no folder")
+
+
 def test_what_is_no_report_is_refused(tmp_path):
     (tmp_path / "other.json").write_text("{}")
     for arguments in [[], [str(tmp_path / "none")], [str(tmp_path / "other.json")]]:

@@ -187,6 +187,9 @@ impl<'a> Draft<'a> {
         let attendant = self.attendant.complete(has_mercy.then_some(lifecycle.reload_mercy_ms), &context);
         let control = control::complete(self.control, &mut self.logging, &mut context);
         processes::check_reloading(&self.reloading, &lifecycle, &mut context);
+        if !is_jailed {
+            processes::check_crash_reports(&lifecycle, &mut context);
+        }
         let mut logging = self.logging.complete(&mut context);
         let (alarms, rules_of_alarms) = self.alarms.complete(is_jailed, self.mules.list.len(), &mut context);
         logging.alarms = rules_of_alarms;
