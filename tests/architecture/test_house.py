@@ -35,6 +35,7 @@ ARROWS = {
         "bolide-memory",
         "bolide-protocol",
         "bolide-routes",
+        "bolide-services",
         "bolide-tls",
     },
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},

@@ -52,7 +52,7 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": b"ok"})
 """
 
-KINDS = {"text": str, "number": int, "list": list, "object": dict, "boolean": bool}
+KINDS = {"text": str, "number": (int, float), "list": list, "object": dict, "boolean": bool}
 
 
 @pytest.fixture

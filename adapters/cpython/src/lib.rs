@@ -17,6 +17,7 @@ mod faults;
 mod gevent;
 mod helper;
 mod log;
+mod memory;
 mod messages;
 mod names;
 mod native;

@@ -3,6 +3,8 @@
 
 use std::ops::ControlFlow;
 
+pub use bolide_services::leaks::Collection;
+
 use crate::request::Request;
 use crate::request::request_stream::RequestStream;
 use crate::response::ResponseWriter;
@@ -90,12 +92,25 @@ pub trait App: Sized {
     /// An answer has been sent, or its client has disconnected. Its log line has not been written yet, and may be changed.
     fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
+    /// The small objects of the language that are in use, after a collection. The thread holds the language, and serves no request.
+    fn objects(&mut self, _collection: Collection) -> Objects {
+        Objects::default()
+    }
+
     /// Runs the handler of a signal of uWSGI's, between two requests.
     fn signal(&mut self, number: u8) -> SignalOutcome;
 
     /// A signal of the kernel interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
     /// requests an orderly end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
+}
+
+/// Objects of the language in use.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Objects {
+    pub count: u64,
+    /// The application has turned its collector off, so nothing was collected.
+    pub collector_is_off: bool,
 }
 
 /// The outcome of a signal's handler.

@@ -3,7 +3,6 @@
 //! The poll is edge-triggered: each connection is registered once in its life, and read until it is empty. Workers run it.
 
 mod accepting;
-mod allocator;
 mod census;
 mod companion;
 pub mod draining;
@@ -102,7 +101,7 @@ impl<L: Language> Shared<L> {
         row.pid.store(std::process::id(), Relaxed);
         row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now_ms(), Relaxed);
-        self.lock_state().housekeeping.memory_trim.note_baseline(allocator::own_bytes());
+        self.lock_state().housekeeping.memory_trim.note_baseline(crate::allocator::own_bytes());
         if self.is_held.load(Relaxed) {
             return self.report(|row, pid| Report::Passed { row, pid });
         }
@@ -564,7 +563,7 @@ impl<L: Language> Shared<L> {
         if connections.has_ready() || !self.is_calm() || socket::has_events(self.poll.0.as_fd()) {
             return housekeeping.memory_trim.put_off(now);
         }
-        housekeeping.memory_trim.look((connections.population().all(), now), allocator::own_bytes, allocator::trim);
+        housekeeping.memory_trim.look((connections.population().all(), now), crate::allocator::own_bytes, crate::allocator::trim);
     }
 
     pub(crate) fn is_worn(&self) -> bool {

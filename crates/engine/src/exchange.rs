@@ -7,6 +7,7 @@ pub mod context;
 pub mod dispatch;
 mod finishing;
 pub mod https_redirect;
+pub mod leaks;
 mod log_entry;
 pub mod routing;
 mod serving;

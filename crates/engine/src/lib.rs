@@ -4,6 +4,7 @@
 //! It knows nothing of any language (the only interface is [`app`]), of the master (orders arrive as messages of the contract) or
 //! of configuration files. It runs in workers only.
 
+mod allocator;
 pub mod app;
 mod app_thread;
 mod caches;

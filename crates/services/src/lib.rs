@@ -5,6 +5,7 @@ pub mod canary;
 pub mod cheaper;
 pub mod cron;
 mod json;
+pub mod leaks;
 pub mod memory;
 pub mod metrics;
 pub mod openmetrics;

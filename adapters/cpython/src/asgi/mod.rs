@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -112,6 +112,10 @@ impl App for AsgiThread {
     fn release(&mut self) {}
 
     fn acquire(&mut self) {}
+
+    fn objects(&mut self, collection: Collection) -> Objects {
+        crate::memory::objects(collection)
+    }
 
     fn signal(&mut self, number: u8) -> SignalOutcome {
         uwsgi_signals::run_handler(number)

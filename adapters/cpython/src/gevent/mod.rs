@@ -14,7 +14,7 @@ pub mod worker;
 
 use std::ops::ControlFlow;
 
-use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -24,6 +24,7 @@ use crate::call::state::{CallState, Place};
 use crate::environ::EnvironMemo;
 use crate::exceptions::keeping_exception;
 use crate::faults::{described, failed, log_set_exception};
+use crate::memory;
 use crate::native::{Lasting, NativeType, bound, call};
 use crate::object::Object;
 use crate::start_response::StartResponse;
@@ -95,6 +96,10 @@ impl App for GeventThread {
     fn release(&mut self) {}
 
     fn acquire(&mut self) {}
+
+    fn objects(&mut self, collection: Collection) -> Objects {
+        memory::objects(collection)
+    }
 
     fn signal(&mut self, number: u8) -> SignalOutcome {
         uwsgi_signals::run_handler(number)

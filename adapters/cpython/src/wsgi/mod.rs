@@ -10,7 +10,7 @@ pub mod sending;
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
 
-use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
 use bolide_engine::response::ResponseWriter;
@@ -21,6 +21,7 @@ use crate::call::current::forget_current;
 use crate::contexts::Contexts;
 use crate::environ::EnvironMemo;
 use crate::faults::{FaultPlace, described, failed, log_message, log_set_exception};
+use crate::memory;
 use crate::native::without_interpreter;
 use crate::object::Object;
 use crate::start_response::StartResponse;
@@ -141,6 +142,10 @@ impl App for WsgiThread {
         // SAFETY: `saved` is the value that `release` got on this thread.
         unsafe { ffi::PyEval_RestoreThread(self.saved) };
         self.saved = null_mut();
+    }
+
+    fn objects(&mut self, collection: Collection) -> Objects {
+        memory::objects(collection)
     }
 
     fn signal(&mut self, number: u8) -> SignalOutcome {

@@ -33,6 +33,8 @@ pub struct Logging {
     pub microseconds: bool,
     /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
     pub memory_report: bool,
+    /// `leak-report`: the requests over which the growth of memory is judged.
+    pub leak_report_requests: Option<u64>,
     /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
     pub x_forwarded_for: bool,
     /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
@@ -250,6 +252,7 @@ impl Default for Logging {
             dates_format: false,
             microseconds: false,
             memory_report: false,
+            leak_report_requests: None,
             x_forwarded_for: false,
             write_errors: true,
         }

@@ -32,7 +32,7 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
         shared.lead(&mut thread, &mut app, true);
         return Ok(());
     }
-    crate::event_loop::allocator::share_arenas();
+    crate::allocator::share_arenas();
     for core in 1..first_threads(threads) {
         spawn(shared, core)?;
     }

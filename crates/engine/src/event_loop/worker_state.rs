@@ -23,6 +23,7 @@ use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::caches::SharedCaches;
 use crate::connection::Connection;
+use crate::exchange::leaks::Leaks;
 use crate::exchange::routing::Rules;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
@@ -239,6 +240,7 @@ impl<L: Language> Shared<L> {
             times_phases,
             reads_start: settings.statistics.has_scraper() || times_phases,
             route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
+            leaks: settings.logging.leak_report_requests.map(Leaks::new),
             has_one_thread: !has_threads,
             settings,
             number: worker,

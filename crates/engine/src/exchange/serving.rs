@@ -350,6 +350,7 @@ fn call<A: App>(
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
+    context.worker.watch_leaks(context.app, entry.method, entry.uri);
     if let Some(identity) = &entry.identity {
         slot.identify(identity.id.as_bytes());
     }

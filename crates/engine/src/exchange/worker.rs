@@ -12,6 +12,9 @@ use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::ListenerTls;
 
+use crate::app::App;
+use crate::app_thread::AppThread;
+use crate::exchange::leaks::{Leaks, Watched};
 use crate::exchange::routing::Rules;
 use crate::logging::access_log::LineStyle;
 use crate::logging::identity::IdentityRules;
@@ -55,6 +58,8 @@ pub struct Worker {
     pub reads_start: bool,
     /// `None` if none are configured.
     pub route_groups: Option<RouteGroups>,
+    /// The watch over memory that requests leave behind; `None` without `leak-report`.
+    pub leaks: Option<Leaks>,
     /// Only one thread serves and counts.
     pub has_one_thread: bool,
     /// Requests of all other workers, as of the last iteration of the loop: for the log only.
@@ -81,6 +86,16 @@ impl Worker {
     /// Returns the counter of a thread's waits for the language, if a scraper may ask for it.
     pub fn language_waits(&self, meters: &'static Meters) -> Option<&'static Histogram> {
         self.has_scraper.then_some(&meters.language_waits)
+    }
+
+    /// A request is about to begin: for `leak-report`.
+    #[inline(always)]
+    pub fn watch_leaks<A: App>(&self, app: &mut AppThread<A>, method: &[u8], uri: &[u8]) {
+        if let Some(leaks) = &self.leaks {
+            let (groups, group_list) = (self.route_groups.as_ref(), &*self.settings.statistics.groups);
+            let watched = Watched { number: self.number, row: self.row, slots: self.slots, groups, group_list };
+            leaks.request_begins(&watched, app, (method, uri));
+        }
     }
 
     pub fn is_tcp(&self, listener: usize) -> bool {

@@ -102,6 +102,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     on("log-ioerror", Setting::Switch(|draft| &mut draft.logging.settings.always.broken), "Logs responses that their client did not read, even with `disable-logging`.")
         .uwsgi("In uWSGI both a read and a write must fail in one request, which is rare.")
         .example("log-ioerror = true"),
+    number("leak-report", Setting::Positive(|draft| &mut draft.logging.settings.leak_report_requests), "requests", "Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.").example("leak-report = 2000"),
     on("memory-report", Setting::Switch(|draft| &mut draft.logging.settings.memory_report), "Request lines start with the worker's memory.").example("memory-report = true"),
     on("ignore-write-errors", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "Does not log clients that disconnect during a response.")
         .example("ignore-write-errors = true"),
