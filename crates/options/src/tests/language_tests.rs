@@ -174,6 +174,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                         "for development only",
                         "every user may connect to the UNIX sockets",
                         "may be untrusted",
+                        "there is no folder `/var/lib/shop/crashes`",
                         "requests run as gevent's greenlets",
                     ]
                     .iter()
