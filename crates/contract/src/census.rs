@@ -53,6 +53,16 @@ impl ConnectionKind {
         (0..KINDS as u8).map(ConnectionKind)
     }
 
+    /// Its number, for tables that know nothing of kinds.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The kind with this number; the first one if there is none.
+    pub fn of_number(number: u8) -> ConnectionKind {
+        if usize::from(number) < KINDS { ConnectionKind(number) } else { ConnectionKind::default() }
+    }
+
     pub fn protocol(self) -> &'static str {
         PROTOCOLS[usize::from(self.0 / 2)]
     }
@@ -154,6 +164,7 @@ mod tests {
             (ConnectionKind::new(ConnectionProtocol::Http1, false), ConnectionKind::new(ConnectionProtocol::Http2, true));
         assert_eq!((tls.protocol(), tls.is_tls(), plain.protocol(), plain.is_tls()), ("h2", true, "http/1.1", false));
         assert_eq!(ConnectionKind::all().count(), KINDS);
+        assert_eq!([tls.number(), 200].map(ConnectionKind::of_number), [tls, ConnectionKind::default()]);
         let census = Census::default();
         let mut counted = Counted::at(7);
         for state in [ConnectionState::New, ConnectionState::Idle, ConnectionState::Idle] {

@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use bolide_contract::census::{ConnectionState, Counted};
+use bolide_contract::census::{ConnectionKind, ConnectionState, Counted};
 
 use crate::app::Language;
 use crate::connection::{Connection, census};
@@ -28,10 +28,10 @@ fn count<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Conn
     connections.for_each_socket(|connection, kind| {
         // One that is away is inside a call, or about to be: its kind is that of the count before.
         let state = connection.map_or(ConnectionState::Request, |connection| {
-            *kind = census::kind(connection, &shared.worker);
+            *kind = census::kind(connection, &shared.worker).number();
             census::state(connection)
         });
-        counted.add(*kind, state);
+        counted.add(ConnectionKind::of_number(*kind), state);
     });
     // Whichever thread leads, it writes those of the first thread, under the lock of the state.
     if let Some(meters) = shared.scoreboard.meters(shared.row_number).first() {
@@ -53,9 +53,9 @@ pub(crate) fn note_wait<L: Language>(shared: &Shared<L>, listener: usize, socket
 /// A new connection may be inside a call until the worker counts again, or ends: it is counted at once, with its kind.
 pub(crate) fn note_new<L: Language>(shared: &Shared<L>, key: Key, connections: &mut ConnectionTable<Connection<L::App>>) {
     if shared.worker.has_scraper
-        && let Some(kind) = connections.note_kind(key, |connection| census::kind(connection, &shared.worker))
+        && let Some(kind) = connections.note_kind(key, |connection| census::kind(connection, &shared.worker).number())
         && let Some(meters) = shared.scoreboard.meters(shared.row_number).first()
     {
-        meters.census.add(kind, ConnectionState::New);
+        meters.census.add(ConnectionKind::of_number(kind), ConnectionState::New);
     }
 }

@@ -9,8 +9,6 @@
 
 use std::collections::VecDeque;
 
-use bolide_contract::census::ConnectionKind;
-
 use crate::scheduling::deadlines::{Deadlines, NEVER_MS};
 use crate::scheduling::turn::StreamsTurn;
 
@@ -134,8 +132,8 @@ struct Entry<C> {
     looked_at_ms: u64,
     sharing: Sharing,
     occupancy: Occupancy<C>,
-    /// Only where connections are counted.
-    kind: ConnectionKind,
+    /// A number that the caller keeps for a connection, also while it is away.
+    kind: u8,
 }
 
 /// The result of checking a connection whose time has come.
@@ -213,7 +211,7 @@ impl<C> ConnectionTable<C> {
             Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
             None => {
                 let (sharing, occupancy) = (Sharing::Alone, Occupancy::Free);
-                let (looked_at_ms, kind) = (NEVER_MS, ConnectionKind::default());
+                let (looked_at_ms, kind) = (NEVER_MS, 0);
                 self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms, sharing, occupancy, kind });
                 Key::new(self.entries.len() - 1, 0)
             }
@@ -512,14 +510,14 @@ impl<C> ConnectionTable<C> {
     }
 
     /// Notes the kind of a connection, and returns it. `None`: it is not here.
-    pub fn note_kind(&mut self, key: Key, kind_of: impl FnOnce(&C) -> ConnectionKind) -> Option<ConnectionKind> {
+    pub fn note_kind(&mut self, key: Key, kind_of: impl FnOnce(&C) -> u8) -> Option<u8> {
         let Some(Entry { occupancy: Occupancy::Present(connection), kind, .. }) = self.find(key) else { return None };
         *kind = kind_of(connection);
         Some(*kind)
     }
 
     /// Visits each connection, but no stream, with the kind that was noted for it; `None`: it is away.
-    pub fn for_each_socket(&mut self, mut act: impl FnMut(Option<&C>, &mut ConnectionKind)) {
+    pub fn for_each_socket(&mut self, mut act: impl FnMut(Option<&C>, &mut u8)) {
         for entry in self.entries.iter_mut().filter(|entry| !matches!(entry.sharing, Sharing::Of(_))) {
             match &entry.occupancy {
                 Occupancy::Free => {}
