@@ -124,6 +124,8 @@ def test_a_view_that_fails_is_shown_in_the_browser_and_logged_once(name, develop
     marked = "".join(re.findall(r"<u class=at>(.*?)</u>", frame))
     assert re.sub(r"<[^>]*>", "", marked) == "number / (number - number)"
     assert "<details class=values>" not in text
+    server.wait_for_text("ZeroDivisionError: ")
+    assert server.stop() == 0
     assert server.log.count("ZeroDivisionError: ") == 1, server.log
 
 

@@ -111,7 +111,7 @@ def application(environ, start_response):
     start_response("200 OK", [])
     path = environ["PATH_INFO"]
     if path == "/most":
-        return [str(max(most)).encode()]
+        return [str(max(most, default=1)).encode()]
     if path == "/twice":
         uwsgi.lock()
         try:
