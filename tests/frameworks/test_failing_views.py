@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,9 +121,11 @@ def test_a_view_that_fails_is_shown_in_the_browser_and_logged_once(name, develop
     frame = text[text.index("<details") : text.index("</details>")]
     assert "shop.py, line 4 in <code>of_today</code>" in frame
     assert "hunter2" in re.sub(r"<[^>]*>", "", frame), "the line above"
-    assert f'href="vscode://file{tmp_path}/shop.py:4:12"' in frame
+    # Python tells the expression from 3.11 on.
+    column, expression = (12, "number / (number - number)") if sys.version_info >= (3, 11) else (1, "")
+    assert f'href="vscode://file{tmp_path}/shop.py:4:{column}"' in frame
     marked = "".join(re.findall(r"<u class=at>(.*?)</u>", frame))
-    assert re.sub(r"<[^>]*>", "", marked) == "number / (number - number)"
+    assert re.sub(r"<[^>]*>", "", marked) == expression
     assert "<details class=values>" not in text
     server.wait_for_text("ZeroDivisionError: ")
     assert server.stop() == 0

@@ -179,6 +179,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/logging/dates_format",
     "/logging/microseconds",
     "/logging/memory_report",
+    "/logging/leak_report_requests",
     "/logging/x_forwarded_for",
     "/logging/write_errors",
     "/tracing",

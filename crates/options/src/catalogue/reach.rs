@@ -51,7 +51,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     lifespan loop loop-stall harakiri-streams limit-concurrency asgi-extensions websocket-max-message-size
     websocket-max-size websocket-ping-interval websocket-ping-freq websocket-ping-timeout websocket-pong-tolerance
     websocket-compression master reload-order cpu-affinity processes threads harakiri reload-mercy worker-reload-mercy
-    load-timeout reload-browser develop-values develop-editor reload-on-exception reload-on-exception-type reload-on-exception-value
+    load-timeout reload-browser reload-on-exception reload-on-exception-type reload-on-exception-value
     reload-on-exception-repr fork-safety max-requests max-requests-delta max-worker-lifetime max-worker-lifetime-delta
     rpc-max mule mules mule-app farm mule-reload-mercy mule-harakiri mule-reload-on-rss mule-msg-size
     min-worker-lifetime reload-on-rss reload-on-as reload-on-uss reload-on-pss evil-reload-on-rss evil-reload-on-as
