@@ -316,7 +316,8 @@ def shown_path(path):
         if found:
             return below
     here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path
+    # Python 3.9 and older have `.` of `sys.path` in the middle.
+    return os.path.normpath(path[len(here) :]) if path.startswith(here) else path
 
 
 def cut(text):
