@@ -5,20 +5,8 @@ import threading
 
 import pytest
 from support.waiting import wait_until
+from support_develop import APP, ASGI, BROWSER, GEVENT
 
-APP = """\
-from shop import views
-def application(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [views.TEXT.encode()]
-"""
-ASGI = """\
-from shop import views
-async def application(scope, receive, send):
-    assert scope["type"] == "http"
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": views.TEXT.encode()})
-"""
 #: A module whose import takes until a file is there.
 WAITING = """\
 import pathlib, time
@@ -28,8 +16,6 @@ def until(path):
 until(pathlib.Path({path!r}))
 TEXT = "{text}"
 """
-BROWSER = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")]
-GEVENT = ("--gevent", "50", "--gevent-monkey-patch")
 
 
 @pytest.fixture

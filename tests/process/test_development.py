@@ -4,20 +4,8 @@ import re
 
 import pytest
 from support.waiting import wait_until
+from support_develop import APP, ASGI, BROWSER, GEVENT
 
-APP = """\
-from shop import views
-def application(environ, start_response):
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [views.TEXT.encode()]
-"""
-ASGI = """\
-from shop import views
-async def application(scope, receive, send):
-    assert scope["type"] == "http"
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": views.TEXT.encode()})
-"""
 FAILING_LIFESPAN = """\
 async def application(scope, receive, send):
     if scope["type"] == "lifespan":
@@ -27,7 +15,6 @@ async def application(scope, receive, send):
 """
 VIEWS = 'TEXT = "{text}"\n'
 BROKEN = "TEXT = prices\n"
-BROWSER = [("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")]
 
 
 @pytest.fixture
@@ -60,9 +47,6 @@ def reloaded(instance, times=1):
 
 def not_loaded(instance, times=1):
     instance.wait_for_log(r"^bolide: the new code could not be loaded", count=times)
-
-
-GEVENT = ("--gevent", "50", "--gevent-monkey-patch")
 
 
 @pytest.mark.parametrize(("application", "options"), [(APP, ()), (ASGI, ()), (APP, GEVENT)], ids=["wsgi", "asgi", "gevent"])

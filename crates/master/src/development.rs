@@ -64,11 +64,6 @@ impl Development {
         }
     }
 
-    /// Returns whether a debugger has stopped a worker, which would have to end for new code.
-    pub fn is_halted(children: &Children) -> bool {
-        has_halted_worker(children)
-    }
-
     /// Returns whether requests wait for changed code.
     pub fn holds_requests(&self) -> bool {
         self.held_since_ms.is_some()
@@ -110,6 +105,7 @@ pub fn kill_halted(children: &mut Children, now_ms: u64) {
     }
 }
 
-fn has_halted_worker(children: &Children) -> bool {
+/// Returns whether a debugger has stopped a worker, which would have to end for new code.
+pub fn has_halted_worker(children: &Children) -> bool {
     children.iter().any(|child| child.is_halted && child.state.is_active())
 }

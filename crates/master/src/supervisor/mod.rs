@@ -35,7 +35,7 @@ use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals::{SignalAction, action};
 use crate::daemons::attendants::Attendants;
-use crate::development::{Development, extend_if_halted};
+use crate::development::{Development, extend_if_halted, has_halted_worker};
 use crate::generations::generation::Reason;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
@@ -390,7 +390,7 @@ impl Supervisor {
     fn hold_requests(&mut self, now: u64) {
         let order = self.provision.settings().lifecycle.reload_order;
         let overlaps = self.generations.serving().is_some() && order == ReloadOrder::StartFirst;
-        if overlaps && !Development::is_halted(&self.children) {
+        if overlaps && !has_halted_worker(&self.children) {
             self.development.hold_requests(&mut self.children, now);
         }
     }

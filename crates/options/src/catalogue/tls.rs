@@ -74,7 +74,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("tls-min-version = 1.3"),
     OptionEntry::supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.tls.ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.")
         .example("tls-ocsp-file = /etc/ssl/app.ocsp"),
-    OptionEntry::supported("tls-keylog", Setting::Located(|draft| &mut draft.tls.key_log), Value::Path, "", "Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. So can every user who has the file: for debugging only.")
+    OptionEntry::supported("tls-keylog", Setting::Located(|draft| &mut draft.tls.key_log), Value::Path, "", "Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to the file can decrypt it too: use it for debugging only.")
         .example("tls-keylog = /tmp/keys.log"),
     OptionEntry::supported("http2", set!(|draft, _, pair| draft.tls.http2 = values::one_of(pair, &HTTP2)?), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.")
         .example("http2 = h2c"),
