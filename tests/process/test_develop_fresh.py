@@ -40,7 +40,7 @@ def save(package, tmp_path, call):
     """Saves a module whose import takes until the returned path exists."""
 
     def save(instance, text):
-        ready = tmp_path / f"{text}.ready"
+        ready = tmp_path / "ready"
         with instance.looks_away():
             (package / "views.py").write_text(WAITING.format(path=str(ready), text=text))
         instance.wait_for_text("shop/views.py has changed: reloading")
@@ -111,3 +111,13 @@ def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, s
     assert instance.body() == "old"
     ready.touch()
     wait_until(lambda: instance.get("/", BROWSER).text == "young", "the new code")
+
+
+def test_a_pause_while_requests_wait_for_new_code_is_the_users_and_outlives_code_that_does_not_load(develop, save, call):
+    instance = develop(APP)
+    ready = save(instance, 'young" + prices + "')
+    assert call("pause", instance.pid)[0] == 0
+    instance.wait_for_text("paused (")
+    ready.touch()
+    instance.wait_for_text("the new code could not be loaded")
+    assert json.loads(call("status", "--json", instance.pid)[1])["paused"]
