@@ -3,15 +3,15 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A lock in shared memory. Zeroed memory is no lock yet: [`RobustLock::begin`] makes it one.
 #[repr(C, align(64))]
 pub struct RobustLock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// The pid of the process that holds the lock, or that held it last.
+    /// The pid of the process that holds the lock. It is 0 while the lock is free, and for the moments between the mutex and this
+    /// number, in which a process may die too.
     owner: AtomicU32,
     /// The pid of the last process that died inside the lock; 0 if none did.
     dead: AtomicU32,
@@ -29,8 +29,8 @@ unsafe impl Sync for RobustLock {}
 #[must_use = "the lock is released at once"]
 pub struct Guard<'a> {
     lock: &'a RobustLock,
-    /// The last holder died inside the lock: its pid. The data may be half changed, so repair it before anything else. A process
-    /// that dies in the repair leaves the same mark to the next holder.
+    /// The last holder died inside the lock: its pid, or 0 if it died before it could write its pid. The data may be half changed,
+    /// so repair it before anything else. A process that dies in the repair leaves the same mark to the next holder.
     pub left_by: Option<u32>,
     /// A guard is released by the thread that took it.
     _thread: std::marker::PhantomData<*const ()>,
@@ -123,11 +123,21 @@ impl RobustLock {
     /// This thread does not hold it (`EPERM`).
     #[inline]
     pub fn release(&self) -> io::Result<()> {
+        let pid = own_pid();
+        let was_ours = self.owner() == pid;
+        if was_ours {
+            self.owner.store(0, Relaxed);
+        }
         // SAFETY: as in `lock`. The call fails for a thread that does not hold the mutex, since it is error-checking.
-        check(unsafe { libc::pthread_mutex_unlock(self.mutex.get()) })
+        check(unsafe { libc::pthread_mutex_unlock(self.mutex.get()) }).inspect_err(|_| {
+            // Another thread of this process holds it.
+            if was_ours {
+                let _ = self.owner.compare_exchange(0, pid, Relaxed, Relaxed);
+            }
+        })
     }
 
-    /// The pid of the process that holds the lock, or held it last; 0 if none did.
+    /// The pid of the process that holds the lock; 0 if it is free.
     pub fn owner(&self) -> u32 {
         self.owner.load(Relaxed)
     }
@@ -142,15 +152,19 @@ impl RobustLock {
         self.deaths.load(Relaxed)
     }
 
-    /// Takes over the lock of a process that has ended, if it died inside of it. It never waits.
+    /// Takes over the lock of a process that has ended, if it died inside of it. It never waits. A lock that was left by a process
+    /// whose pid is not written is taken for this one's.
     ///
     /// # Errors
     /// The memory is no lock.
     pub fn recover(&self, pid: u32) -> io::Result<Left<'_>> {
-        if self.owner() == pid
-            && let Some(guard) = self.try_lock()?
+        if [0, pid].contains(&self.owner())
+            && let Some(mut guard) = self.try_lock()?
+            && guard.left_by.is_some()
         {
-            return Ok(if guard.left_by.is_some() { Left::Held(guard) } else { Left::Free });
+            self.dead.store(pid, Relaxed);
+            guard.left_by = Some(pid);
+            return Ok(Left::Held(guard));
         }
         Ok(if self.last_dead() == Some(pid) { Left::Recovered } else { Left::Free })
     }
@@ -188,6 +202,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.lock.owner.store(0, Relaxed);
         // SAFETY: this thread holds the mutex, since the guard can't leave it.
         let released = unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
         debug_assert_eq!(released, 0, "a lock is released by the thread that holds it");
@@ -219,12 +234,15 @@ fn look_up_pid() -> u32 {
     extern "C" fn forget() {
         PID.store(0, Relaxed);
     }
-    static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the function only stores a number, which any thread may do at any time.
-    let register = || unsafe { libc::pthread_atfork(None, None, Some(forget)) } == 0;
+    /// Not a `Once`: a fork while another thread is in it would leave one that the child waits for without end. Two threads that
+    /// register the function both do no harm.
+    static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     let pid = std::process::id();
+    // SAFETY: the function only stores a number, which any thread may do at any time.
+    let is_registered = IS_REGISTERED.load(Relaxed) || unsafe { libc::pthread_atfork(None, None, Some(forget)) } == 0;
     // Without memory for the function, a child could not tell that the number is its parent's.
-    if *IS_REGISTERED.get_or_init(register) {
+    if is_registered {
+        IS_REGISTERED.store(true, Relaxed);
         PID.store(pid, Relaxed);
     }
     pid
@@ -316,6 +334,23 @@ mod tests {
         drop(guard);
         assert!(matches!(lock.recover(number), Ok(Left::Recovered)));
         assert!(matches!(lock.recover(number + 1), Ok(Left::Free)));
+    }
+
+    #[test]
+    fn the_master_recovers_a_lock_whose_holder_died_before_its_pid_was_written() {
+        let lock = lock();
+        drop(lock.lock().expect("free"));
+        let take = || {
+            // SAFETY: as in `RobustLock::lock`, of which this is the first step.
+            unsafe { libc::pthread_mutex_lock(lock.mutex.get()) };
+        };
+        let pid = process(take, || matches!(lock.try_lock(), Ok(None)));
+        end(pid);
+        let number = pid.as_raw().unsigned_abs();
+        let Ok(Left::Held(guard)) = lock.recover(number) else { panic!("it is not recovered") };
+        assert_eq!((guard.left_by, lock.last_dead()), (Some(number), Some(number)));
+        drop(guard);
+        assert_eq!(lock.lock().expect("taken").left_by, None, "it is repaired");
     }
 
     #[test]
