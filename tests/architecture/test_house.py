@@ -23,7 +23,7 @@ ARROWS = {
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-distributed", "bolide-routes", "bolide-spool", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
-    "bolide-distributed": {"bolide-contract"},
+    "bolide-distributed": {"bolide-contract", "bolide-tls"},
     "bolide-spool": set(),
     "bolide-services": {"bolide-contract"},
     "bolide-hooks": {"bolide-contract", "bolide-log"},
@@ -58,6 +58,7 @@ ARROWS = {
         "bolide-options",
         "bolide-services",
         "bolide-supervision",
+        "bolide-tls",
     },
     "bolide-cpython": {
         "bolide-contract",

@@ -70,9 +70,9 @@ class Instance(Server):
 
 
 def is_daemon_helper(pid):
-    """Returns whether this child of the master supervises daemons, and is not a prototype."""
+    """Returns whether this child of the master supervises daemons or sends spans, and is not a prototype."""
     try:
-        return command_line_of(pid).startswith(("bolide: attendant", "bolide attendant"))
+        return command_line_of(pid).startswith(("bolide: attendant", "bolide attendant", "bolide: exporter"))
     except (FileNotFoundError, ProcessLookupError):
         # It has ended meanwhile, so it is not a prototype either.
         return True

@@ -318,6 +318,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             listeners,
             queue: None,
             is_held: false,
+            spans: None,
             worn_after: None,
         },
         master,

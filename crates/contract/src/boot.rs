@@ -37,6 +37,8 @@ pub struct Boot {
     pub log_targets: Vec<i32>,
     /// The socket over which processes raise alarms, if there are any.
     pub alarms: Option<i32>,
+    /// The socket to which workers give spans, if there are any.
+    pub spans: Option<i32>,
     /// A memory file, initially empty: a process that can't load the application writes the reason there, in one line.
     pub reason: i32,
     /// In development: a memory file for the error page of a process that can't load the application.

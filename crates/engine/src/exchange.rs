@@ -11,6 +11,7 @@ pub mod leaks;
 mod log_entry;
 pub mod routing;
 mod serving;
+pub mod spans;
 pub mod thread_context;
 pub mod worker;
 

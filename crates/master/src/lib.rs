@@ -18,6 +18,7 @@ pub mod manual;
 mod outcomes;
 mod provision;
 mod signalling;
+mod spans;
 mod start;
 mod statistics;
 mod supervisor;

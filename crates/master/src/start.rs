@@ -170,6 +170,7 @@ fn prepare(
     let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
     provision.take_message_queues(handed_queues);
     log_sink::lines(&provision.prepare_message_queues().map_err(unshared)?);
+    provision.prepare_span_socket().map_err(|error| StartError::new(format!("no socket for spans: {error}")))?;
     let children = Children::new(scoreboard);
     Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, alarms, predecessor }))
 }

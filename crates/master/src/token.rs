@@ -20,6 +20,8 @@ pub enum Token {
     AlarmDescriptor(i32),
     /// The attendant with this pid.
     Attendant(i32),
+    /// The exporter of spans with this pid.
+    Exporter(i32),
     /// The address of `stats`, and its clients.
     Stats(ServerToken),
     /// The address of `metrics`, and its clients.

@@ -148,6 +148,10 @@ fn write_helpers(answer: &Value, said: &mut String) {
         let (name, pid, state) = (text(&attendant["name"]), text(&attendant["pid"]), text(&attendant["state"]));
         let _ = writeln!(said, "{name} (pid {pid}): {state}{}", usage_in_words(attendant));
     }
+    if let Some(spans) = answer["spans"].as_object() {
+        let [exported, failed, dropped] = ["exported", "failed", "dropped"].map(|key| spans[key].as_u64().unwrap_or(0));
+        let _ = writeln!(said, "spans: {exported} exported, {failed} failed, {dropped} dropped");
+    }
 }
 
 /// Writes the timers of uWSGI's signals, and the signals that were dropped.

@@ -23,10 +23,24 @@ pub fn as_uwsgi(pairs: &[Pair]) -> String {
     let mut text = "\n;uWSGI instance configuration\n[uwsgi]\n".to_owned();
     for pair in pairs {
         // Writing to a String can't fail.
-        let _ = writeln!(text, "{} = {}", pair.key, without_passwords(pair.value.as_deref().unwrap_or("true")));
+        let _ = writeln!(text, "{} = {}", pair.key, shown(&pair.key, pair.value.as_deref().unwrap_or("true")));
     }
     text.push_str(";end of configuration\n\n");
     text
+}
+
+/// Options whose values are a name and a secret: `NAME: SECRET`.
+const SECRET_OPTIONS: [&str; 1] = ["otlp-header"];
+
+/// Returns a value as a listing may show it.
+fn shown(key: &str, value: &str) -> String {
+    without_secret(key, value).unwrap_or_else(|| without_passwords(value))
+}
+
+/// Returns the value of an option that has a secret, without it; `None` for all other options.
+pub fn without_secret(key: &str, value: &str) -> Option<String> {
+    let name = value.split(':').next().filter(|name| name.len() < value.len()).unwrap_or_default();
+    SECRET_OPTIONS.contains(&key).then(|| format!("{name}: {HIDDEN}"))
 }
 
 /// Keys within a value whose values are passwords.
@@ -64,7 +78,7 @@ fn without_password(part: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_passwords;
+    use super::{shown, without_passwords};
 
     #[test]
     fn a_listing_shows_no_password_and_changes_nothing_else() {
@@ -82,8 +96,15 @@ mod tests {
             ("cmd:echo 'a,  b'; cat ", "cmd:echo 'a,  b'; cat "),
             ("", ""),
         ];
-        for (value, shown) in cases {
-            assert_eq!(without_passwords(value), shown);
+        for (value, expected) in cases {
+            assert_eq!(without_passwords(value), expected);
         }
+    }
+
+    #[test]
+    fn a_listing_shows_no_value_of_a_header_field() {
+        assert_eq!(shown("otlp-header", "Authorization: Bearer s3cret"), "Authorization: ***");
+        assert_eq!(shown("otlp-header", "s3cret"), ": ***");
+        assert_eq!(shown("add-header", "Server: shop"), "Server: shop");
     }
 }

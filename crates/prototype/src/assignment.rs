@@ -55,6 +55,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         listeners: listening_sockets(boot)?,
         queue: boot.connection_queue.map(queue).transpose()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
+        spans: boot.spans.map(copied).transpose()?,
         // The language has attached them, and adds them.
         caches: &[],
         metrics: None,

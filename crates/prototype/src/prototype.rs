@@ -74,7 +74,7 @@ impl Prototype {
         let scoreboard = inherited(boot.scoreboard)?;
         let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
         let failure_note = FailureNote::new(inherited(boot.reason)?);
-        for end in boot.connection_queue.into_iter().flatten() {
+        for end in boot.connection_queue.into_iter().flatten().chain(boot.spans) {
             close_on_exec(end)?;
         }
         let queues = boot.message_queues.iter().flat_map(|queue| [queue.put, queue.take]);

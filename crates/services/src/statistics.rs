@@ -38,6 +38,27 @@ pub struct Snapshot {
     /// Workers that have ended, by the cause.
     pub worker_ends: Vec<(&'static str, u64)>,
     pub jobs: Vec<JobFacts>,
+    /// `None` without `otlp`.
+    pub spans: Option<SpanCounts>,
+}
+
+/// What has become of the spans of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpanCounts {
+    /// The collector has them.
+    pub exported: u64,
+    /// It did not want them, or could not be reached.
+    pub failed: u64,
+    /// They were never sent, because too many waited.
+    pub dropped: u64,
+}
+
+impl std::ops::AddAssign for SpanCounts {
+    fn add_assign(&mut self, other: SpanCounts) {
+        self.exported += other.exported;
+        self.failed += other.failed;
+        self.dropped += other.dropped;
+    }
 }
 
 /// A program that runs beside the application.

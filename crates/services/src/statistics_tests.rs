@@ -29,6 +29,7 @@ pub fn snapshot() -> Snapshot {
         ..WorkerFacts::default()
     };
     Snapshot {
+        spans: Some(SpanCounts { exported: 7, failed: 1, dropped: 2 }),
         version: "1.2.3".to_owned(),
         pid: 40,
         uid: 1000,

@@ -1,8 +1,9 @@
 //! TLS without a socket: parses certificates and keys, converts a listener's settings for the library, seals session tickets, and
 //! collects facts about a connection for applications.
 //!
-//! It opens no file except the log of secrets, if configured. The master validates with it; workers serve with it.
+//! It opens no file except the log of secrets, if configured, and that of trusted certificates. The master validates with it; workers serve with it.
 
+mod authorities;
 mod certificate;
 mod client_certificates;
 mod config;
@@ -14,6 +15,7 @@ mod provider;
 mod resolver;
 mod tickets;
 
+pub use authorities::{read_authorities, system_authorities};
 pub use certificate::{LoadedCertificate, UNSUPPORTED_KEY, load, names_of};
 pub use client_certificates::is_of_old_version;
 pub use config::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};

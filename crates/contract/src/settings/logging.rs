@@ -268,6 +268,8 @@ pub struct Tracing {
     pub answers_have_ids: bool,
     /// `trace-context`: each request belongs to a trace, and answers name it.
     pub has_traces: bool,
+    /// `otlp` and its options: requests have spans, and so belong to traces.
+    pub spans: Spans,
     /// Workers measure when each phase of a request begins: something that is configured needs it.
     pub times_phases: bool,
 }
@@ -276,5 +278,45 @@ impl Tracing {
     /// Whether requests need identifiers, apart from what the log needs.
     pub fn is_any(&self) -> bool {
         self.request_ids || self.answers_have_ids || self.has_traces
+    }
+}
+
+/// Spans of requests for a collector of OpenTelemetry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Spans {
+    /// `otlp`, with the path. `None`: there are no spans, whatever the other fields say.
+    pub collector: Option<SpanCollector>,
+    /// `otlp-sample`: requests of a million that have a span, if their parent does not decide.
+    pub sampled_ppm: Option<u32>,
+    /// `otlp-header`: names and values. Values are secrets.
+    pub headers: Vec<(String, String)>,
+    /// `otlp-service`, as the collector names the instance.
+    pub service: Option<String>,
+}
+
+/// An endpoint of OTLP over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct SpanCollector {
+    pub is_https: bool,
+    /// A name, or a number without brackets.
+    pub host: String,
+    pub port: u16,
+    /// Path and query.
+    pub target: String,
+    /// Where it was configured: `uwsgi.ini:3`.
+    pub origin: String,
+}
+
+impl Spans {
+    /// Requests of a million, where there are none by default.
+    pub const ALL_PPM: u32 = 1_000_000;
+
+    pub fn is_on(&self) -> bool {
+        self.collector.is_some()
+    }
+
+    /// The share of traces that begin here and have spans, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        f64::from(self.sampled_ppm.unwrap_or(Spans::ALL_PPM)) / f64::from(Spans::ALL_PPM)
     }
 }

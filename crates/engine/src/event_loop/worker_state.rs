@@ -25,6 +25,7 @@ use crate::caches::SharedCaches;
 use crate::connection::Connection;
 use crate::exchange::leaks::Leaks;
 use crate::exchange::routing::Rules;
+use crate::exchange::spans::SpanSender;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
 use crate::logging::identity::IdentityRules;
@@ -63,6 +64,8 @@ pub struct Assignment {
     pub queue: Option<ConnectionQueue>,
     /// It accepts nothing until the master admits it.
     pub is_held: bool,
+    /// The socket of the process that sends spans, if there is one.
+    pub spans: Option<OwnedFd>,
     /// Its end of uWSGI's signals.
     pub signals: Arc<SignalPort>,
     /// The worker asks for a replacement after this many requests: `max-requests`, less a jitter that differs between workers.
@@ -185,6 +188,7 @@ impl<L: Language> Shared<L> {
             listeners,
             queue,
             is_held,
+            spans,
             signals,
             worn_after,
             caches,
@@ -238,6 +242,7 @@ impl<L: Language> Shared<L> {
                 || settings.scaling.weighs_time(),
             has_scraper: settings.statistics.has_scraper(),
             times_phases,
+            spans: spans.map(SpanSender::new),
             reads_start: settings.statistics.has_scraper() || times_phases,
             route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
             leaks: settings.logging.leak_report_requests.map(Leaks::new),

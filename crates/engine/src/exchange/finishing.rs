@@ -8,6 +8,7 @@ use bolide_contract::scoreboard::{End, add};
 
 use super::Served;
 use super::log_entry::LogEntry;
+use super::spans::Answered;
 use crate::app::App;
 use crate::exchange::context::ExchangeContext;
 use crate::logging::counting;
@@ -18,6 +19,7 @@ use crate::scheduling::clock::precise_us;
 pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
     let requests = row.count_request(context.worker.has_one_thread);
+    let body_bytes = context.writer.body_bytes;
     let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
     let tally = &context.thread.slot.tally;
     let status = context.writer.status_code();
@@ -47,6 +49,10 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
     }
     if let Some(times) = &mut context.writer.times {
         times.end();
+        if let Some(spans) = &context.worker.spans {
+            let groups = (context.worker.route_groups.as_ref(), &*context.worker.settings.statistics.groups);
+            spans.finish(entry, groups, times, &Answered { status, exception: None, body_bytes });
+        }
     }
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::app_thread::AppThread;
 use crate::exchange::leaks::{Leaks, Watched};
 use crate::exchange::routing::Rules;
+use crate::exchange::spans::SpanSender;
 use crate::logging::access_log::LineStyle;
 use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
@@ -54,6 +55,8 @@ pub struct Worker {
     pub has_scraper: bool,
     /// The times of a request's phases are needed, by spans or by reports of slow requests.
     pub times_phases: bool,
+    /// `None`: requests have no spans.
+    pub spans: Option<SpanSender>,
     /// It matters how long requests have waited at a front server.
     pub reads_start: bool,
     /// `None` if none are configured.

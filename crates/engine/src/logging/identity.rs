@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bolide_contract::settings::Settings;
 use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, text_of};
+use bolide_services::spans::{TEXT_MOST_BYTES, is_sampled};
 
 /// Most bytes of an identifier that a front server sends; a longer one is replaced.
 pub const ID_MOST_BYTES: usize = 128;
@@ -16,13 +17,27 @@ pub const ID_MOST_BYTES: usize = 128;
 pub struct Identity {
     pub id: String,
     pub trace: Option<Trace>,
+    /// What the request's span needs; `None`: it has none.
+    pub span: Option<Box<SpanFacts>>,
+}
+
+/// The values of a request that only its span has. Missing ones are empty.
+#[derive(Debug, Default)]
+pub struct SpanFacts {
+    pub is_https: bool,
+    /// With the port, as the client writes it.
+    pub host: Vec<u8>,
+    pub agent: Vec<u8>,
+    pub client: Vec<u8>,
 }
 
 /// A request's place in a trace.
 #[derive(Debug)]
 pub struct Trace {
-    /// What the application sees as its parent.
+    /// What the application sees as its parent: with spans, the request's own, otherwise that of the participant before.
     pub context: TraceContext,
+    /// The span of the participant before, if the request has its own.
+    pub parent: Option<[u8; 8]>,
     /// Further data of the participants before, as it came; empty for a trace that begins here.
     pub state: Vec<u8>,
 }
@@ -35,14 +50,19 @@ pub type SharedIdentity = Option<Arc<Identity>>;
 pub struct IdentityRules {
     pub has_traces: bool,
     pub answers_have_ids: bool,
+    /// Requests have spans of their own: this share of them, if no participant before decides.
+    pub sampled: Option<f64>,
 }
 
 impl IdentityRules {
     /// `None`: requests have no identity.
     pub fn of(settings: &Settings, log_needs_it: bool) -> Option<IdentityRules> {
         let tracing = &settings.tracing;
-        (log_needs_it || tracing.is_any())
-            .then_some(IdentityRules { has_traces: tracing.has_traces, answers_have_ids: tracing.answers_have_ids })
+        (log_needs_it || tracing.is_any()).then(|| IdentityRules {
+            has_traces: tracing.has_traces,
+            answers_have_ids: tracing.answers_have_ids,
+            sampled: tracing.spans.is_on().then(|| tracing.spans.share()),
+        })
     }
 
     /// The fields of the answer.
@@ -58,13 +78,40 @@ impl IdentityRules {
         let said = |name: &[u8]| if is_trusted { value(name) } else { None };
         let id = said(b"HTTP_X_REQUEST_ID").as_deref().and_then(accepted);
         let trace = self.has_traces.then(|| match said(b"HTTP_TRACEPARENT").as_deref().and_then(TraceContext::parse) {
-            Some(context) => {
+            Some(mut context) => {
+                let parent = self.sampled.map(|_| std::mem::replace(&mut context.span, random()));
                 let state = said(b"HTTP_TRACESTATE").map(Cow::into_owned).unwrap_or_default();
-                Trace { context, state: if state.len() <= TRACESTATE_MOST_BYTES { state } else { Vec::new() } }
+                Trace { context, parent, state: if state.len() <= TRACESTATE_MOST_BYTES { state } else { Vec::new() } }
             }
-            None => Trace { context: TraceContext { trace: random(), span: random(), flags: SAMPLED }, state: Vec::new() },
+            None => self.new_trace(),
         });
-        Identity { id: id.unwrap_or_else(|| text_of(&random::<16>())), trace }
+        let has_span = self.sampled.is_some() && trace.as_ref().is_some_and(|trace| trace.context.is_sampled());
+        let span = has_span.then(|| Box::new(SpanFacts::of(&value)));
+        Identity { id: id.unwrap_or_else(|| text_of(&random::<16>())), trace, span }
+    }
+
+    fn new_trace(self) -> Trace {
+        let trace = random();
+        let is_sampled = self.sampled.is_none_or(|share| is_sampled(&trace, share));
+        let context = TraceContext { trace, span: random(), flags: if is_sampled { SAMPLED } else { 0 } };
+        Trace { context, parent: None, state: Vec::new() }
+    }
+}
+
+impl SpanFacts {
+    #[cold]
+    fn of<'a>(value: &impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> SpanFacts {
+        let text = |name: &[u8]| {
+            let text = value(name).unwrap_or_default();
+            text[..text.len().min(TEXT_MOST_BYTES)].to_vec()
+        };
+        let is_on = |text: &[u8]| text.eq_ignore_ascii_case(b"on") || text == b"1";
+        SpanFacts {
+            is_https: is_on(&text(b"HTTPS")) || text(b"REQUEST_SCHEME") == b"https",
+            host: text(b"HTTP_HOST"),
+            agent: text(b"HTTP_USER_AGENT"),
+            client: text(b"REMOTE_ADDR"),
+        }
     }
 }
 
@@ -135,7 +182,11 @@ mod tests {
     const PARENT: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 
     fn made(is_trusted: bool, id: &'static [u8]) -> Identity {
-        IdentityRules { has_traces: true, answers_have_ids: false }.identity(is_trusted, |name| {
+        made_with(is_trusted, id, None)
+    }
+
+    fn made_with(is_trusted: bool, id: &'static [u8], sampled: Option<f64>) -> Identity {
+        IdentityRules { has_traces: true, answers_have_ids: false, sampled }.identity(is_trusted, |name| {
             Some(Cow::Borrowed(match name {
                 b"HTTP_X_REQUEST_ID" => id,
                 b"HTTP_TRACEPARENT" => PARENT,
@@ -172,6 +223,22 @@ mod tests {
         let trace = made(false, b"a").trace.expect("a trace");
         assert!(trace.context.is_sampled() && trace.state.is_empty());
         assert_ne!(trace.context.text().as_bytes(), PARENT);
+    }
+
+    #[test]
+    fn a_request_with_a_span_is_the_parent_of_the_applications_and_the_flag_of_its_own_parent_decides() {
+        let identity = made_with(true, b"a", Some(1.0));
+        let trace = identity.trace.expect("a trace");
+        assert_eq!(trace.parent, Some(TraceContext::parse(PARENT).expect("valid").span));
+        assert_ne!(Some(trace.context.span), trace.parent);
+        // Its parent is not sampled.
+        assert!(!trace.context.is_sampled() && identity.span.is_none());
+        for (share, is_sampled) in [(0.0, false), (1.0, true)] {
+            let identity = made_with(false, b"a", Some(share));
+            let trace = identity.trace.expect("a trace");
+            assert_eq!((trace.context.is_sampled(), identity.span.is_some(), trace.parent), (is_sampled, is_sampled, None));
+        }
+        assert!(made(true, b"a").span.is_none());
     }
 
     #[test]

@@ -138,6 +138,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         log: None,
         log_targets: Vec::new(),
         alarms: None,
+        spans: None,
         reason: -1,
         error_page: None,
         no_generation_serves: true,

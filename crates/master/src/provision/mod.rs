@@ -40,6 +40,7 @@ use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
+use crate::spans::socket::SpanSocket;
 
 /// The current resources, the planned ones, and those that stay for the life of an instance.
 #[derive(Debug)]
@@ -64,6 +65,7 @@ pub struct Provision {
     room: Room,
     queue_watch: QueueWatch,
     message_queues: MessageQueues,
+    span_socket: SpanSocket,
     reader_permit: ReaderPermit,
 }
 
@@ -128,6 +130,7 @@ impl Provision {
             room,
             queue_watch,
             message_queues: MessageQueues::default(),
+            span_socket: SpanSocket::default(),
             reader_permit: ReaderPermit::new()?,
         };
         Ok((provision, scoreboard))
@@ -288,6 +291,19 @@ impl Provision {
         &self.message_queues
     }
 
+    /// Makes the socket for spans if the coming settings need it.
+    ///
+    /// # Errors
+    /// No socket can be made.
+    pub fn prepare_span_socket(&mut self) -> io::Result<()> {
+        let settings = self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings);
+        self.span_socket.prepare(settings)
+    }
+
+    pub fn span_socket(&self) -> &SpanSocket {
+        &self.span_socket
+    }
+
     pub fn rotate_tickets_if_due(&mut self, now_ms: u64) {
         if let Some(tickets) = &mut self.tickets {
             tickets.rotate_if_due(now_ms);
@@ -353,6 +369,8 @@ impl Provision {
         let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
         inherited.extend(memories.descriptors());
         inherited.extend(self.message_queues.descriptors());
+        let spans = self.span_socket.put(settings);
+        inherited.extend(spans);
         let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(error_page);
         let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
@@ -362,6 +380,8 @@ impl Provision {
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let mut booted = settings.clone();
         booted.application.lazy = is_lazy;
+        // Secrets that no process of the application needs.
+        booted.tracing.spans.headers.clear();
         let boot = Boot {
             settings: booted,
             generation,
@@ -379,6 +399,7 @@ impl Provision {
             log,
             log_targets,
             alarms,
+            spans,
             reason: note.descriptor(),
             error_page,
             no_generation_serves,

@@ -89,11 +89,15 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
     let [waiting, room] = [|queue: &ListenQueue| queue.length, |queue: &ListenQueue| queue.most]
         .map(|of| queues.queues().iter().map(|queue| u64::from(of(queue))).sum::<u64>());
     let helpers: Vec<Value> = view.children.iter().filter_map(|child| helper(view, child, now_ms)).collect();
-    let attendant = |(pid, born_ms, is_ending): (Pid, u64, bool)| {
+    let attendant = |name: &'static str, (pid, born_ms, is_ending): (Pid, u64, bool)| {
         let state = if is_ending { "ending" } else { "serving" };
-        json!({"name": "attendant", "pid": pid.as_raw(), "state": state, "age_ms": now_ms.saturating_sub(born_ms)})
+        json!({"name": name, "pid": pid.as_raw(), "state": state, "age_ms": now_ms.saturating_sub(born_ms)})
     };
-    let attendants: Vec<Value> = view.attendants.processes().map(attendant).collect();
+    let exporters = view.exporters.processes().map(|process| attendant("exporter", process));
+    let attendants: Vec<Value> =
+        view.attendants.processes().map(|process| attendant("attendant", process)).chain(exporters).collect();
+    let spans = view.exporters.counts(view.provision.settings());
+    let spans = spans.map(|spans| json!({"exported": spans.exported, "failed": spans.failed, "dropped": spans.dropped}));
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
     let addresses: Vec<String> = view.provision.listeners().endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
@@ -115,6 +119,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "workers": workers,
         "helpers": helpers,
         "attendants": attendants,
+        "spans": spans,
         "refused_messages": view.children.refused_messages(),
         "caches": caches(view),
         "engines": engines(view, now_ms),

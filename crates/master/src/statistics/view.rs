@@ -17,6 +17,7 @@ use crate::generations::Generations;
 use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use crate::signalling::Signalling;
+use crate::spans::exporters::Exporters;
 use bolide_supervision::processes::system::seconds_since_1970;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
@@ -26,6 +27,7 @@ pub struct View<'a> {
     pub generations: &'a Generations,
     pub provision: &'a Provision,
     pub attendants: &'a Attendants,
+    pub exporters: &'a Exporters,
     pub outcomes: &'a Outcomes,
     pub signalling: &'a Signalling,
     pub is_stopping: bool,
@@ -65,6 +67,7 @@ impl View<'_> {
             caches: self.provision.memories_in_force().caches(),
             metrics: Vec::new(),
             jobs,
+            spans: self.exporters.counts(self.provision.settings()),
         }
     }
 

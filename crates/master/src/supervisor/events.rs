@@ -394,6 +394,7 @@ impl Supervisor {
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
             let is_known = self.attendants.note_end(pid, status, now)
+                || self.exporters.note_end(pid, status, now)
                 || self.logs.note_end(pid, status, now)
                 || self.alarms.note_end(pid, status);
             if is_known {

@@ -43,6 +43,7 @@ use crate::outcomes::{Asker, Outcomes};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::signalling::{Instance, Signalling};
+use crate::spans::exporters::Exporters;
 use crate::statistics::reporting::Reporting;
 use crate::statistics::routes::Door;
 use crate::statistics::view::View;
@@ -112,6 +113,7 @@ pub struct Supervisor {
     logs: LogKeeping,
     development: Development,
     attendants: Attendants,
+    exporters: Exporters,
     alarms: Alarms,
     reporting: Reporting,
     watches: Watches,
@@ -144,6 +146,7 @@ impl Supervisor {
             notifier,
             development: Development::default(),
             attendants: if is_successor { Attendants::held() } else { Attendants::default() },
+            exporters: Exporters::default(),
             touch_hooks: TouchHooks::default(),
             alarms,
             signalling: Signalling::default(),
@@ -192,6 +195,7 @@ impl Supervisor {
                     Token::Alarms => self.alarms.take_messages(&self.provision, now_ms()),
                     Token::AlarmDescriptor(number) => self.alarms.read_descriptor(number, &self.provision, now_ms()),
                     Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
+                    Token::Exporter(pid) => self.exporters.read_reports(pid),
                     Token::Listeners => connection_pending = true,
                     Token::Stats(token) => self.report_to(Door::Statistics, token),
                     Token::Metrics(token) => self.report_to(Door::Metrics, token),
@@ -238,6 +242,7 @@ impl Supervisor {
         sources.extend(self.children.sources());
         sources.extend(self.watches.source(Token::Watches));
         sources.extend(self.attendants.sources());
+        sources.extend(self.exporters.sources());
         sources.extend(self.alarms.sources());
         sources.extend(self.listening_sources(now_ms()));
         sources.extend(self.logs.source());
@@ -262,9 +267,9 @@ impl Supervisor {
 
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
-        let Supervisor { children, generations, provision, attendants, outcomes, signalling, reporting, .. } = self;
+        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signalling, reporting, .. } = self;
         let is_stopping = self.ending.is_stopping();
-        (View { children, generations, provision, attendants, outcomes, signalling, is_stopping }, reporting)
+        (View { children, generations, provision, attendants, exporters, outcomes, signalling, is_stopping }, reporting)
     }
 
     fn report_to(&mut self, door: Door, token: ServerToken) {
@@ -303,6 +308,7 @@ impl Supervisor {
     /// Handles timers: deadlines of children, requests over time, workers past their lifetime.
     fn take_timers(&mut self, now: u64) {
         self.attendants.kill_late(now);
+        self.exporters.kill_late(now);
         self.children.shorten_prototype_deadlines(now);
         self.control.check_if_due(now);
         self.log_stop_progress(now);
@@ -441,6 +447,8 @@ impl Supervisor {
             return;
         }
         self.attendants.start_if_due(self.provision.settings(), self.provision.privileges(), now);
+        let span_socket = self.provision.span_socket().take();
+        self.exporters.reconcile(self.provision.settings(), span_socket, self.provision.privileges(), now);
         // Each step may make work for the next. In this order, no work is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
@@ -476,6 +484,7 @@ impl Supervisor {
             self.provision.wake_for_tickets(),
             self.provision.wake_for_memories(),
             self.attendants.wake_ms(now),
+            self.exporters.wake_ms(now),
             self.development.wake_ms().filter(|_| !is_stopping),
             self.alarms.wake_ms(),
             Some(self.reporting.wake_ms()),

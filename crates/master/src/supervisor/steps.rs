@@ -111,6 +111,9 @@ impl Supervisor {
                 for line in lines.unwrap_or_else(|error| vec![format!("a mule has no queue of messages: {error}")]) {
                     log_sink::line(&format!("reload: {line}"));
                 }
+                if let Err(error) = self.provision.prepare_span_socket() {
+                    log_sink::line(&format!("reload: there is no socket for spans: {error}"));
+                }
                 if let Err(error) = self.alarms.prepare(self.provision.coming_settings()) {
                     log_sink::line(&format!("reload: there is no socket for alarms: {error}"));
                 }
@@ -473,6 +476,7 @@ impl Supervisor {
         log_sink::line(&format!("stopping immediately ({why})"));
         drop(self.begin_end(0));
         self.attendants.stop_now(now_ms);
+        self.exporters.hurry(now_ms);
         for id in self.children.ids(|child| child.state != State::Killed) {
             self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
         }
@@ -526,7 +530,9 @@ impl Supervisor {
         if !self.takeover.continues_in_successor() {
             self.attendants.stop(self.provision.settings(), now_ms);
         }
-        if !self.attendants.is_gone() {
+        // No worker is left that could have spans.
+        self.exporters.stop(now_ms);
+        if !self.attendants.is_gone() || !self.exporters.is_gone() {
             return None;
         }
         self.alarms.take_messages(&self.provision, now_ms);

@@ -71,7 +71,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     static-expires-mtime static-expires-path-info static-expires-path-info-mtime static-expires-uri static-expires-uri-mtime
     static-expires-type static-expires-type-mtime static-cache-control static-immutable static-gzip-all static-gzip-dir
     static-gzip-ext static-gzip mime-file static-charset file-serve-mode x-sendfile x-accel-redirect static-cache-files
-    static-cache-memory disable-logging log-format logformat-strftime log-date log-micros log-style log-json request-id request-id-answer trace-context log-4xx log-5xx
+    static-cache-memory disable-logging log-format logformat-strftime log-date log-micros log-style log-json request-id request-id-answer trace-context otlp otlp-sample otlp-header otlp-service log-4xx log-5xx
     log-slow log-big log-zero log-sendfile log-ioerror memory-report leak-report ignore-write-errors disable-write-exception
     auto-procname procname-prefix procname-prefix-spaced procname-append procname procname-master allow-missing
     locks lock-engine timer-engine spooler spooler-external spooler-processes spooler-ordered spooler-frequency spooler-max-tasks spooler-harakiri

@@ -1,5 +1,6 @@
 //! `bolide config FILE…`: prints what a start would do, and the values in effect by theme, each with the location that set it.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::catalogue::row::{OptionRow, Status, Theme, Value};
 use crate::command_line::collect;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::pair::Pair;
+use crate::pair::{Pair, without_secret};
 use crate::reader::{Configuration, EarlyExit};
 use crate::reading::Reading;
 use crate::subcommand::{FAILED, Subcommand};
@@ -149,7 +150,7 @@ fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> 
 /// A value that is in effect; without a location it is the default.
 struct InEffect<'a> {
     row: &'a OptionRow,
-    text: &'a str,
+    text: Cow<'a, str>,
     location: Option<&'a Location>,
 }
 
@@ -185,9 +186,13 @@ fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
     let shown = if is_list { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
     if shown.is_empty() && !row.default.is_empty() && has_default_in_effect(row, effects) {
-        return vec![InEffect { row, text: row.default, location: None }];
+        return vec![InEffect { row, text: row.default.into(), location: None }];
     }
-    let value = |pair: &&'a Pair| InEffect { row, text: pair.value.as_deref().unwrap_or("true"), location: Some(&pair.location) };
+    let value = |pair: &&'a Pair| {
+        let text = pair.value.as_deref().unwrap_or("true");
+        let text = without_secret(&pair.key, text).map_or(Cow::Borrowed(text), Cow::Owned);
+        InEffect { row, text, location: Some(&pair.location) }
+    };
     shown.iter().map(value).collect()
 }
 

@@ -222,7 +222,7 @@ impl<'a> Draft<'a> {
             scaling,
             limits: self.limits,
             logging,
-            tracing: self.tracing,
+            tracing: logging::otlp::complete(self.tracing),
             hooks: hooks::complete(self.hooks, is_jailed, &context),
             attendant,
             statistics: self.statistics.complete(socket_mode, &mut context),

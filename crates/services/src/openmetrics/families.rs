@@ -60,6 +60,9 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_worker_starts_total", Counter, &[], "Workers that have started.", |facts, samples| samples(&[], facts.snapshot.workers.iter().map(|worker| worker.spawn_count).sum::<u64>().into())),
     family!("bolide_reloads_total", Counter, &["cause", "outcome"], "Reloads that have ended: `done`, or `failed`, after which the old code serves. The cause is a `signal`, a `command` such as `bolide reload`, the master's `fifo`, a file of a `touch-` option, a `change` of the code or of a watched file, the `application` by uwsgi.reload(), or an `upgrade`, which the new master counts if it is done.", reloads),
     family!("bolide_last_reload_timestamp_seconds", Gauge, &[], "End of the last reload, in seconds since 1970.", |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
+    family!("bolide_spans_total", Counter, &["result"], "Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent because too many waited.", |facts, samples| if let Some(spans) = facts.snapshot.spans {
+        [("exported", spans.exported), ("failed", spans.failed), ("dropped", spans.dropped)].into_iter().for_each(|(result, count)| samples(&[result], count.into()));
+    }),
     family!("bolide_cache_requests_total", Counter, &["cache", "result"], "Reads of a cache that processes share.", caches),
     family!("bolide_cache_items", Gauge, &["cache"], "Items in a cache.", |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
 ];

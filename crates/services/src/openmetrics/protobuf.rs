@@ -6,6 +6,7 @@ use bolide_contract::histogram::{SCHEMA, ZERO_POWER};
 
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
+use crate::protobuf::{Message, varint};
 
 /// Returns all families.
 pub fn protobuf(facts: &Facts) -> Vec<u8> {
@@ -108,66 +109,11 @@ fn histogram(schema: i32, counts: &[u64], sum_us: u64) -> Message {
     message
 }
 
-/// A message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    /// A `uint32`, `uint64` or an enumeration.
-    fn number(&mut self, field: u32, number: u64) {
-        self.key(field, 0);
-        varint(&mut self.0, number);
-    }
-
-    /// A `sint32` or `sint64`.
-    fn signed(&mut self, field: u32, number: i64) {
-        self.number(field, ((number << 1) ^ (number >> 63)).cast_unsigned());
-    }
-
-    fn double(&mut self, field: u32, number: f64) {
-        self.key(field, 1);
-        self.0.extend_from_slice(&number.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.key(field, 2);
-        varint(&mut self.0, bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u32, message: &Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn key(&mut self, field: u32, wire_type: u32) {
-        varint(&mut self.0, u64::from(field << 3 | wire_type));
-    }
-}
-
-fn varint(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use bolide_contract::histogram::Distribution;
 
     use super::*;
-
-    #[test]
-    fn numbers_are_encoded_as_the_format_says() {
-        let mut message = Message::default();
-        message.number(1, 300);
-        message.signed(13, -2);
-        message.double(2, 1.0);
-        message.bytes(2, b"ab");
-        let expected = [8, 0xac, 2, 104, 3, 17, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 18, 2, b'a', b'b'];
-        assert_eq!(message.0, expected);
-    }
 
     #[test]
     fn runs_of_buckets_are_spans_and_counts_are_differences() {

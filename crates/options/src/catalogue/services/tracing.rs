@@ -1,6 +1,8 @@
 //! Rows of request identifiers and traces. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::logging::otlp;
+use crate::resolve::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -27,4 +29,36 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Each request belongs to a trace (W3C Trace Context): the application gets the `traceparent` and `tracestate` of a trusted front server, or a new `traceparent`, and the response has the field `traceresponse`. Without this option the application gets the fields as the client has sent them.",
     )
     .example("trace-context = true"),
+    OptionEntry::supported(
+        "otlp",
+        Setting::By(otlp::set_collector),
+        Value::Text,
+        "",
+        "Sends a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is added to an endpoint without a path. It turns `trace-context` on; the application's own spans become children of the request's. A process of its own sends the spans, in batches: no request waits for the collector, and spans that it does not take in time are dropped and counted. `https` trusts the certificates of the system, or those of the file that SSL_CERT_FILE names. An empty value means none.",
+    )
+    .example("otlp = http://127.0.0.1:4318\notlp-service = shop\notlp-sample = 0.1"),
+    OptionEntry::supported(
+        "otlp-sample",
+        Setting::By(otlp::set_sample),
+        Value::Special,
+        "1",
+        "The share of requests that have a span with `otlp`, from 0 to 1. It is decided by the identifier of the trace, as OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted front server sends a `traceparent`, its flag `sampled` decides instead.",
+    )
+    .example("otlp-sample = 0.1"),
+    OptionEntry::supported(
+        "otlp-header",
+        Setting::By(otlp::add_header),
+        Value::List,
+        "",
+        "A header field, `NAME: TEXT`, of the requests to the collector of `otlp`, such as its token. Listings of the configuration do not show the value.",
+    )
+    .example("otlp-header = Authorization: Bearer 4f1c0b"),
+    OptionEntry::supported(
+        "otlp-service",
+        set!(|draft, _, pair| draft.tracing.spans.service = Some(values::text(pair)?)),
+        Value::Text,
+        "the name of the application",
+        "The `service.name` of the spans of `otlp`.",
+    )
+    .example("otlp-service = shop"),
 ];

@@ -2,6 +2,7 @@
 
 mod log_packing;
 pub mod loggers;
+pub mod otlp;
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 

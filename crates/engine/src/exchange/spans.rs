@@ -1,0 +1,194 @@
+//! The span of a request that has ended, for a collector of OpenTelemetry (`otlp`): made from its log entry and the times of its
+//! phases, and given to the process that sends it.
+//!
+//! It never waits: a socket without room is a span less, which the next one reports. It knows no collector. Worker threads run it.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use bolide_contract::meters::OTHER_GROUP;
+use bolide_contract::statistics::RouteGroup;
+use bolide_services::route_names::masked;
+use bolide_services::spans::{Span, Value, packet};
+use nix::sys::socket::{MsgFlags, send};
+
+use super::log_entry::LogEntry;
+use crate::logging::counting::FAILED_STATUS;
+use crate::logging::identity::{Identity, SpanFacts, Trace};
+use crate::logging::route_groups::RouteGroups;
+use crate::scheduling::clock::precise_us;
+use crate::scheduling::phases::Times;
+
+/// The methods of RFC 9110 and RFC 5789; the semantic conventions have one word for all others.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+const OTHER_METHOD: &str = "_OTHER";
+
+/// The way of a worker's spans to the process that sends them.
+pub struct SpanSender {
+    socket: OwnedFd,
+    /// Spans that the socket had no room for since the last one that it took.
+    lost: AtomicU32,
+}
+
+/// What a response says of itself.
+pub struct Answered<'a> {
+    pub status: u16,
+    /// The class of the exception that has ended the application's work.
+    pub exception: Option<&'a str>,
+    pub body_bytes: u64,
+}
+
+impl SpanSender {
+    pub fn new(socket: OwnedFd) -> SpanSender {
+        SpanSender { socket, lost: AtomicU32::new(0) }
+    }
+
+    /// Sends the span of a request, if it has one.
+    #[cold]
+    pub fn finish(
+        &self,
+        entry: &LogEntry<'_>,
+        (groups, group_list): (Option<&RouteGroups>, &[RouteGroup]),
+        times: &Times,
+        answered: &Answered<'_>,
+    ) {
+        let Some(Identity { trace: Some(trace), span: Some(facts), .. }) = entry.identity.as_deref() else { return };
+        let number = groups.map_or(OTHER_GROUP, |groups| groups.group_of(entry.uri));
+        let route = group_list.get(number as usize).filter(|_| number != OTHER_GROUP).map(|group| group.name.as_str());
+        let lost = self.lost.swap(0, Relaxed);
+        let message = packet(lost, &encoded(entry, (trace, facts), route, times, answered));
+        if send(self.socket.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_err() {
+            self.lost.fetch_add(lost.saturating_add(1), Relaxed);
+        }
+    }
+}
+
+/// What of a request its span has, beside the texts of the log entry.
+fn encoded(
+    entry: &LogEntry<'_>,
+    (trace, facts): (&Trace, &SpanFacts),
+    route: Option<&str>,
+    times: &Times,
+    answered: &Answered<'_>,
+) -> Vec<u8> {
+    let text = String::from_utf8_lossy;
+    let (method, uri, version) = (text(entry.method), masked(&text(entry.uri)), text(protocol_version(entry.protocol)));
+    let (host, agent, client) = (text(&facts.host), text(&facts.agent), text(&facts.client));
+    let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
+    let known = METHODS.into_iter().find(|known| *known == method);
+    let (address, port) = host_and_port(&host);
+    let status = answered.status.to_string();
+    let is_failed = answered.status >= FAILED_STATUS || answered.exception.is_some();
+    let error = if is_failed { answered.exception.unwrap_or(&status) } else { "" };
+    let texts = [
+        ("http.request.method", known.unwrap_or(OTHER_METHOD)),
+        ("http.request.method_original", if known.is_none() { &method } else { "" }),
+        ("url.scheme", if facts.is_https { "https" } else { "http" }),
+        ("url.path", path),
+        ("http.route", route.unwrap_or_default()),
+        ("server.address", address),
+        ("network.protocol.version", &version),
+        ("client.address", &client),
+        ("error.type", error),
+    ];
+    let number = |name, value: Option<i64>| value.map(|value| (name, Value::Whole(value)));
+    let named = |(name, value): (&'static str, _)| (name, Value::Text(value));
+    let numbers = [
+        number("http.response.status_code", Some(answered.status.into()).filter(|status| *status > 0)),
+        number("server.port", port.map(i64::from)),
+        number("http.response.body.size", i64::try_from(answered.body_bytes).ok()),
+    ];
+    // The last ones are left out of a span that is too long.
+    let long = [("user_agent.original", &*agent), ("url.query", query)];
+    let is_known = |(_, value): &(&str, &str)| !value.is_empty();
+    let attributes: Vec<(&'static str, Value<'_>)> = texts
+        .into_iter()
+        .filter(is_known)
+        .map(named)
+        .chain(numbers.into_iter().flatten())
+        .chain(long.into_iter().filter(is_known).map(named))
+        .collect();
+    let method = known.unwrap_or("HTTP");
+    let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+    let (begin_us, events) = phases(times);
+    // What the clock of the wall says at the monotonic time 0: a span has no step in it if the clock is set meanwhile.
+    let since_1970_us = bolide_log::dates::now_us().saturating_sub(precise_us());
+    let ns = |monotonic_us: u64| since_1970_us.saturating_add(monotonic_us).saturating_mul(1000);
+    let events: Vec<(&'static str, u64)> = events.into_iter().map(|(at_us, name)| (name, ns(at_us))).collect();
+    Span {
+        trace: trace.context.trace,
+        span: trace.context.span,
+        parent: trace.parent,
+        state: &trace.state,
+        name: &name,
+        begin_ns: ns(begin_us),
+        end_ns: ns(times.ended_us),
+        attributes: &attributes,
+        events: &events,
+        error: is_failed.then_some(""),
+    }
+    .encoded()
+}
+
+/// The begin of the span, and its events in the order of time, in monotonic microseconds. A request begins when its front server
+/// has received it, if that is known.
+fn phases(times: &Times) -> (u64, Vec<(u64, &'static str)>) {
+    let begin_us = times.head_us.saturating_sub(times.waited_us);
+    let waited_us = if times.waited_us > 0 { begin_us } else { 0 };
+    let mut events = vec![
+        (waited_us, "queue"),
+        (times.head_us, "head"),
+        (times.body_us, "body"),
+        (times.called_us, "application"),
+        (times.first_byte_us, "write"),
+        (times.returned_us, "returned"),
+    ];
+    // An answer without the application has no return.
+    events.retain(|(at_us, name)| *at_us > 0 && (*name != "returned" || times.called_us > 0));
+    events.sort_by_key(|(at_us, _)| *at_us);
+    (begin_us, events)
+}
+
+/// `HTTP/1.1` is `1.1`, and `HTTP/2.0` is `2`.
+fn protocol_version(protocol: &[u8]) -> &[u8] {
+    let version = protocol.strip_prefix(b"HTTP/").unwrap_or_default();
+    if version.starts_with(b"1.") { version } else { version.strip_suffix(b".0").unwrap_or(version) }
+}
+
+fn host_and_port(host: &str) -> (&str, Option<u16>) {
+    match host.rsplit_once(':') {
+        Some((address, port)) if !port.ends_with(']') => (address.trim_matches(['[', ']']), port.parse().ok()),
+        _ => (host.trim_matches(['[', ']']), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_stand_in_the_order_of_time_and_those_that_did_not_come_are_left_out() {
+        let times =
+            Times { waited_us: 5, head_us: 10, body_us: 30, called_us: 20, returned_us: 40, ended_us: 50, ..Times::default() };
+        let expected = vec![(5, "queue"), (10, "head"), (20, "application"), (30, "body"), (40, "returned")];
+        assert_eq!(phases(&times), (5, expected));
+        let file = Times { head_us: 10, first_byte_us: 12, returned_us: 20, ended_us: 20, ..Times::default() };
+        assert_eq!(phases(&file), (10, vec![(10, "head"), (12, "write")]));
+    }
+
+    #[test]
+    fn hosts_and_versions_are_those_of_the_conventions() {
+        for (host, found) in [
+            ("shop.example", ("shop.example", None)),
+            ("shop.example:8000", ("shop.example", Some(8000))),
+            ("[::1]:80", ("::1", Some(80))),
+            ("[::1]", ("::1", None)),
+            ("", ("", None)),
+        ] {
+            assert_eq!(host_and_port(host), found);
+        }
+        for (protocol, version) in [("HTTP/1.1", "1.1"), ("HTTP/1.0", "1.0"), ("HTTP/2.0", "2"), ("HTTP/2", "2"), ("", "")] {
+            assert_eq!(protocol_version(protocol.as_bytes()), version.as_bytes());
+        }
+    }
+}
