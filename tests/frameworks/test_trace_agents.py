@@ -1,10 +1,12 @@
-"""The agents of OpenTelemetry and Sentry see the same trace with ``trace-context`` and without it."""
+"""The agents of OpenTelemetry and Sentry see the same trace with ``trace-context``, ``otlp`` and without them."""
 
 import json
 
 import pytest
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+#: Nothing listens there; the spans of the server itself are of no interest here.
+OTLP = "otlp = http://127.0.0.1:9"
 SENTRY = "771a43a4192642f0b136d5159a501700-1234567890abcdef-1"
 
 #: Each application answers with the trace and the parent of the span that its agent has made for the request.
@@ -58,12 +60,12 @@ application = OpenTelemetryMiddleware(view)
 }
 
 
-@pytest.fixture(params=["", "trace-context = true"], ids=["without", "with"])
+@pytest.fixture(params=["", "trace-context = true", OTLP], ids=["without", "with", "otlp"])
 def serving(serve, tmp_path, request):
     def serving(name):
         (tmp_path / "shop.py").write_text(APPLICATIONS[name])
         server = serve(f"pythonpath = {tmp_path}\nmodule = shop:application\n{request.param}")
-        return server, bool(request.param)
+        return server, request.param
 
     return serving
 
@@ -76,13 +78,17 @@ def ask(server, headers, target="/"):
 
 @pytest.mark.parametrize("name", APPLICATIONS)
 def test_the_agents_see_the_clients_span_as_their_parent(serving, name):
-    server, is_on = serving(name)
+    server, option = serving(name)
     told, answered = ask(server, [("traceparent", PARENT), ("tracestate", "vendor=1")])
     _, trace, span, _ = PARENT.split("-")
+    if option == OTLP:
+        # The server's own span is between them.
+        assert answered.split("-")[2] not in ("", span)
+        span = answered.split("-")[2]
     assert told == {"trace": trace, "parent": span, "state": "vendor=1"}
-    assert answered == (PARENT if is_on else None)
+    assert answered == (f"00-{trace}-{span}-01" if option else None)
     told, answered = ask(server, [])
-    if is_on:
+    if option:
         assert (told["trace"], told["parent"]) == tuple(answered.split("-")[1:3])
     else:
         assert (told["parent"], answered) == (None, None)

@@ -7,30 +7,40 @@ import ssl
 import time
 
 import pytest
+from support import uwsgi
+from support.http2 import Http2
 from support.metrics import fetch, metrics_address, samples
 from support.tls import Authority
 from support.waiting import wait_until
 from support_collector import Collector, told
-from support_processes import children_of, command_line_of
+from support_processes import children_of, command_line_of, is_alive, status_field
+from support_upgrade import upgrade
+from support_users import NOBODY, python_for_everybody
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 WSGI = """
+class Closed(Exception):
+    pass
+
 def application(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/boom":
-        raise ValueError("s3cret")
+        raise Closed("s3cret")
     environ["wsgi.input"].read()
     start_response("503 Busy" if path == "/busy" else "200 OK", [("Content-Type", "text/plain")])
     return [environ["HTTP_TRACEPARENT"].encode()]
 """
 
 ASGI = """
+class Closed(Exception):
+    pass
+
 async def application(scope, receive, send):
     if scope["type"] != "http":
         return
     if scope["path"] == "/boom":
-        raise ValueError("s3cret")
+        raise Closed("s3cret")
     while (await receive()).get("more_body"):
         pass
     told = dict(scope["headers"])[b"traceparent"]
@@ -38,7 +48,12 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": told})
 """
 
-INTERFACES = {"wsgi": (WSGI, ()), "threads": (WSGI, ("--threads", "2")), "asgi": (ASGI, ("--interface", "asgi3"))}
+INTERFACES = {
+    "wsgi": (WSGI, ()),
+    "threads": (WSGI, ("--threads", "2")),
+    "asgi": (ASGI, ("--interface", "asgi3")),
+    "gevent": (WSGI, ("--gevent", "10")),
+}
 
 
 @pytest.fixture
@@ -56,6 +71,8 @@ def spanned(start, tmp_path):
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_a_request_is_a_span_with_its_place_its_attributes_and_its_phases(interface, spanned):
     text, options = INTERFACES[interface]
+    if interface == "gevent":
+        pytest.importorskip("gevent")
     group = ("--route-group", "orders /orders/")
     with Collector() as collector:
         instance = spanned(collector, *group, "--otlp-header", "X-Token: s3cret", *options, text=text, alarms=True)
@@ -91,6 +108,7 @@ def test_a_request_is_a_span_with_its_place_its_attributes_and_its_phases(interf
         }
         assert (told(busy)["failed"], told(busy)["error.type"], told(busy)["http.response.status_code"]) == (True, "503", 503)
         assert (told(boom)["failed"], told(boom)["http.response.status_code"], boom.name) == (True, 500, "GET")
+        assert told(boom)["error.type"] == "shop.Closed"
         events = [event.name for event in asked.events]
         assert sorted(events) == ["application", "body", "head", "returned", "write"]
         assert events[0] == "head"
@@ -281,3 +299,52 @@ def test_without_the_option_there_is_no_process_for_spans(start):
     assert instance.get().status == 200
     assert not [pid for pid in children_of(instance.pid) if "exporter" in command_line_of(pid)]
     assert "bolide_spans_total" not in fetch(metrics_address(instance), "/metrics").body
+
+
+def test_requests_of_all_protocols_have_spans(spanned, tmp_path):
+    with Collector() as collector:
+        instance = spanned(collector, "--http2", "h2c", "--uwsgi-socket", tmp_path / "uwsgi.sock")
+        with Http2(instance.connect()) as client:
+            client.request("GET", "/h2?a=b", [("user-agent", "test/2")])
+        uwsgi.ask(str(tmp_path / "uwsgi.sock"), target="/front", extra=[("HTTPS", "on"), ("HTTP_HOST", "shop.example:8443")])
+        assert instance.stop() == 0
+        spans = {told(span)["url.path"]: told(span) for span in collector.spans}
+        assert spans["/h2"]["network.protocol.version"] == "2"
+        assert (spans["/h2"]["url.query"], spans["/h2"]["user_agent.original"]) == ("a=…", "test/2")
+        names = ("url.scheme", "server.address", "server.port", "client.address")
+        assert tuple(spans["/front"][name] for name in names) == ("https", "shop.example", 8443, "192.0.2.7")
+
+
+def test_an_upgrade_loses_no_span(upgradable, tmp_path):
+    (tmp_path / "shop.py").write_text(WSGI)
+    with Collector() as collector:
+        instance = upgradable("--otlp", collector.url)
+        before = exporter_of(instance)
+        instance.get("/before")
+        upgrade(tmp_path)
+        wait_until(lambda: not is_alive(before), "the end of the old exporter")
+        instance.get("/after")
+        assert sorted(told(span)["url.path"] for span in collector.wait_for(2)) == ["/after", "/before"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_the_exporter_of_a_root_master_is_the_applications_user(start, open_folder):
+    python = python_for_everybody(open_folder)
+    if python is None:
+        pytest.skip("the Python of these tests is not for everybody")
+    (open_folder / "shop.py").write_text(WSGI)
+    with Collector() as collector:
+        options = ("--chdir", open_folder, "--pythonpath", open_folder, "--uid", "nobody", "--otlp", collector.url)
+        instance = start(*options, module="shop", command=[python, "-m", "bolide"])
+        assert status_field(exporter_of(instance), "Uid").split() == [str(NOBODY.pw_uid)] * 4
+        instance.get()
+        collector.wait_for(1)
+
+
+def test_the_exporter_does_not_outlive_a_killed_master_and_sends_what_it_has(spanned):
+    with Collector() as collector:
+        instance = spanned(collector, alarms=True)
+        instance.get()
+        os.kill(instance.pid, signal.SIGKILL)
+        instance.wait_until_gone()
+        assert len(collector.spans) == 1

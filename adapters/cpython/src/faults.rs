@@ -3,9 +3,10 @@
 
 use bolide_engine::app::Outcome;
 use bolide_engine::request::Request;
+use bolide_engine::{note_exception, wants_exceptions};
 use pyo3::ffi;
 
-use crate::object::{Object, utf8_lossy};
+use crate::object::{Object, bytes_of, utf8_lossy};
 
 /// The Python functions that write to the log.
 pub struct FaultLog {
@@ -77,6 +78,9 @@ fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&Fau
         }
         let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
         let Some(value) = value else { return };
+        if let Some(request) = request.filter(|request| !request.id.is_empty() && wants_exceptions()) {
+            note_exception(&request.id, &type_of(&value));
+        }
         let subject = utf8_lossy(subject.as_bytes());
         let request = request.and_then(|request| {
             let (line, id) = (utf8_lossy(request.line.as_bytes())?, utf8_lossy(request.id.as_bytes())?);
@@ -93,6 +97,23 @@ fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&Fau
             // Logging itself failed, for lack of memory or stack: CPython's last resort writes directly to standard error.
             ffi::PyErr_WriteUnraisable(fault_log.log_exception.as_ptr());
         }
+    }
+}
+
+/// The type of an exception, with its module unless that is `builtins`.
+fn type_of(exception: &Object) -> String {
+    // SAFETY: the thread holds the interpreter, and the exception is alive, and with it its type. What is fetched is owned by us.
+    unsafe {
+        let kind = ffi::Py_TYPE(exception.as_ptr()).cast::<ffi::PyObject>();
+        let [module, name] = [c"__module__", c"__qualname__"].map(|name| {
+            let text = Object::owned(ffi::PyObject_GetAttrString(kind, name.as_ptr()));
+            let text = text.filter(|text| ffi::PyUnicode_Check(text.as_ptr()) != 0);
+            let bytes = text.and_then(|text| Object::owned(ffi::PyUnicode_AsUTF8String(text.as_ptr())));
+            // A type without a name, or with one that is no text, is of no use to people.
+            ffi::PyErr_Clear();
+            bytes.map(|bytes| String::from_utf8_lossy(bytes_of(bytes.as_ptr())).into_owned()).unwrap_or_default()
+        });
+        if module.is_empty() || module == "builtins" { name } else { format!("{module}.{name}") }
     }
 }
 

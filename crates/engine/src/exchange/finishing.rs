@@ -51,7 +51,7 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
         times.end();
         if let Some(spans) = &context.worker.spans {
             let groups = (context.worker.route_groups.as_ref(), &*context.worker.settings.statistics.groups);
-            spans.finish(entry, groups, times, &Answered { status, exception: None, body_bytes });
+            spans.finish(entry, groups, times, Answered { status, body_bytes });
         }
     }
     let logging = &context.worker.settings.logging;

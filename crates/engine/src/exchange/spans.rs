@@ -3,8 +3,10 @@
 //!
 //! It never waits: a socket without room is a span less, which the next one reports. It knows no collector. Worker threads run it.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use bolide_contract::meters::OTHER_GROUP;
 use bolide_contract::statistics::RouteGroup;
@@ -23,6 +25,39 @@ use crate::scheduling::phases::Times;
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 const OTHER_METHOD: &str = "_OTHER";
 
+/// Exceptions of a thread whose requests have not ended: further ones replace the oldest.
+const EXCEPTIONS_MOST: usize = 64;
+
+/// The process has a [`SpanSender`].
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The identifiers of requests that have ended with an exception, and its type.
+    static EXCEPTIONS: RefCell<VecDeque<(String, String)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Whether [`note_exception`] has a use.
+pub fn wants_exceptions() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// Notes the type of the exception that ends the request with this identifier, on the thread that ends it.
+pub fn note_exception(request: &str, kind: &str) {
+    EXCEPTIONS.with_borrow_mut(|noted| {
+        if noted.len() >= EXCEPTIONS_MOST {
+            noted.pop_front();
+        }
+        noted.push_back((request.to_owned(), kind.to_owned()));
+    });
+}
+
+fn take_exception(request: &str) -> Option<String> {
+    EXCEPTIONS.with_borrow_mut(|noted| {
+        let place = noted.iter().position(|(id, _)| id == request)?;
+        noted.remove(place).map(|(_, kind)| kind)
+    })
+}
+
 /// The way of a worker's spans to the process that sends them.
 pub struct SpanSender {
     socket: OwnedFd,
@@ -31,15 +66,15 @@ pub struct SpanSender {
 }
 
 /// What a response says of itself.
-pub struct Answered<'a> {
+#[derive(Clone, Copy)]
+pub struct Answered {
     pub status: u16,
-    /// The class of the exception that has ended the application's work.
-    pub exception: Option<&'a str>,
     pub body_bytes: u64,
 }
 
 impl SpanSender {
     pub fn new(socket: OwnedFd) -> SpanSender {
+        IS_ON.store(true, Relaxed);
         SpanSender { socket, lost: AtomicU32::new(0) }
     }
 
@@ -50,13 +85,14 @@ impl SpanSender {
         entry: &LogEntry<'_>,
         (groups, group_list): (Option<&RouteGroups>, &[RouteGroup]),
         times: &Times,
-        answered: &Answered<'_>,
+        answered: Answered,
     ) {
-        let Some(Identity { trace: Some(trace), span: Some(facts), .. }) = entry.identity.as_deref() else { return };
+        let Some(Identity { trace: Some(trace), span: Some(facts), id }) = entry.identity.as_deref() else { return };
+        let exception = take_exception(id);
         let number = groups.map_or(OTHER_GROUP, |groups| groups.group_of(entry.uri));
         let route = group_list.get(number as usize).filter(|_| number != OTHER_GROUP).map(|group| group.name.as_str());
         let lost = self.lost.swap(0, Relaxed);
-        let message = packet(lost, &encoded(entry, (trace, facts), route, times, answered));
+        let message = packet(lost, &encoded(entry, (trace, facts), route, times, (answered, exception.as_deref())));
         if send(self.socket.as_raw_fd(), &message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_err() {
             self.lost.fetch_add(lost.saturating_add(1), Relaxed);
         }
@@ -69,7 +105,7 @@ fn encoded(
     (trace, facts): (&Trace, &SpanFacts),
     route: Option<&str>,
     times: &Times,
-    answered: &Answered<'_>,
+    (answered, exception): (Answered, Option<&str>),
 ) -> Vec<u8> {
     let text = String::from_utf8_lossy;
     let (method, uri, version) = (text(entry.method), masked(&text(entry.uri)), text(protocol_version(entry.protocol)));
@@ -78,8 +114,8 @@ fn encoded(
     let known = METHODS.into_iter().find(|known| *known == method);
     let (address, port) = host_and_port(&host);
     let status = answered.status.to_string();
-    let is_failed = answered.status >= FAILED_STATUS || answered.exception.is_some();
-    let error = if is_failed { answered.exception.unwrap_or(&status) } else { "" };
+    let is_failed = answered.status >= FAILED_STATUS || exception.is_some();
+    let error = if is_failed { exception.unwrap_or(&status) } else { "" };
     let texts = [
         ("http.request.method", known.unwrap_or(OTHER_METHOD)),
         ("http.request.method_original", if known.is_none() { &method } else { "" }),
@@ -174,6 +210,17 @@ mod tests {
         assert_eq!(phases(&times), (5, expected));
         let file = Times { head_us: 10, first_byte_us: 12, returned_us: 20, ended_us: 20, ..Times::default() };
         assert_eq!(phases(&file), (10, vec![(10, "head"), (12, "write")]));
+    }
+
+    #[test]
+    fn an_exception_belongs_to_its_request_and_the_oldest_are_forgotten() {
+        note_exception("a", "ValueError");
+        note_exception("b", "KeyError");
+        assert_eq!((take_exception("b").as_deref(), take_exception("b")), (Some("KeyError"), None));
+        for number in 0..EXCEPTIONS_MOST {
+            note_exception(&number.to_string(), "OSError");
+        }
+        assert_eq!((take_exception("a"), take_exception("0").as_deref()), (None, Some("OSError")));
     }
 
     #[test]
