@@ -35,6 +35,10 @@ def main():
     """
     from bolide import _native
 
+    if "pydevd" in sys.modules:
+        from bolide import debuggers
+
+        raise SystemExit(debuggers.launch(sys.argv[1:]))
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     imports = [entry for entry in [*sys.path, folder, sys.argv[0]] if isinstance(entry, str)]
     _native.main(sys.argv[1:], sys.executable or None, folder, imports)

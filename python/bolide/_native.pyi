@@ -203,6 +203,9 @@ def log_is_coloured() -> bool:
 def note_debugger(is_halted: bool) -> None:
     """Notify the master that a debugger has stopped this worker, or that it continues."""
 
+def note_debugger_port() -> None:
+    """Notify the master that the application listens for a debugger at a port (``debugpy.listen``)."""
+
 def uwsgi_is_worker() -> bool:
     """Return whether this process is a serving worker, and not a prototype."""
 

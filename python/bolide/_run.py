@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Union
 
 import bolide
-from bolide import _native
+from bolide import _native, debuggers
 from bolide.application_name import folders_in_front, name_of
 
 #: The value of an option: several values are a list, those of the form KEY=VALUE a dictionary.
@@ -167,7 +167,8 @@ def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], ke
         # The server gets Ctrl-Z from the terminal too, and logs what it does. Here it would stop the waiting process.
         earlier[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, lambda number, frame: None)
     try:
-        server = subprocess.Popen(command(arguments), env=environment, pass_fds=tuple(kept))
+        with debuggers.follow(environment) as environment:
+            server = subprocess.Popen(command(arguments), env=environment, pass_fds=tuple(kept))
         for number in tuple(handed_on):
             server.send_signal(number)
         status = server.wait()

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from bolide import framework_errors, log, traceback_page
+from bolide import debuggers, framework_errors, log, traceback_page
 
 #: Most bytes of the error page that is kept for other processes.
 ERROR_REPORT_BYTES = 4 * 1024 * 1024
@@ -122,6 +122,7 @@ class Development:
         # As `flask run --debug` and `quart run` do.
         for name in ("FLASK_DEBUG", "QUART_DEBUG"):
             os.environ.setdefault(name, "1")
+        sys.meta_path.insert(0, debuggers.PortWait())
         self.error_report = ErrorReport(boot["error_page"])
         self.no_generation_serves = boot["no_generation_serves"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
@@ -301,7 +302,7 @@ class Development:
     # Debuggers.
 
     def watch_debuggers(self):
-        """Notify the master when a debugger based on ``bdb`` stops this worker, and when it continues."""
+        """Notify the master when a debugger stops this worker, and when it continues."""
         import bdb
 
         original = {name: getattr(bdb.Bdb, name) for name in ("set_trace", "set_continue", "set_quit")}
@@ -320,6 +321,7 @@ class Development:
             self.let_go()
 
         bdb.Bdb.set_trace, bdb.Bdb.set_continue, bdb.Bdb.set_quit = set_trace, set_continue, set_quit
+        debuggers.watch(self.halt, self.let_go, self.native.note_debugger_port)
 
     def halt(self):
         if not self.halted:

@@ -220,6 +220,13 @@ class Half:
             gc.callbacks.append(self.native.note_collection)
         if self.gunicorn is not None:
             self.gunicorn.begin_worker()
+        self.join_debugger()
+
+    def join_debugger(self):
+        if "_BOLIDE_DEBUGGER" in os.environ:
+            from bolide import debuggers
+
+            debuggers.join()
 
     def undergo_trial(self):
         """Have the application answer `reload-probe` before the worker serves."""
@@ -233,6 +240,7 @@ class Half:
         if hasattr(self.helper, "mule_get_msg"):
             self.uwsgi.mule = self.helper
         name_process(self.native, self.settings, self.helper.name)
+        self.join_debugger()
 
     def help(self, link):
         """Do the helper's work until its end. Return the exit status."""

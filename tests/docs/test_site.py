@@ -90,6 +90,8 @@ QUERIES = {
     "client address": "behind-a-proxy.html",
     "websocket": "asgi.html",
     "docker": "containers.html",
+    "vscode": "editor-debuggers.html",
+    "debugpy": "editor-debuggers.html",
     "kubernetes": "kubernetes.html",
     "systemd": "systemd.html",
     "harakiri": "reference/options/processes.html",

@@ -143,6 +143,14 @@ fn note_debugger(is_halted: bool) {
     }
 }
 
+/// Notifies the master that the application listens for a debugger: the next worker can do that only when this one has ended.
+#[pyfunction]
+fn note_debugger_port() {
+    if let Some(link) = LINK.get() {
+        let _ = message::send(link.control.as_fd(), &Report::HasDebuggerPort { row: link.row }, None);
+    }
+}
+
 #[pyfunction]
 fn uwsgi_is_worker() -> bool {
     LINK.get().is_some_and(|link| link.worker.is_some())
@@ -226,6 +234,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ASK_STOP", Asked::Stop.code())?;
     module.add_function(wrap_pyfunction!(count_refused_message, module)?)?;
     module.add_function(wrap_pyfunction!(note_debugger, module)?)?;
+    module.add_function(wrap_pyfunction!(note_debugger_port, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_is_worker, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_rows, module)?)?;

@@ -97,6 +97,8 @@ pub enum Report {
     Limited { row: u32, milliseconds: u32 },
     /// Worker, in development: a debugger has stopped it, or has resumed it.
     Halted { row: u32, is_halted: bool },
+    /// Worker, in development: the application listens for a debugger at a port (`debugpy.listen`), which one process can have.
+    HasDebuggerPort { row: u32 },
     /// Prototype, worker or helper: the packet carries a sealed memory file with
     /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
     Registered,
@@ -267,6 +269,7 @@ impl Packet for Report {
             Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
             Report::Left { row, somebody_waits } => [124, row, u32::from(somebody_waits), 0, 0, 0],
             Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
+            Report::HasDebuggerPort { row } => [125, row, 0, 0, 0, 0],
             Report::Registered => [130, 0, 0, 0, 0, 0],
             Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
             Report::Crashed { row, pid } => [132, row, pid, 0, 0, 0],
@@ -293,6 +296,7 @@ impl Packet for Report {
             [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
             [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
             [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
+            [125, row, ..] => Ok(Report::HasDebuggerPort { row }),
             [130, ..] => Ok(Report::Registered),
             [132, row, pid, ..] => Ok(Report::Crashed { row, pid }),
             [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
@@ -418,6 +422,7 @@ mod tests {
             Report::Unshared,
             Report::Limited { row: 1, milliseconds: 5000 },
             Report::Halted { row: 1, is_halted: true },
+            Report::HasDebuggerPort { row: 1 },
             Report::Passed { row: 1, pid: 2 },
             Report::Left { row: 1, somebody_waits: true },
             Report::Registered,

@@ -192,6 +192,8 @@ pub struct Child {
     pub helper: Option<Helper>,
     /// A debugger has stopped the process (development only).
     pub is_halted: bool,
+    /// Its application listens for a debugger at a port (development only).
+    pub has_debugger_port: bool,
     pub kill_reason: Option<KillReason>,
     /// The memory file with its state that a worker has handed over at a fault (`crash-reports`).
     pub state_at_fault: Option<OwnedFd>,

@@ -504,6 +504,7 @@ impl Children {
             stopped_until_ms: None,
             helper: None,
             is_halted: false,
+            has_debugger_port: false,
             kill_reason: None,
             state_at_fault: None,
         });

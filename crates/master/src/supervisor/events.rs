@@ -344,6 +344,9 @@ impl Supervisor {
             (Role::Worker { row, .. }, Report::Halted { row: claimed, is_halted }) if row == claimed => {
                 child.is_halted = is_halted
             }
+            (Role::Worker { row, .. }, Report::HasDebuggerPort { row: claimed }) if row == claimed => {
+                child.has_debugger_port = true
+            }
             (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: claimed, asked }) if row == claimed => {
                 let by = child.to_string();
                 self.obey_application(asked, &by, now);

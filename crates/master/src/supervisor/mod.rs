@@ -392,10 +392,17 @@ impl Supervisor {
         }
     }
 
+    /// Returns why the old generation is to end before the new one begins, if it is.
+    fn stops_first(&self) -> Option<&'static str> {
+        if self.provision.settings().lifecycle.reload_order == ReloadOrder::StopFirst {
+            return Some("reload-order");
+        }
+        self.children.iter().any(|child| child.has_debugger_port).then_some("only one process can have the debugger's port")
+    }
+
     /// Lets requests wait for changed code, except while a debugger has stopped the worker.
     fn hold_requests(&mut self, now: u64) {
-        let order = self.provision.settings().lifecycle.reload_order;
-        let overlaps = self.generations.serving().is_some() && order == ReloadOrder::StartFirst;
+        let overlaps = self.generations.serving().is_some() && self.stops_first().is_none();
         if overlaps && !has_halted_worker(&self.children) {
             self.development.hold_requests(&mut self.children, now);
         }

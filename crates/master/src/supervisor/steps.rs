@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, INTERPRETER_END_MS, Order};
 use bolide_contract::scoreboard::{InFlight, now_ms as clock_ms};
-use bolide_contract::settings::ReloadOrder;
 use bolide_contract::succession::Step;
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::files::pidfile;
@@ -187,8 +186,11 @@ impl Supervisor {
         if !self.generations.is_due(now_ms) {
             return;
         }
-        if self.provision.settings().lifecycle.reload_order == ReloadOrder::StopFirst {
-            return self.stop_first(now_ms);
+        if self.generations.is_vacated() && self.generations.serving().is_none() {
+            return self.start_after_stop(now_ms);
+        }
+        if let Some(why) = self.stops_first() {
+            return self.stop_first(why, now_ms);
         }
         let Some(serving) = self.generations.serving_number() else { return };
         let orphaned = !self.children.prototype(serving).is_some_and(|prototype| prototype.state.is_active());
@@ -220,34 +222,38 @@ impl Supervisor {
     /// (a locked database file, a port of their own). The listening sockets stay open meanwhile, so clients wait and are not
     /// refused. A generation that can't be loaded is tried again, after a pause or at the next SIGHUP, because no other one could
     /// serve.
-    fn stop_first(&mut self, now_ms: u64) {
-        match self.generations.serving_number() {
-            Some(serving) if self.generations.reload_is_requested() || self.children.prototype(serving).is_none() => {
-                self.generations.clear_request();
-                self.apply_plan(Some(serving));
-                self.generations.vacate();
-                let next = self.generations.last_number() + 1;
-                let what = format!("generation {serving} ends first (reload-order), clients wait until generation {next} serves");
-                log_sink::line(&format!("reload: {what}"));
-                self.notifier.reloading(&what);
-                self.children.end_generations(|_| true, &self.provision, now_ms);
-                self.kill_older_if_brutal(next, now_ms);
+    fn stop_first(&mut self, why: &str, now_ms: u64) {
+        let Some(serving) = self.generations.serving_number() else { return };
+        if !self.generations.reload_is_requested() && self.children.prototype(serving).is_some() {
+            return;
+        }
+        self.generations.clear_request();
+        self.apply_plan(Some(serving));
+        self.generations.vacate();
+        let next = self.generations.last_number() + 1;
+        let what = format!("generation {serving} ends first ({why}), clients wait until generation {next} serves");
+        log_sink::line(&format!("reload: {what}"));
+        self.notifier.reloading(&what);
+        self.children.end_generations(|_| true, &self.provision, now_ms);
+        self.kill_older_if_brutal(next, now_ms);
+    }
+
+    /// Begins the next generation after the one that ended first.
+    fn start_after_stop(&mut self, now_ms: u64) {
+        if !self.children.is_empty() {
+            return;
+        }
+        self.generations.clear_request();
+        // No generation serves with other settings.
+        self.apply_plan(None);
+        match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
+            Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
+            Err(error) => {
+                let pause = self.generations.note_failure(now_ms);
+                log_sink::line(&format!("reload: {error}: nothing is served; next attempt in {}", duration(pause)));
+                self.notifier.not_reloaded(&format!("{error}: nothing is served"));
+                self.fail_reload(Reason::Ordered, error.to_string());
             }
-            None if self.generations.is_vacated() && self.children.is_empty() => {
-                self.generations.clear_request();
-                // No generation serves with other settings.
-                self.apply_plan(None);
-                match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
-                    Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
-                    Err(error) => {
-                        let pause = self.generations.note_failure(now_ms);
-                        log_sink::line(&format!("reload: {error}: nothing is served; next attempt in {}", duration(pause)));
-                        self.notifier.not_reloaded(&format!("{error}: nothing is served"));
-                        self.fail_reload(Reason::Ordered, error.to_string());
-                    }
-                }
-            }
-            _ => {}
         }
     }
 

@@ -1,0 +1,216 @@
+"""Debuggers of editors: debugpy (VS Code and others), and pydevd, on which it is built.
+
+A debugger launches one Python process and follows the ones that it starts. The application runs elsewhere, in a worker that a
+program in Rust forks. So the launched process waits for the server, and each worker joins the session of the launched process. It
+must not know requests. The launched process runs :func:`launch`, workers run the rest.
+"""
+
+import contextlib
+import errno
+import functools
+import importlib.abc
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+
+#: The variable that tells workers how to join the session.
+VARIABLE = "_BOLIDE_DEBUGGER"
+#: The interval at which the launched process looks whether an editor has connected, in seconds.
+EDITOR_CHECK_SECONDS = 0.2
+#: Longest time that the application waits for the port of its debugger, which belongs to the previous worker's adapter until the
+#: editor has noticed that worker's end, in seconds.
+PORT_WAIT_SECONDS = 10
+PORT_CHECK_SECONDS = 0.1
+
+
+# The launched process.
+
+
+def launch(arguments):
+    """Run the server of a command line as a child of this process, which a debugger runs. Return its exit status."""
+    from bolide import _run
+
+    environment = dict(os.environ)
+    # Each worker loads the application itself, so that breakpoints outside of functions are hit.
+    environment.setdefault("UWSGI_LAZY_APPS", "true")
+    return _run.serve_until_end(arguments, environment)
+
+
+@contextlib.contextmanager
+def follow(environment):
+    """Surround the start of a server: its workers join the session of the debugger that runs this process, if one does."""
+    pydevd = sys.modules.get("pydevd")
+    session = session_of(pydevd)
+    if session is None:
+        yield environment
+        return
+    with pydevd.skip_subprocess_arg_patch():
+        yield {**environment, VARIABLE: json.dumps(session)}
+
+
+def session_of(pydevd):
+    """Return what a worker needs to join the session, or None if there is none, or if it follows no processes."""
+    setup = getattr(getattr(pydevd, "SetupHolder", None), "setup", None) or {}
+    if not setup.get("port") or not hasattr(pydevd, "skip_subprocess_arg_patch"):
+        return None
+    if not setup.get("multiprocess"):
+        print('bolide: no breakpoint will be hit: "subProcess" is false, and the application runs in a worker', file=sys.stderr)
+        return None
+    debugpy = sys.modules.get("debugpy")
+    return {
+        "host": setup.get("client") or "127.0.0.1",
+        "port": setup["port"],
+        "access_token": setup.get("access-token"),
+        "client_access_token": setup.get("client-access-token"),
+        "ppid": os.getpid(),
+        "debugpy": None if debugpy is None else folder_of(debugpy.__file__, 2),
+        "pydevd": folder_of(pydevd.__file__, 1),
+        "gate": None if pydevd._is_attached() else gate(pydevd),
+    }
+
+
+def folder_of(file, levels):
+    path = os.path.realpath(file)
+    for _ in range(levels):
+        path = os.path.dirname(path)
+    return path
+
+
+def gate(pydevd):
+    """Return the path of a pipe that is closed as soon as an editor has connected: until then nothing can be debugged, and the
+    application serves.
+    """
+    reader, writer = os.pipe()
+
+    def watch():
+        while not pydevd._is_attached():
+            threading.Event().wait(EDITOR_CHECK_SECONDS)
+        os.close(writer)
+
+    thread = threading.Thread(target=watch, name="bolide-debugger", daemon=True)
+    thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
+    thread.start()
+    return f"/proc/{os.getpid()}/fd/{reader}"
+
+
+# Workers.
+
+
+def join():
+    """Join the debugger's session, if one launched the server. It returns when the editor has set its breakpoints."""
+    described = os.environ.pop(VARIABLE, None)
+    if described is None:
+        return
+    session = json.loads(described)
+    if session["gate"] is None:
+        connect(session)
+    else:
+        threading.Thread(target=connect_later, args=(session,), name="bolide-debugger", daemon=True).start()
+
+
+def connect_later(session):
+    # The launched process may have ended.
+    with contextlib.suppress(OSError), open(session["gate"], "rb") as pipe:
+        pipe.read()
+        connect(session)
+
+
+def connect(session):
+    # The interpreter's own frozen modules have no breakpoints, and the warning about them is of no use here.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    try:
+        pydevd = imported(session)
+        own = os.path.dirname(os.path.abspath(__file__))
+        pydevd.settrace(
+            host=session["host"],
+            port=session["port"],
+            suspend=False,
+            patch_multiprocessing=True,
+            access_token=session["access_token"],
+            client_access_token=session["client_access_token"],
+            notify_stdin=False,
+            ppid=session["ppid"],
+            dont_trace_start_patterns=tuple(folder for folder in (session["debugpy"], own) if folder),
+        )
+    except (Exception, SystemExit) as error:
+        # pydevd exits if it can't connect.
+        from bolide import log
+
+        log.tell(f"WARNING: the debugger can't be joined, so no breakpoint will be hit: {error!r}")
+
+
+def imported(session):
+    """Import pydevd as the launched process has done. The folders stay out of the application's path."""
+    before = list(sys.path)
+    try:
+        if session["debugpy"]:
+            sys.path.insert(0, session["debugpy"])
+            # It brings its own pydevd, and sets the protocol that its adapter speaks.
+            importlib.import_module("debugpy.server")
+        else:
+            sys.path.insert(0, session["pydevd"])
+        return importlib.import_module("pydevd")
+    finally:
+        sys.path[:] = before
+
+
+class PortWait(importlib.abc.MetaPathFinder):
+    """An import hook: ``debugpy.listen`` waits for its port."""
+
+    NAME = "debugpy.server.api"
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.NAME:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                module.listen = patient(module.listen)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def patient(listen):
+    @functools.wraps(listen)
+    def patient_listen(*arguments, **more):
+        until = time.monotonic() + PORT_WAIT_SECONDS
+        while True:
+            try:
+                return listen(*arguments, **more)
+            except RuntimeError as error:
+                if os.strerror(errno.EADDRINUSE) not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(PORT_CHECK_SECONDS)
+
+    return patient_listen
+
+
+def watch(halt, let_go, listens):
+    """Call `halt` when pydevd stops a thread and `let_go` when it continues, in that thread, and `listens` if the application
+    has opened a port for an editor (``debugpy.listen``).
+    """
+    pydevd = sys.modules.get("pydevd")
+    original = getattr(getattr(pydevd, "PyDB", None), "do_wait_suspend", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def do_wait_suspend(*arguments, **more):
+        halt()
+        try:
+            return original(*arguments, **more)
+        finally:
+            let_go()
+
+    pydevd.PyDB.do_wait_suspend = do_wait_suspend
+    api = sys.modules.get("debugpy.server.api")
+    if api is not None and getattr(api.listen, "called", False):
+        listens()
