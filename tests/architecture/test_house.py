@@ -65,6 +65,7 @@ ARROWS = {
         "bolide-distributed",
         "bolide-engine",
         "bolide-files",
+        "bolide-inspection",
         "bolide-log",
         "bolide-memory",
         "bolide-master",

@@ -24,6 +24,7 @@ mod native;
 mod object;
 mod procname;
 mod prototype;
+mod sampling;
 mod services;
 mod start_response;
 mod threads;

@@ -408,6 +408,19 @@ impl<'a> Recorder<'a> {
         None
     }
 
+    /// Returns the number of the request whose call is in progress, and when the request began, as far as its entry has that: in
+    /// monotonic milliseconds. `None`: there is none, or it changed during the read.
+    pub fn in_call(&self) -> Option<(u64, u64)> {
+        let slot = self.slot;
+        let count = slot.count.load(Acquire);
+        let began_ms = slot.began_ms.load(Acquire);
+        let number = slot.current.load(Relaxed);
+        let head = self.entry(number).head.load(Acquire);
+        fence(Acquire);
+        let is_same = slot.began_ms.load(Acquire) == began_ms && slot.count.load(Relaxed) == count;
+        (began_ms != 0 && is_same && has_mark(head, number)).then(|| (number, low(head, TIME_BITS)))
+    }
+
     /// Returns the requests in the ring, the oldest first, without those that were overwritten meanwhile.
     pub fn remembered(&self) -> Vec<Remembered> {
         let newest = self.slot.newest.load(Acquire);

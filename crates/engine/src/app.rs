@@ -8,6 +8,7 @@ pub use bolide_services::leaks::Collection;
 use crate::request::Request;
 use crate::request::request_stream::RequestStream;
 use crate::response::ResponseWriter;
+use crate::sampling::Sampler;
 
 /// A language runtime with the application loaded.
 pub trait Language: Sync + 'static {
@@ -24,6 +25,12 @@ pub trait Language: Sync + 'static {
     /// # Errors
     /// The error of the system or the language.
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String>;
+
+    /// Returns what reads the language's stacks for reports of slow requests, on the calling thread, which does not run the
+    /// language. `None`: it can't be done.
+    fn sampler(&self) -> Option<Box<dyn Sampler>> {
+        None
+    }
 }
 
 /// The application in one thread.

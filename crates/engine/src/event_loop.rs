@@ -102,6 +102,7 @@ impl<L: Language> Shared<L> {
         row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now_ms(), Relaxed);
         self.lock_state().housekeeping.memory_trim.note_baseline(crate::allocator::own_bytes());
+        self.watch_slow_requests();
         if self.is_held.load(Relaxed) {
             return self.report(|row, pid| Report::Passed { row, pid });
         }

@@ -16,8 +16,10 @@ mod logging;
 mod preloading;
 pub mod request;
 pub mod response;
+pub mod sampling;
 mod scheduling;
 mod services;
+mod slow;
 mod sockets;
 pub mod uwsgi_signals;
 

@@ -27,7 +27,7 @@ use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
 use crate::response::storing::AnswerStore;
-use crate::scheduling::phases::{Moment, Times};
+use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
@@ -206,6 +206,14 @@ impl Response {
     pub(crate) fn note_time(&mut self, moment: Moment) {
         if let Some(times) = &mut self.times {
             times.note(moment);
+        }
+    }
+
+    /// Notes that the client is waited for, or not any more.
+    #[inline(always)]
+    pub(crate) fn note_wait(&mut self, wait: Option<ClientWait>) {
+        if let Some(times) = &mut self.times {
+            times.wait(wait);
         }
     }
 

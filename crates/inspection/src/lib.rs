@@ -2,7 +2,8 @@
 //! a busy loop or in a deadlock. The process is neither stopped nor changed, and no ptrace is used.
 //!
 //! It knows neither an instance nor its workers; the crate `master` does. The processes of `bolide trace` and `bolide profile` run
-//! it; master, prototypes and workers never do. No `unsafe`: the one system call that reads memory is the crate nix'.
+//! it, and workers with `slow-request`, which read themselves; the master and prototypes never do. No `unsafe`: the one system call
+//! that reads memory is the crate nix'.
 
 pub mod codes;
 pub mod frames;
@@ -12,9 +13,11 @@ pub mod lines;
 pub mod maps;
 pub mod memory;
 pub mod objects;
+pub mod own;
 pub mod process;
 pub mod python;
 pub mod requests;
 pub mod symbols;
 pub mod tasks;
 pub mod trace;
+pub mod waits;

@@ -12,6 +12,8 @@ use crate::symbols::Symbols;
 /// Interpreters of a process, and threads of an interpreter, that are read.
 const INTERPRETERS_MOST: usize = 64;
 const THREADS_MOST: usize = 4_096;
+/// Bytes of the structure of a GIL: its fields, and two conditions and two mutexes of the C library.
+const GIL_BYTES: u64 = 256;
 /// Bytes of a C library's structure of a thread in which its id is looked for.
 const PTHREAD_BYTES: u64 = 2_048;
 
@@ -130,12 +132,25 @@ impl Python {
         Ok((threads, is_partial))
     }
 
+    /// The address of the structure of an interpreter's GIL.
+    fn gil(&self, memory: &impl Memory, interpreter: u64) -> Read<u64> {
+        match self.layout.interpreter_gil {
+            0 => Ok(self.runtime.wrapping_add(self.layout.gil_in_runtime)),
+            offset => memory.pointer(interpreter.wrapping_add(offset)),
+        }
+    }
+
+    /// Whether a word lies in the structure of a GIL, which has the condition for which threads wait.
+    pub fn is_of_gil(&self, memory: &impl Memory, word: u64) -> bool {
+        let has_it = |interpreter: u64| {
+            self.gil(memory, interpreter).is_ok_and(|gil| (gil..gil.saturating_add(GIL_BYTES)).contains(&word))
+        };
+        self.interpreters(memory).unwrap_or_default().into_iter().any(has_it)
+    }
+
     /// The thread state that holds the GIL of an interpreter.
     fn holder(&self, memory: &impl Memory, interpreter: u64) -> Read<Option<u64>> {
-        let gil = match self.layout.interpreter_gil {
-            0 => self.runtime.wrapping_add(self.layout.gil_in_runtime),
-            offset => memory.pointer(interpreter.wrapping_add(offset))?,
-        };
+        let gil = self.gil(memory, interpreter)?;
         // 0 is free, -1 not in use yet.
         let is_locked = memory.number(gil.wrapping_add(self.layout.gil_locked))? == 1;
         let holder = memory.word(gil.wrapping_add(self.layout.gil_holder))?;

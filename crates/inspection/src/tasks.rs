@@ -74,6 +74,11 @@ impl Python {
         (tasks, is_partial)
     }
 
+    /// The task at this address.
+    pub fn task(&self, memory: &impl Memory, address: u64, detail: Detail) -> Option<AsyncioTask> {
+        self.objects(memory).task(address, waiter_place(self.layout.minor)?, detail).ok()?
+    }
+
     fn task_addresses(&self, memory: &impl Memory) -> Vec<u64> {
         let objects = self.objects(memory);
         let weak = if self.layout.minor >= 12 { "_scheduled_tasks" } else { "_all_tasks" };

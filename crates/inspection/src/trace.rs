@@ -187,6 +187,23 @@ impl Reader {
         self.python.thread_names(&self.memory)
     }
 
+    /// Whether a word in the process' memory belongs to the lock of an interpreter: a thread that waits for it waits for the GIL.
+    pub fn is_of_gil(&self, word: u64) -> bool {
+        self.python.is_of_gil(&self.memory, word)
+    }
+
+    /// A task of asyncio, by its address. `None`: it has ended, or could not be read.
+    pub fn one_task(&self, address: u64, detail: Detail) -> Option<tasks::AsyncioTask> {
+        self.memory.refresh();
+        self.python.task(&self.memory, address, detail)
+    }
+
+    /// A greenlet that waits, by its address. `None`: it runs or has ended, or could not be read.
+    pub fn one_greenlet(&self, address: u64, detail: Detail) -> Option<Greenlet> {
+        self.memory.refresh();
+        self.python.greenlets(&self.memory, &BTreeSet::from([address]), detail).0.pop()
+    }
+
     fn attempt(&self, detail: Detail, greenlets: &BTreeSet<u64>) -> Result<Process, Unreadable> {
         let tasks = process::tasks(self.pid);
         let ids: Vec<u32> = tasks.iter().map(|task| task.id).collect();

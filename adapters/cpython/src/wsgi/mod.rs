@@ -14,6 +14,7 @@ use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutc
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
 use bolide_engine::response::ResponseWriter;
+use bolide_engine::sampling::Sampler;
 use pyo3::ffi;
 
 use crate::answer::Answer;
@@ -24,6 +25,7 @@ use crate::faults::{FaultPlace, described, failed, log_message, log_set_exceptio
 use crate::memory;
 use crate::native::without_interpreter;
 use crate::object::Object;
+use crate::sampling::PythonSampler;
 use crate::start_response::StartResponse;
 use crate::threads;
 use crate::uwsgi_signals;
@@ -67,6 +69,10 @@ impl Language for Wsgi {
 
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         threads::spawn(name, body)
+    }
+
+    fn sampler(&self) -> Option<Box<dyn Sampler>> {
+        Some(Box::new(PythonSampler::default()))
     }
 }
 

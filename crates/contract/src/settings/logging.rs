@@ -35,6 +35,8 @@ pub struct Logging {
     pub memory_report: bool,
     /// `leak-report`: the requests over which the growth of memory is judged.
     pub leak_report_requests: Option<u64>,
+    /// `slow-request`: requests that take longer are looked at and reported, in milliseconds.
+    pub slow_request_ms: Option<u64>,
     /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
     pub x_forwarded_for: bool,
     /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
@@ -253,6 +255,7 @@ impl Default for Logging {
             microseconds: false,
             memory_report: false,
             leak_report_requests: None,
+            slow_request_ms: None,
             x_forwarded_for: false,
             write_errors: true,
         }

@@ -27,7 +27,7 @@ use crate::request::body::{Body, Collector, Refusal};
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
 use crate::scheduling::connections::ExchangeId;
-use crate::scheduling::phases::{Moment, Times};
+use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
 use crate::sockets::tls::{Alpn, TlsFault};
@@ -233,6 +233,7 @@ impl<A: App> Connection<A> {
         match served {
             Served::Blocked(suspended) => {
                 suspended.enter_phase(Phase::Sending);
+                self.exchange.response.note_wait(Some(ClientWait::Sending));
                 self.exchange.state = ExchangeState::Suspended(suspended);
                 self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
                 ServeStep::Blocked

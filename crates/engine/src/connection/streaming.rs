@@ -23,7 +23,7 @@ use crate::response::{Progress, ResponseWriter, reason_phrase};
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::phases::Moment;
+use crate::scheduling::phases::{ClientWait, Moment};
 use crate::sockets::socket::Read;
 
 impl<A: App> Connection<A> {
@@ -271,13 +271,14 @@ impl<A: App> Connection<A> {
         owes_body(streaming) || self.has_unsent()
     }
 
-    /// Shows in the flight recorder what the request waits for.
-    fn show_phase(&self, streaming: &Streaming<A>) {
-        let phase = match (self.has_unsent(), owes_body(streaming)) {
-            (true, _) => Phase::Sending,
-            (false, true) => Phase::Body,
-            (false, false) => Phase::Application,
+    /// Shows in the flight recorder what the request waits for, and measures it.
+    fn show_phase(&mut self, streaming: &Streaming<A>) {
+        let (phase, wait) = match (self.has_unsent(), owes_body(streaming)) {
+            (true, _) => (Phase::Sending, Some(ClientWait::Sending)),
+            (false, true) => (Phase::Body, Some(ClientWait::Body)),
+            (false, false) => (Phase::Application, None),
         };
+        self.exchange.response.note_wait(wait);
         streaming.suspended.enter_phase(phase);
     }
 

@@ -42,6 +42,7 @@ use crate::scheduling::handover::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::services::SharedServices;
+use crate::slow::{SlowRequests, watcher};
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 use crate::uwsgi_signals::SignalPort;
@@ -226,7 +227,7 @@ impl<L: Language> Shared<L> {
         let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
         let identity = IdentityRules::of(&settings, line_style.has_identities());
         let tls = tls_of(&listeners, ticket_keys, worker)?;
-        let times_phases = settings.tracing.times_phases;
+        let times_phases = settings.tracing.times_phases || settings.logging.slow_request_ms.is_some();
         let worker = Worker {
             tls,
             peer_warnings: PeerWarnings::default(),
@@ -245,6 +246,7 @@ impl<L: Language> Shared<L> {
             spans: spans.map(SpanSender::new),
             reads_start: settings.statistics.has_scraper() || times_phases,
             route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
+            slow: settings.logging.slow_request_ms.map(|mark_ms| Arc::new(SlowRequests::new(mark_ms))),
             leaks: settings.logging.leak_report_requests.map(Leaks::new),
             has_one_thread: !has_threads,
             settings,
@@ -297,6 +299,16 @@ impl<L: Language> Shared<L> {
         let meters = self.scoreboard.meters(self.row_number).get(core as usize);
         let places = self.scoreboard.recorder(self.row_number, core).zip(meters);
         places.ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))
+    }
+
+    /// With `slow-request`, begins to watch the requests of this worker.
+    pub(crate) fn watch_slow_requests(&self) {
+        let Some(slow) = &self.worker.slow else { return };
+        let threads = 0..self.worker.slots.len() as u32;
+        let recorders = threads.filter_map(|core| self.scoreboard.recorder(self.row_number, core)).collect();
+        if let Err(error) = watcher::start(slow.clone(), self.language, recorders, self.worker.number) {
+            complain(self.worker.number, &format!("slow-request: slow requests are reported without samples: {error}"));
+        }
     }
 
     pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {

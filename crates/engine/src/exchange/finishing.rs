@@ -5,15 +5,21 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::{End, add};
+use bolide_services::route_names::masked;
 
 use super::Served;
 use super::log_entry::LogEntry;
 use super::spans::Answered;
 use crate::app::App;
 use crate::exchange::context::ExchangeContext;
-use crate::logging::counting;
-use crate::logging::log_line::{LogLine, RequestNotes};
+use crate::logging::counting::{self, AnsweredBy};
+use crate::logging::log_line::{LogLine, RequestNotes, visible};
 use crate::scheduling::clock::precise_us;
+use crate::slow::SlowRequests;
+use crate::slow::report::{self, SlowRequest};
+
+/// Bytes of a target that the report of a slow request has.
+const TARGET_BYTES: usize = 1_024;
 
 /// Updates the counters, writes the log line, and returns the response's buffer to the thread.
 pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
@@ -47,13 +53,7 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
         }
         context.app.enter().exchange_has_ended(&mut context.writer);
     }
-    if let Some(times) = &mut context.writer.times {
-        times.end();
-        if let Some(spans) = &context.worker.spans {
-            let groups = (context.worker.route_groups.as_ref(), &*context.worker.settings.statistics.groups);
-            spans.finish(entry, groups, times, Answered { status, body_bytes });
-        }
-    }
+    end_times(context, entry, Answered { status, body_bytes });
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
         let response = &context.writer;
@@ -89,4 +89,48 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }
+}
+
+/// Completes the times of the phases, makes the request's span, and reports the request if it was slow.
+#[inline(always)]
+fn end_times<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>, answered: Answered) {
+    if let Some(times) = &mut context.writer.times {
+        times.end();
+        if let Some(spans) = &context.worker.spans {
+            let groups = (context.worker.route_groups.as_ref(), &*context.worker.settings.statistics.groups);
+            spans.finish(entry, groups, times, answered);
+        }
+        if let Some(slow) = &context.worker.slow {
+            report_if_slow(slow, context, entry);
+        }
+    }
+}
+
+/// Reports a request if it was slow. Its times are complete.
+#[cold]
+fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>, entry: &LogEntry<'_>) {
+    let Some(times) = context.writer.times.as_deref() else { return };
+    let is_slow = times.ended_us.saturating_sub(times.head_us) / 1000 >= slow.mark_ms;
+    let is_kept = entry.answered_by == AnsweredBy::AsynchronousApplication;
+    if !is_slow && !is_kept {
+        return;
+    }
+    let looks = slow.take(entry.recorded);
+    let (status, worker) = (context.writer.status_code(), context.worker.number);
+    // A WebSocket is long by nature.
+    if !is_slow || counting::is_websocket(status, entry.method) || !slow.may_tell(worker) {
+        return;
+    }
+    let mut target = Vec::with_capacity(TARGET_BYTES);
+    visible(&mut target, &entry.uri[..entry.uri.len().min(TARGET_BYTES)]);
+    report::write(&SlowRequest {
+        worker,
+        mark_ms: slow.mark_ms,
+        method: &String::from_utf8_lossy(entry.method),
+        target: &masked(&String::from_utf8_lossy(&target)),
+        id: entry.identity.as_ref().map(|identity| identity.id.as_str()),
+        status,
+        times,
+        looks: &looks,
+    });
 }

@@ -392,6 +392,7 @@ pub fn resume_response<A: App>(
     context: &mut ExchangeContext<'_, A>,
     mut suspended: Box<Suspended<A::Pending>>,
 ) -> Served<A::Pending> {
+    context.writer.note_wait(None);
     loop {
         if suspended.pending.is_some() && context.writer.turn_is_over() {
             return Served::Blocked(suspended);

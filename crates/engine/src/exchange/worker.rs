@@ -23,6 +23,7 @@ use crate::logging::peer_warnings::PeerWarnings;
 use crate::logging::route_groups::RouteGroups;
 use crate::request::body::BodyLimits;
 use crate::scheduling::held_answers::HeldAnswers;
+use crate::slow::SlowRequests;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 
@@ -63,6 +64,8 @@ pub struct Worker {
     pub route_groups: Option<RouteGroups>,
     /// The watch over memory that requests leave behind; `None` without `leak-report`.
     pub leaks: Option<Leaks>,
+    /// The watch over slow requests; `None` without `slow-request`.
+    pub slow: Option<Arc<SlowRequests>>,
     /// Only one thread serves and counts.
     pub has_one_thread: bool,
     /// Requests of all other workers, as of the last iteration of the loop: for the log only.

@@ -34,7 +34,7 @@ impl LineStyle {
             (Some(format), _) => LineStyle::Format(LogFormat::compile(format, date)),
             (None, LogStyle::Json) => {
                 let names = log_styles::JSON_NAMES.map(|(_, name)| name.as_bytes().to_vec()).to_vec();
-                LineStyle::Json { names, slow_ms: logging.always.slow_ms }
+                LineStyle::Json { names, slow_ms: slowest_usual_ms(logging) }
             }
             (None, LogStyle::Short) => LineStyle::Short { coloured: bolide_log::is_coloured() },
             (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { coloured: bolide_log::is_coloured() },
@@ -59,6 +59,11 @@ impl LineStyle {
             LineStyle::Uwsgi { .. } | LineStyle::Short { .. } => &[],
         }
     }
+}
+
+/// The milliseconds from which a request of the JSON log is a warning: those of `log-slow` or of `slow-request`.
+fn slowest_usual_ms(logging: &Logging) -> Option<u64> {
+    [logging.always.slow_ms, logging.slow_request_ms].into_iter().flatten().min()
 }
 
 pub struct AccessLog {

@@ -22,6 +22,19 @@ pub struct Times {
     pub returned_us: u64,
     /// The last byte of the answer was written to the socket, or the client was given up.
     pub ended_us: u64,
+    /// Microseconds in which bytes of the answer waited for the client to read others.
+    pub sending_us: u64,
+    /// Microseconds in which an application that was called already waited for the client's body.
+    pub late_body_us: u64,
+    /// The client is waited for, since this time.
+    pub waits: Option<(ClientWait, u64)>,
+}
+
+/// What a client is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientWait {
+    Body,
+    Sending,
 }
 
 /// What a time is noted for.
@@ -54,9 +67,31 @@ impl Times {
         }
     }
 
+    /// Notes that the client is waited for from now on, or not any more.
+    #[cold]
+    pub fn wait(&mut self, wait: Option<ClientWait>) {
+        if self.waits.map(|(before, _)| before) == wait {
+            return;
+        }
+        let now_us = precise_us();
+        match self.waits {
+            Some((ClientWait::Body, since_us)) => self.late_body_us += now_us.saturating_sub(since_us),
+            Some((ClientWait::Sending, since_us)) => self.sending_us += now_us.saturating_sub(since_us),
+            None => {}
+        }
+        self.waits = wait.map(|wait| (wait, now_us));
+    }
+
+    /// Microseconds in which the client's body was waited for: before the call, or in it.
+    pub fn body_wait_us(&self) -> u64 {
+        let before_call_us = if self.body_us <= self.called_us { self.body_us.saturating_sub(self.head_us) } else { 0 };
+        before_call_us + self.late_body_us
+    }
+
     /// Notes the end of the request.
     #[cold]
     pub fn end(&mut self) {
+        self.wait(None);
         self.ended_us = precise_us();
         if self.returned_us == 0 {
             self.returned_us = self.ended_us;
@@ -67,6 +102,19 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_for_the_client_are_added_up() {
+        let mut times = Times { head_us: 1, called_us: 2, ..Times::default() };
+        for wait in [ClientWait::Sending, ClientWait::Body] {
+            times.wait(Some(wait));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            times.wait(None);
+        }
+        assert!(times.sending_us >= 1_000 && times.late_body_us >= 1_000);
+        assert_eq!(times.body_wait_us(), times.late_body_us);
+        assert_eq!(Times { head_us: 5, body_us: 8, called_us: 9, ..Times::default() }.body_wait_us(), 3);
+    }
 
     #[test]
     fn the_first_time_of_a_phase_counts_and_the_last_return() {

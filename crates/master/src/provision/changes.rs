@@ -180,6 +180,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/logging/microseconds",
     "/logging/memory_report",
     "/logging/leak_report_requests",
+    "/logging/slow_request_ms",
     "/logging/x_forwarded_for",
     "/logging/write_errors",
     "/tracing",

@@ -72,7 +72,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     static-expires-type static-expires-type-mtime static-cache-control static-immutable static-gzip-all static-gzip-dir
     static-gzip-ext static-gzip mime-file static-charset file-serve-mode x-sendfile x-accel-redirect static-cache-files
     static-cache-memory disable-logging log-format logformat-strftime log-date log-micros log-style log-json request-id request-id-answer trace-context otlp otlp-sample otlp-header otlp-service log-4xx log-5xx
-    log-slow log-big log-zero log-sendfile log-ioerror memory-report leak-report ignore-write-errors disable-write-exception
+    log-slow log-big log-zero log-sendfile log-ioerror memory-report leak-report slow-request ignore-write-errors disable-write-exception
     auto-procname procname-prefix procname-prefix-spaced procname-append procname procname-master allow-missing
     locks lock-engine timer-engine spooler spooler-external spooler-processes spooler-ordered spooler-frequency spooler-max-tasks spooler-harakiri
     spooler-chdir spooler-import spooler-quiet

@@ -1,0 +1,155 @@
+//! Reads what threads of this process do in Python, for `slow-request`: without the GIL, from its own memory, as `bolide trace` reads
+//! another process. It also names the peers of sockets.
+//!
+//! It knows no request. The worker's thread that watches slow requests runs it.
+
+use std::os::fd::RawFd;
+use std::path::Path;
+
+use bolide_engine::sampling::{CodePlace, Doing, Look, Sampler, Subject};
+use bolide_inspection::frames::{Frame, Stack};
+use bolide_inspection::memory::Unreadable;
+use bolide_inspection::own::{Holder, OwnThread};
+use bolide_inspection::python::NoPython;
+use bolide_inspection::trace::Reader;
+use bolide_inspection::waits::Wait;
+use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getpeername};
+
+/// Folders of the interpreter's own library, and of installed packages.
+const OF_PYTHON: &[&str] = &["/lib/python3", "/lib64/python3"];
+const OF_PACKAGES: &[&str] = &["/site-packages/", "/dist-packages/"];
+/// This package, wherever it is installed.
+const OWN: &str = "/bolide/";
+
+/// The interpreter of this process, found at the first look.
+#[derive(Default)]
+pub struct PythonSampler {
+    reader: Option<Result<Reader, String>>,
+}
+
+impl Sampler for PythonSampler {
+    fn look(&mut self, subject: Subject) -> Result<Look, String> {
+        let reader = self.reader.get_or_insert_with(|| Reader::own().map_err(|error| why_not(&error)));
+        let reader = reader.as_ref().map_err(Clone::clone)?;
+        let thread = reader.own_thread(subject.thread).map_err(|error| why_not(&error))?;
+        Ok(of_thread(&thread.ok_or("the thread has run no Python yet")?))
+    }
+}
+
+fn why_not(error: &NoPython) -> String {
+    match error {
+        NoPython::Unreadable(Unreadable::Forbidden) => {
+            "the worker may not read its own memory; allow `process_vm_readv` in the filter of system calls (seccomp)".to_owned()
+        }
+        NoPython::Unreadable(_) => "the stack changed while it was read".to_owned(),
+        NoPython::NotFound => "the interpreter was not found in the worker's memory".to_owned(),
+        NoPython::Unsupported(why) => format!("stacks of this Python can't be read: {why}"),
+    }
+}
+
+fn of_thread(thread: &OwnThread) -> Look {
+    let (place, inner) = places(&thread.stack);
+    Look { place, inner, doing: doing(thread) }
+}
+
+fn doing(thread: &OwnThread) -> Doing {
+    if thread.waits_for_gil {
+        return match &thread.holder {
+            Some(Holder { stack, wait }) => Doing::WaitsForLanguage {
+                holder: stack.frames.first().map(place_of),
+                call: wait.as_ref().map(|wait| wait.call.clone()),
+            },
+            None => Doing::WaitsForLanguage { holder: None, call: None },
+        };
+    }
+    match &thread.wait {
+        Some(wait) if !thread.is_running => match peer(wait) {
+            Some(peer) => Doing::WaitsForPeer { peer, call: wait.call.clone() },
+            None if thread.holds_gil => Doing::WaitsAndHolds { call: wait.call.clone() },
+            None => Doing::Waits { call: wait.call.clone() },
+        },
+        _ => Doing::Runs,
+    }
+}
+
+/// The innermost line of the application, and the innermost one of all if that is another one. Without its own code, installed
+/// packages count as the application: it may be installed itself.
+pub fn places(stack: &Stack) -> (Option<CodePlace>, Option<CodePlace>) {
+    let frames = &stack.frames;
+    let is_python = |frame: &&Frame| OF_PYTHON.iter().any(|folder| frame.file.contains(folder)) || frame.file.starts_with('<');
+    let is_package = |frame: &&Frame| OF_PACKAGES.iter().any(|folder| frame.file.contains(folder));
+    let own = frames.iter().find(|frame| !is_python(frame) && !is_package(frame));
+    let packaged = || frames.iter().find(|frame| is_package(frame) && !frame.file.contains(OWN));
+    let place = own.or_else(packaged).or(frames.first());
+    let inner = frames.first().filter(|first| place.is_some_and(|place| !std::ptr::eq(*first, place)));
+    (place.map(place_of), inner.map(place_of))
+}
+
+pub fn place_of(frame: &Frame) -> CodePlace {
+    CodePlace { file: frame.file.clone(), line: frame.line, function: frame.function.clone() }
+}
+
+/// The other end of the descriptor that a call waits for: `127.0.0.1:5432`, the path of a UNIX socket; or what else it is, such as
+/// `a pipe`. `None`: there is no such descriptor.
+fn peer(wait: &Wait) -> Option<String> {
+    let descriptor = wait.descriptor?;
+    match getpeername::<SockaddrStorage>(descriptor) {
+        Ok(address) => Some(peer_name(&address)),
+        Err(_) => Some(kind_of(descriptor)),
+    }
+}
+
+fn peer_name(address: &SockaddrStorage) -> String {
+    if address.family() != Some(AddressFamily::Unix) {
+        return address.to_string();
+    }
+    let unix = address.as_unix_addr();
+    let path = unix.and_then(nix::sys::socket::UnixAddr::path).map(Path::to_string_lossy);
+    match (path, unix.and_then(nix::sys::socket::UnixAddr::as_abstract)) {
+        (Some(path), _) => path.into_owned(),
+        (None, Some(name)) => format!("@{}", String::from_utf8_lossy(name)),
+        (None, None) => "a UNIX socket without a name".to_owned(),
+    }
+}
+
+/// What a descriptor without a peer is.
+fn kind_of(descriptor: RawFd) -> String {
+    let link = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).unwrap_or_default();
+    let link = link.to_string_lossy();
+    match link.split_once(':') {
+        Some(("socket", _)) => "a socket that is not connected".to_owned(),
+        Some(("pipe", _)) => "a pipe".to_owned(),
+        Some(("anon_inode", kind)) => kind.trim_matches(['[', ']']).to_owned(),
+        _ if link.is_empty() => format!("descriptor {descriptor}"),
+        _ => link.into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(files: &[&str]) -> Stack {
+        let frame =
+            |(line, file): (i64, &&str)| Frame { file: (*file).to_owned(), line, function: "f".to_owned(), locals: Vec::new() };
+        Stack { frames: (1..).zip(files).map(frame).collect(), ..Stack::default() }
+    }
+
+    #[test]
+    fn the_innermost_line_of_the_application_counts() {
+        let python = "/usr/lib/python3.11/socket.py";
+        let package = "/srv/venv/lib/python3.11/site-packages/psycopg/wait.py";
+        let own = "/srv/venv/lib/python3.11/site-packages/bolide/threads.py";
+        for (files, place, inner) in [
+            (&[python, package, "/srv/app.py", own][..], Some(3), Some(1)),
+            (&["/srv/app.py"], Some(1), None),
+            (&[python, package, own], Some(2), Some(1)),
+            (&[own], Some(1), None),
+            (&["<frozen importlib>", python], Some(1), None),
+            (&[], None, None),
+        ] {
+            let (found, further) = places(&stack(files));
+            assert_eq!((found.map(|place| place.line), further.map(|place| place.line)), (place, inner), "{files:?}");
+        }
+    }
+}
