@@ -52,6 +52,45 @@ def test_the_short_help_fits_a_terminal_and_the_long_one_has_everything(bolide):
         assert " VALUE" not in text
 
 
+#: Flags of the command line that the tutorials use. They are no options of these names.
+TAUGHT = ("--reload", "--port", "--host", "--workers")
+
+
+def test_the_flags_of_the_tutorials_are_in_both_helps_and_explained(bolide):
+    for text in (bolide("-h")[1], bolide("--help")[1]):
+        section = text.split("On the command line:")[1].split("\n\n")[0]
+        assert all(f"{flag} " in section for flag in TAUGHT), section
+    for flag in TAUGHT:
+        for asked in (flag, flag.lstrip("-")):
+            status, text, _ = bolide("explain", asked)
+            assert status == 0
+            assert flag.lstrip("-") in text.splitlines()[0], text
+    status, text, _ = bolide("explain", "reload")
+    assert "`develop`" in text
+    assert "pidfile" in text
+
+
+def test_each_option_has_one_line_in_the_long_help_that_says_what_it_is(bolide):
+    text = bolide("--help")[1].split("On the command line:")[1]
+    lines = text.splitlines()
+    assert not [line for line in lines if " The same" in line]
+    heads = [line for line in lines if line.lstrip().startswith("-")]
+    assert len(lines) < 1.5 * len(heads)
+
+
+def test_config_shows_what_is_set_and_all_of_it_on_request(bolide, tmp_path):
+    (tmp_path / "app.py").write_text("def app(environ, start_response): ...\n")
+    status, few, _ = bolide("config", "app:app")
+    assert status == 0
+    assert "module = app:app" in few
+    assert "# default\n" not in few.partition("# Sockets")[2]
+    assert "--all" in few.splitlines()[-1]
+    status, everything, _ = bolide("config", "--all", "app:app")
+    assert status == 0
+    assert set(few.splitlines()[:-1]) <= set(everything.splitlines())
+    assert "; http-timeout = 60" in everything
+
+
 def test_help_has_colour_on_terminals_alone_unless_it_is_asked_for(bolide):
     assert "\x1b[" not in bolide("-h", FORCE_COLOR="", NO_COLOR="")[1]
     assert "\x1b[1m" in bolide("-h", FORCE_COLOR="1", NO_COLOR="")[1]
@@ -109,6 +148,8 @@ COMPLETED = [
     (("completions", "fi"), "fish"),
     (("explain", "harakiri-gr"), "harakiri-graceful-timeout"),
     (("--process",), "--processes"),
+    (("--po",), "--port"),
+    (("--ho",), "--host"),
     (("--interface", "as"), "asgi"),
     (("uws",), "uwsgi.ini"),
 ]
@@ -179,7 +220,7 @@ while zpty -r shell; do :; done
 
 def test_zsh_completes(completions, run, tmp_path):
     # It inserts the common prefix of several words, and prints no list here.
-    words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process")]
+    words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process", "--po", "--ho")]
     lines = " ".join(f"'bolide {' '.join(typed)}'" for typed, _ in words)
     script = ZSH.format(folder=tmp_path, file=completions("zsh"), lines=lines)
     status, _, log = run("zsh", "-f", "-c", script)

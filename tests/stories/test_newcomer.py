@@ -366,6 +366,30 @@ def test_each_mistake_in_a_file_is_reported_with_its_line(desk):
     assert "half.ini:1" in shown, shown
 
 
+def test_a_long_text_is_in_the_pager_and_a_short_one_is_not(desk):
+    pager = {"TERM": "xterm", "PAGER": "sed 's/^/> /'"}
+    status, shown = desk.ended("bolide", "--help", **pager)
+    assert status == 0
+    assert "> Usage:\n" in shown
+    assert ">       --websocket-ping-interval" in shown
+    for words, environment in (
+        (["-h"], pager),
+        (["--help"], {**pager, "PAGER": ""}),
+        (["--help"], {**pager, "TERM": "dumb"}),
+        (["--help"], {**pager, "PAGER": "there-is-no-such-pager"}),
+    ):
+        status, shown = desk.ended("bolide", *words, **environment)
+        assert status == 0
+        assert "\nUsage:\n" in shown, (words, environment)
+
+
+def test_less_ends_with_a_key_and_the_text_stays(desk):
+    less = desk.type("bolide", "--help", TERM="xterm", PAGER="less")
+    less.wait_for("Before the start")
+    less.type("q")
+    assert less.wait_for_end() == 0
+
+
 def test_config_shows_what_a_start_would_do(desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", "config", "app:app")

@@ -14,6 +14,7 @@ use bolide_supervision::sockets::upgrade_pair::FailureReport;
 use crate::control::client::ask_instance;
 use crate::control::pidfile_client::signal_instance;
 use crate::manual;
+use crate::pager::become_pager;
 use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
 use crate::provision::interpreter::Program;
 use crate::provision::load_check::check_load;
@@ -102,6 +103,9 @@ fn version(bolide: &str, language: Option<&str>) -> String {
 }
 
 fn print(text: &str, status: i32) -> i32 {
+    if status == 0 {
+        become_pager(text);
+    }
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Ok(()) => status,

@@ -100,7 +100,8 @@ const INIT_FLAGS: &[CommandFlag] = &[
     },
     CommandFlag { name: "--to", words: &["ini", "toml"], help: "the format of the new file" },
 ];
-const CONFIG_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
+const CONFIG_FLAGS: &[CommandFlag] =
+    &[flag("--all", "show the defaults of the options that are not set, too"), flag("--json", "print one JSON object")];
 /// Flags of the commands for a running instance: each accepts those in its usage.
 const INSTANCE_FLAGS: &[CommandFlag] = &[
     flag("--wait", "wait until the request has succeeded or failed"),

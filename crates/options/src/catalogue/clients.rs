@@ -27,7 +27,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Off(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
         "on",
-        "uvicorn's name for it: `false` is `trusted-headers = none`.",
+        "Whether header fields of trusted front servers are read; uvicorn's name: `false` is `trusted-headers = none`.",
     )
     .example("proxy-headers = false"),
     OptionEntry::supported(
@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
         "off",
-        "The same, as on uvicorn's command line.",
+        "Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.",
     )
     .example("no-proxy-headers = true"),
     OptionEntry::supported(
@@ -68,7 +68,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::LocatedSwitch(|draft| &mut draft.clients.router_has_proxy_header),
         Value::Switch,
         "off",
-        "The same for connections of `http` and `https`.",
+        "Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`.",
     )
     .example("http-enable-proxy-protocol = true"),
     OptionEntry::supported(

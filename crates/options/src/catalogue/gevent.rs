@@ -34,7 +34,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::By(gevent::set_patching),
         Value::Switch,
         "off",
-        "The same as `gevent-monkey-patch`, which also patches before the application is imported.",
+        "Replaces blocking functions of the standard library by gevent's, as `gevent-monkey-patch`, which also patches before the application is imported.",
     )
     .uwsgi("In uWSGI only this option patches before the application is loaded.")
     .example("gevent = 100\ngevent-early-monkey-patch = true"),

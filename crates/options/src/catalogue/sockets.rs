@@ -29,14 +29,14 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
         .uwsgi("uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx: `fastcgi_keep_conn on`).")
         .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
-    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "The same, with an HTTP status line at the head of each response instead of CGI's field Status. nginx does not support it.")
+    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "Listen on this address with FastCGI, with an HTTP status line at the head of each response instead of CGI's field Status. nginx does not support it.")
         .example("fastcgi-nph-socket = 127.0.0.1:9000"),
     OptionEntry::refused("fastcgi-modifier1", MODIFIER, "The uWSGI plugin that serves FastCGI requests.", ONE_PLUGIN),
     OptionEntry::refused("fastcgi-modifier2", MODIFIER, "A variant of `fastcgi-modifier1`.", ONE_PLUGIN),
     OptionEntry::supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "", "Listen on this address with SCGI.")
         .uwsgi("uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol specifies.")
         .example("scgi-socket = 127.0.0.1:4000"),
-    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "The same, with an HTTP status line at the head of each response instead of CGI's field Status.")
+    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.")
         .example("scgi-nph-socket = 127.0.0.1:4000"),
     OptionEntry::refused("scgi-modifier1", MODIFIER, "The uWSGI plugin that serves SCGI requests.", ONE_PLUGIN),
     OptionEntry::refused("scgi-modifier2", MODIFIER, "A variant of `scgi-modifier1`.", ONE_PLUGIN),

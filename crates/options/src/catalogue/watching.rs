@@ -66,12 +66,12 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
         .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),
-    OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
+    OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "Replaces a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or without that of its module.")
         .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-type = psycopg.OperationalError"),
-    OptionEntry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.settings.reload_on.values), Value::List, "", "The same for exceptions of this text.")
+    OptionEntry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.settings.reload_on.values), Value::List, "", "Replaces a worker whose application has raised an exception of this text, as `reload-on-exception`.")
         .example("reload-on-exception-value = connection lost"),
-    OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
+    OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "Replaces a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon and a space between them.")
         .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
     OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")

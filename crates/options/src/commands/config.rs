@@ -24,7 +24,9 @@ use crate::subcommand::{FAILED, Subcommand};
 const COLUMN: usize = 59;
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
+    let (flags, rest): (Vec<String>, Vec<String>) =
+        arguments.iter().cloned().partition(|argument| ["--json", "--all"].contains(&argument.as_str()));
+    let has = |name: &str| flags.iter().any(|flag| flag == name);
     if rest.is_empty() {
         return Reading::usage_error(Subcommand::Config, "neither a file nor an application is named");
     }
@@ -55,15 +57,16 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         configuration.effects.extend(named);
     }
     let status = if settings.is_some() { 0 } else { FAILED };
-    let text = match flags.is_empty() {
-        true => text(&steps, &configuration, &diagnostics),
-        false => format!("{:#}\n", object(&steps, &configuration, &diagnostics)),
+    let text = match has("--json") {
+        false => text(&steps, &configuration, &diagnostics, has("--all")),
+        true => format!("{:#}\n", object(&steps, &configuration, &diagnostics)),
     };
     Reading::Print { text, status }
 }
 
-/// Formats the plan, the values in effect by theme, and the diagnostics. Except for the plan, the text is a configuration again.
-fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> String {
+/// Formats the plan, the values that are set by theme, and the diagnostics. Except for the plan, the text is a configuration again.
+/// With `has_defaults` it has the other values in effect too.
+fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic], has_defaults: bool) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
     if !steps.is_empty() {
@@ -77,13 +80,18 @@ fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagno
     }
     for theme in Theme::ALL {
         let rows = catalogue().rows().iter().filter(|row| row.theme == theme);
-        let lines: Vec<String> = rows.flat_map(|row| values_of(row, &configuration.effects)).map(|value| value.line()).collect();
+        let values = rows.flat_map(|row| values_of(row, &configuration.effects));
+        let lines: Vec<String> =
+            values.filter(|value| has_defaults || value.location.is_some()).map(|value| value.line()).collect();
         if !lines.is_empty() {
             let _ = writeln!(text, "# {}\n{}\n", theme.title(), lines.join("\n"));
         }
     }
     for diagnostic in diagnostics {
         let _ = writeln!(text, "# {diagnostic}");
+    }
+    if !has_defaults {
+        let _ = writeln!(text, "# `bolide config --all` shows the defaults of the other options, too.");
     }
     text
 }

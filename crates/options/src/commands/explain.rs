@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use crate::catalogue::row::{OptionRow, Status};
 use crate::catalogue::{catalogue, nearest};
+use crate::manual::command_line_words::{CommandLineWord, word};
 use crate::manual::help::wrap;
 use crate::manual::words::{value, verdict};
 use crate::reading::Reading;
@@ -28,8 +29,19 @@ pub fn run(arguments: &[String]) -> Reading {
         if index > 0 {
             text.push('\n');
         }
-        match option(argument) {
-            Some(row) => explain(&mut text, row),
+        let row = option(argument);
+        let flag = word(argument).filter(|flag| row.is_none_or(|row| row.name() != flag.option));
+        if let Some(flag) = flag {
+            explain_flag(&mut text, flag);
+        }
+        match row {
+            Some(row) => {
+                if flag.is_some() {
+                    text.push_str("\nThe option of configurations:\n\n");
+                }
+                explain(&mut text, row);
+            }
+            None if flag.is_some() => {}
             None => {
                 status = UNKNOWN;
                 // Writing to a String can't fail.
@@ -72,6 +84,15 @@ pub fn option(argument: &str) -> Option<&'static OptionRow> {
         (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
         _ => None,
     })
+}
+
+/// Writes about a flag of the command line.
+fn explain_flag(text: &mut String, flag: &CommandLineWord) {
+    let value = if flag.value.is_empty() { String::new() } else { format!(" {}", flag.value) };
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "--{}{value}, on the command line", flag.name);
+    let _ = writeln!(text, "            {}.", flag.help);
+    let _ = writeln!(text, "  sets      `{}`: `bolide explain {}`", flag.option, flag.option);
 }
 
 /// Writes everything that the row contains.

@@ -205,7 +205,7 @@ fn test_check_of_the_environment_alone() {
 #[test]
 fn test_config_of_an_application_shows_what_a_start_would_do() {
     let folder = Folder::new("config-application");
-    let (text, status) = printed(&folder, "config shop.wsgi:app");
+    let (text, status) = printed(&folder, "config --all shop.wsgi:app");
     let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for wanted in [
         "module = shop.wsgi:app # command line",
@@ -236,7 +236,7 @@ fn test_config_says_where_each_value_comes_from() {
         "uwsgi.ini",
         "[uwsgi]\ninclude = base.ini\nhttp = :%(port)\nport = 8080\nmodule = app\nprocesses = 4\nenv = B=2\n",
     );
-    let (text, status) = printed(&folder, "config uwsgi.ini");
+    let (text, status) = printed(&folder, "config --all uwsgi.ini");
     let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for wanted in [
         "http = :8080 # uwsgi.ini:3",
@@ -250,7 +250,7 @@ fn test_config_says_where_each_value_comes_from() {
     assert!(!text.contains("processes = 2"), "{text}");
     assert_eq!(status, 0);
     folder.write("asgi.ini", "[uwsgi]\nhttp = :1\nasgi = shop:app\nwebsockets-max-size = 64\nwebsocket-ping-freq = 5\n");
-    let (text, _) = printed(&folder, "config asgi.ini");
+    let (text, _) = printed(&folder, "config --all asgi.ini");
     let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for wanted in [
         "asgi = shop:app # asgi.ini:3",

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 use crate::command_flags::FILE;
+use crate::manual::command_line_words::{COMMAND_LINE_WORDS, CommandLineWord};
 use crate::subcommand::{Subcommand, Takes};
 
 /// Returns the script for a shell; `None` for an unknown one.
@@ -21,6 +22,11 @@ pub fn script(shell: &str) -> Option<String> {
 fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
     let rows = catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
+}
+
+/// Flags that are no names of options.
+fn flags_of_the_command_line() -> impl Iterator<Item = &'static CommandLineWord> {
+    COMMAND_LINE_WORDS.iter().filter(|word| catalogue().get(word.name).is_none())
 }
 
 fn commands() -> String {
@@ -44,7 +50,8 @@ fn flags(command: Subcommand) -> String {
 }
 
 fn bash() -> String {
-    let options = names().map(|(_, name)| format!("--{name}")).collect::<Vec<_>>().join(" ");
+    let names = names().map(|(_, name)| name).chain(flags_of_the_command_line().map(|word| word.name));
+    let options = names.map(|name| format!("--{name}")).collect::<Vec<_>>().join(" ");
     let mut text = "_bolide() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n    COMPREPLY=()\n\
         \x20   _bolide_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$word\")); }\n\
         \x20   # `--option=word` comes as three words.\n\
@@ -74,7 +81,7 @@ fn bash() -> String {
         };
     }
     text.push_str("        esac\n    fi\n    case $before in\n");
-    for (row, name) in names() {
+    for (row, name) in self::names() {
         if let (Argument::Required, Value::OneOf(words)) = (row.argument, row.value) {
             let _ = writeln!(text, "    --{name}) _bolide_words '{}'; return ;;", words.join(" "));
         }
@@ -131,6 +138,9 @@ fn zsh() -> String {
             Argument::Required => writeln!(text, "    '*--{name}=[{help}]{action}' \\"),
         };
     }
+    for word in flags_of_the_command_line() {
+        let _ = writeln!(text, "    '*--{}=[{}]:value: ' \\", word.name, quote(word.help));
+    }
     let _ = write!(
         text,
         "    '1:command or file:_alternative \"commands:command:({})\" \"files:file:_files\"' \\\n    '*:file:_files'\n}}\n\
@@ -173,6 +183,9 @@ fn fish() -> String {
         let letter =
             row.letters.iter().find(|(_, owner)| *owner == name).map(|(letter, _)| format!(" -s {letter}")).unwrap_or_default();
         let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {name}{letter}{required} -d '{}'", quote(row.help));
+    }
+    for word in flags_of_the_command_line() {
+        let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {} -r -d '{}'", word.name, quote(word.help));
     }
     text
 }

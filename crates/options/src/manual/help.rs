@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, OptionRow, Status, Theme};
+use crate::manual::command_line_words::{COMMAND_LINE_WORDS, CommandLineWord};
 use crate::manual::paint::Paint;
 use crate::manual::words::placeholder;
 use crate::subcommand::{Group, Subcommand};
@@ -19,22 +20,7 @@ const USAGE: [(&str, &str); 4] = [
 ];
 
 /// The common options, in the order in which `-h` lists them.
-const COMMON_OPTIONS: [&str; 14] = [
-    "http",
-    "socket",
-    "https",
-    "module",
-    "virtualenv",
-    "chdir",
-    "env",
-    "processes",
-    "threads",
-    "harakiri",
-    "static-map",
-    "logto",
-    "pidfile",
-    "uid",
-];
+const COMMON_OPTIONS: [&str; 9] = ["http", "socket", "https", "virtualenv", "chdir", "threads", "harakiri", "static-map", "uid"];
 
 /// Column at which descriptions begin.
 const COLUMN: usize = 34;
@@ -51,6 +37,10 @@ pub fn short(paint: Paint) -> String {
         let title = format!("  {}", group.title());
         entry(&mut text, &title, &title, &names.join(", "));
     }
+    let _ = writeln!(text, "\n{}", paint.title("On the command line:"));
+    for word in &COMMAND_LINE_WORDS {
+        flag(&mut text, word, paint);
+    }
     let _ = writeln!(text, "\n{}", paint.title("Common options:"));
     for row in COMMON_OPTIONS.iter().filter_map(|name| catalogue().get(name)) {
         option(&mut text, row, beginning(row.help), paint);
@@ -64,7 +54,7 @@ pub fn short(paint: Paint) -> String {
     text
 }
 
-/// Usage, every command, and every supported option by theme.
+/// Usage, every command, and every supported option by theme, with the beginning of its help: `bolide explain` has the rest.
 pub fn summary(paint: Paint) -> String {
     let mut text = usage(paint);
     for group in Group::ALL {
@@ -76,6 +66,11 @@ pub fn summary(paint: Paint) -> String {
             entry(&mut text, &start, &format!("  {} {arguments}", paint.name(command.name())), command.help());
         }
     }
+    // Writing to a String can't fail.
+    let _ = writeln!(text, "\n{}", paint.title("On the command line:"));
+    for word in &COMMAND_LINE_WORDS {
+        flag(&mut text, word, paint);
+    }
     for theme in Theme::ALL {
         let rows: Vec<&OptionRow> =
             catalogue().rows().iter().filter(|row| row.theme == theme && matches!(row.status, Status::Supported(_))).collect();
@@ -85,10 +80,15 @@ pub fn summary(paint: Paint) -> String {
         // Writing to a String can't fail.
         let _ = writeln!(text, "\n{}", paint.title(&format!("{}:", theme.title())));
         for row in rows {
-            let default = if row.default.is_empty() { String::new() } else { format!(" [{}]", row.default) };
-            option(&mut text, row, &format!("{}{default}", row.help), paint);
+            option(&mut text, row, &one_line(beginning(row.help)), paint);
         }
     }
+    let _ = writeln!(
+        text,
+        "\n{} tells the rest about an option, {} searches.",
+        paint.name("bolide explain OPTION"),
+        paint.name("bolide options WORD")
+    );
     text
 }
 
@@ -130,6 +130,14 @@ fn beginning(help: &str) -> &str {
     [". ", "; ", ": ", " ("].iter().fold(help, |text, end| text.split(end).next().unwrap_or(text)).trim_end_matches('.')
 }
 
+/// Shortens a text to one line of the column of descriptions.
+fn one_line(text: &str) -> String {
+    match wrap(text, WIDTH - COLUMN - 2).as_slice() {
+        [first, _, ..] => format!("{} …", first.trim_end_matches(',')),
+        _ => text.to_owned(),
+    }
+}
+
 fn usage(paint: Paint) -> String {
     let mut text = format!("{ABOUT}\n\n{}\n", paint.title("Usage:"));
     for (line, help) in USAGE {
@@ -153,6 +161,13 @@ fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
     };
     let name = format!("--{}", row.name());
     entry(text, &format!("  {letter}{name}{value}"), &format!("  {letter}{}{value}", paint.name(&name)), help);
+}
+
+/// Writes `--port NUMBER` with its description.
+fn flag(text: &mut String, word: &CommandLineWord, paint: Paint) {
+    let value = if word.value.is_empty() { String::new() } else { format!(" {}", word.value) };
+    let name = format!("--{}", word.name);
+    entry(text, &format!("      {name}{value}"), &format!("      {}{value}", paint.name(&name)), word.help);
 }
 
 /// Writes a word with its description, wrapped. `shown` is `start` with colour.

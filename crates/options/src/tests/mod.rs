@@ -493,7 +493,7 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
 fn test_help_and_version_are_printed() {
     let folder = Folder::new("help");
     for line in ["--help", "-h"] {
-        assert!(matches!(outcome(&folder, line, &[]), Ok(Reading::Print { text, status: 0 }) if text.contains("--processes")));
+        assert!(matches!(outcome(&folder, line, &[]), Ok(Reading::Print { text, status: 0 }) if text.contains("--threads")));
     }
     assert!(matches!(outcome(&folder, "--version", &[]), Ok(Reading::Version { .. })));
 }
