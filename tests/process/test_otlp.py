@@ -190,7 +190,7 @@ def test_a_collector_that_hangs_delays_no_request_and_its_spans_are_told_at_the_
 
 def test_spans_beyond_what_can_wait_are_dropped_and_counted_and_requests_go_on(spanned):
     with Collector() as collector:
-        instance = spanned(collector, "--metrics", "127.0.0.1:0")
+        instance = spanned(collector, "--metrics", "127.0.0.1:0", alarms=True)
         metrics, exporter, asked = metrics_address(instance), exporter_of(instance), 3000
         os.kill(exporter, signal.SIGSTOP)
         try:
@@ -206,6 +206,7 @@ def test_spans_beyond_what_can_wait_are_dropped_and_counted_and_requests_go_on(s
         exported, failed, dropped = counted(metrics)
         assert (exported, failed) == (len(collector.spans), 0)
         assert dropped > 0
+        instance.wait_for_log(r"^bolide: otlp \(.*\): \d+ spans were dropped: they come faster than the collector takes them;")
 
 
 def test_no_collector_is_told_once_and_requests_are_served(spanned, free_port):

@@ -17,7 +17,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::Pid;
 
 use super::posting::{Posted, Poster};
-use super::queue::SpanQueue;
+use super::queue::{SpanQueue, WAITING_MOST};
 use super::reports::ExporterReport;
 
 /// Spans that are taken in a turn, so that the master's orders are seen.
@@ -35,6 +35,8 @@ const ATTEMPTS_MOST: u32 = 5;
 const PAUSE_FIRST_MS: u64 = 250;
 /// Milliseconds that the exporter has for its last spans.
 const END_MS: u64 = 1500;
+/// Milliseconds for which spans are still taken when the master was killed. Nothing outlives it for longer than two seconds.
+const ORPHANED_MS: u64 = 300;
 /// Seconds between two lines about failures.
 const COMPLAINT_S: u64 = 60;
 
@@ -87,9 +89,18 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
         if sending.is_err() {
             system::leave(1);
         }
-        while !has_order_to_end(channel) {
+        let mut told: Option<Instant> = None;
+        let end = loop {
+            if let Some(end) = awaited_end(channel) {
+                break end;
+            }
             let has_taken = take_spans(&plan.take, &queue) > 0;
             report_counts(&queue, channel);
+            if told.is_none_or(|told| told.elapsed() >= Duration::from_secs(COMPLAINT_S))
+                && complain_of_drops(plan, &queue, channel)
+            {
+                told = Some(Instant::now());
+            }
             let wait_ms = if queue.has_counts() { REPORT_MS } else { WAIT_MOST_MS };
             let (orders, spans) = (PollFd::new(channel, PollFlags::POLLIN), PollFd::new(plan.take.as_fd(), PollFlags::POLLIN));
             // An interrupted or failed wait is a turn without events.
@@ -97,8 +108,16 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
                 true => poll(&mut [orders], PollTimeout::from(TURN_MS)),
                 false => poll(&mut [orders, spans], PollTimeout::from(wait_ms)),
             };
+        };
+        // Workers outlive a killed master for a moment.
+        let turns = if end == End::Ordered { 0 } else { ORPHANED_MS / u64::from(TURN_MS) };
+        for _ in 0..turns {
+            take_spans(&plan.take, &queue);
+            std::thread::sleep(Duration::from_millis(TURN_MS.into()));
         }
-        while take_spans(&plan.take, &queue) == SPANS_A_TURN {}
+        for _ in 0..WAITING_MOST / SPANS_A_TURN {
+            take_spans(&plan.take, &queue);
+        }
         let left = queue.end(Duration::from_millis(END_MS));
         report_counts(&queue, channel);
         if left > 0 {
@@ -127,10 +146,22 @@ fn take_spans(take: &OwnedFd, queue: &SpanQueue) -> usize {
     SPANS_A_TURN
 }
 
-/// The master never sends anything: it only closes its end.
-fn has_order_to_end(channel: BorrowedFd<'_>) -> bool {
+/// Why the exporter ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Ordered,
+    /// The master is gone.
+    Orphaned,
+}
+
+/// The order to end is the only one there is.
+fn awaited_end(channel: BorrowedFd<'_>) -> Option<End> {
     let mut byte = [0; 1];
-    matches!(recv(channel.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT), Ok(_) | Err(Errno::ECONNRESET))
+    match recv(channel.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
+        Ok(0) | Err(Errno::ECONNRESET) => Some(End::Orphaned),
+        Ok(_) => Some(End::Ordered),
+        Err(_) => None,
+    }
 }
 
 /// Sends a report if the master has room for it. Never waits.
@@ -145,6 +176,19 @@ fn report_counts(queue: &SpanQueue, channel: BorrowedFd<'_>) {
             queue.count(counts);
         }
     }
+}
+
+/// Says how many spans were dropped since the last line about that. Returns whether there were any.
+fn complain_of_drops(plan: &ExporterPlan, queue: &SpanQueue, channel: BorrowedFd<'_>) -> bool {
+    let dropped = queue.take_untold();
+    if dropped > 0 {
+        let origin = origin(plan);
+        let words = format!(
+            "otlp ({origin}): {dropped} spans were dropped: they come faster than the collector takes them; otlp-sample makes them fewer"
+        );
+        tell(channel, &ExporterReport::LogLine(words));
+    }
+    dropped > 0
 }
 
 /// The thread that sends.

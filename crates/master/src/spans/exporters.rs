@@ -15,7 +15,7 @@ use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::system;
-use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, shutdown, socketpair};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
 use super::exporter::{ExporterPlan, run};
@@ -80,6 +80,11 @@ impl Exporters {
         for exporter in &mut self.list {
             exporter.order_end(now_ms + most_ms);
         }
+    }
+
+    /// How long a stop may wait for exporters, in milliseconds.
+    pub fn end_most_ms(&self) -> u64 {
+        if self.is_gone() { 0 } else { END_MOST_MS }
     }
 
     /// The instance stops immediately.
@@ -167,12 +172,12 @@ impl Exporters {
 }
 
 impl ExporterProcess {
-    /// Ends its channel, whose other direction still has its last reports.
+    /// Sends the order, whatever its byte is. Its last reports come back.
     fn order_end(&mut self, deadline_ms: u64) {
         if self.deadline_ms.is_none() {
             self.deadline_ms = Some(deadline_ms);
             // An exporter that is gone needs no order.
-            let _ = shutdown(self.channel.as_raw_fd(), Shutdown::Write);
+            let _ = send(self.channel.as_raw_fd(), b"e", MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL);
         }
     }
 }

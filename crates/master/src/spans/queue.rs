@@ -31,6 +31,8 @@ struct WaitingSpans {
     /// Spans of the batch that is being sent.
     in_flight: usize,
     counts: SpanCounts,
+    /// Dropped spans since the last line about them.
+    untold: u64,
     /// The exporter ends: nothing is awaited beyond this time.
     ends: Option<Instant>,
     is_done: bool,
@@ -45,10 +47,9 @@ impl SpanQueue {
     /// Adds the span, or drops it if too many wait. `lost` were dropped by the worker before.
     pub fn push(&self, lost: u32, span: &[u8]) {
         let mut state = self.state();
-        state.counts.dropped += u64::from(lost);
+        state.drop_more(u64::from(lost));
         if state.spans.len() >= WAITING_MOST || state.bytes + span.len() > WAITING_MOST_BYTES {
-            state.counts.dropped += 1;
-            return;
+            return state.drop_more(1);
         }
         state.bytes += span.len();
         state.spans.push_back(span.to_vec());
@@ -120,6 +121,11 @@ impl SpanQueue {
         std::mem::take(&mut self.state().counts)
     }
 
+    /// Returns the number of dropped spans since the last call.
+    pub fn take_untold(&self) -> u64 {
+        std::mem::take(&mut self.state().untold)
+    }
+
     pub fn has_counts(&self) -> bool {
         self.state().counts != SpanCounts::default()
     }
@@ -148,6 +154,11 @@ impl SpanQueue {
 }
 
 impl WaitingSpans {
+    fn drop_more(&mut self, count: u64) {
+        self.counts.dropped += count;
+        self.untold += count;
+    }
+
     fn take_batch(&mut self) -> Vec<Vec<u8>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_MOST
@@ -177,7 +188,7 @@ mod tests {
         queue.push(2, b"span");
         assert_eq!(queue.next_batch().map(|batch| batch.len()), Some(BATCH_MOST));
         assert_eq!(queue.take_counts(), SpanCounts { dropped: 6, ..SpanCounts::default() });
-        assert!(!queue.has_counts());
+        assert_eq!((queue.has_counts(), queue.take_untold(), queue.take_untold()), (false, 6, 0));
         queue.push(0, &vec![0; WAITING_MOST_BYTES]);
         assert_eq!(queue.take_counts().dropped, 1);
         // The batch that was taken is not sent.

@@ -506,7 +506,8 @@ impl Supervisor {
         self.drop_plan();
         self.takeover.give_up();
         if self.ending.begin(status) {
-            self.notifier.stopping(self.provision.longest_mercy_ms() + GRACE_MS + INTERPRETER_END_MS);
+            self.notifier
+                .stopping(self.provision.longest_mercy_ms() + GRACE_MS + INTERPRETER_END_MS + self.exporters.end_most_ms());
             self.outcomes.report_pending(&mut self.control.channel, clock_ms());
             report_failure("it is being stopped", &mut self.control.channel);
         }
@@ -536,7 +537,6 @@ impl Supervisor {
         if !self.takeover.continues_in_successor() {
             self.attendants.stop(self.provision.settings(), now_ms);
         }
-        // No worker is left that could have spans.
         self.exporters.stop(now_ms);
         if !self.attendants.is_gone() || !self.exporters.is_gone() {
             return None;
