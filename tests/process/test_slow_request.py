@@ -55,6 +55,31 @@ def application(environ, start_response):
     return [body]
 """
 
+ASGI = """\
+import asyncio, time
+async def sleeps():
+    await asyncio.sleep(0.35)  # sleeps
+async def blocks():
+    time.sleep(0.35)  # blocks
+async def body(receive):
+    while (await receive()).get("more_body"):
+        pass
+async def application(scope, receive, send):
+    name = scope.get("path", "").strip("/")
+    if name == "sleeps":
+        await sleeps()
+    if name == "blocks":
+        await blocks()
+    await body(receive)
+    kind = b"text/event-stream" if name == "events" else b"text/plain"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+    if name == "events":
+        await asyncio.sleep(0.2)
+    for _ in range(30 if name == "large" else 1):
+        await send({"type": "http.response.body", "body": b"x" * (1_000_000 if name == "large" else 10), "more_body": True})
+    await send({"type": "http.response.body"})
+"""
+
 
 def line_of(text, comment):
     return 1 + next(number for number, line in enumerate(text.splitlines()) if line.endswith(f"# {comment}"))
@@ -182,6 +207,42 @@ def test_a_slow_upload_and_a_slow_reader_are_the_clients(serve):
     slow_upload(instance.port)
     report = report_of(instance, "POST /upload")
     assert milliseconds(report, "waiting for the client's body") > LONG * 700, report
+    slow_reader(instance.port, "/large")
+    report = report_of(instance, "GET /large")
+    assert milliseconds(report, "sending to the client") > LONG * 700, report
+
+
+def test_asynchronous_requests_are_reported_with_what_they_await(serve, tmp_path):
+    instance = serve(text=ASGI)
+    shop = re.escape(str(tmp_path / "shop.py"))
+    for target in ("/fast", "/events"):
+        assert instance.get(target).text == "x" * 10
+    instance.get("/sleeps?q=1")
+    report = report_of(instance, "GET /sleeps?q=…")
+    place = rf"at {shop}:{line_of(ASGI, 'sleeps')} sleeps, in .*asyncio/tasks.py:\d+ sleep"
+    assert re.search(rf"awaits Future {place}", report), report
+    instance.get("/blocks")
+    report = report_of(instance, "GET /blocks")
+    assert re.search(rf"waits \(\w+\) at {shop}:{line_of(ASGI, 'blocks')} blocks", report), report
+    slow_upload(instance.port)
+    report = report_of(instance, "POST /upload")
+    assert milliseconds(report, "waiting for the client's body") > LONG * 700, report
+    slow_reader(instance.port, "/large")
+    report = report_of(instance, "GET /large")
+    assert milliseconds(report, "sending to the client") > LONG * 700, report
+    assert len(reports(instance)) == 4, instance.log
+
+
+def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_path):
+    pytest.importorskip("gevent")
+    instance = serve("--gevent", "10", "--gevent-monkey-patch")
+    views = re.escape(str(tmp_path / "views.py"))
+    instance.get("/fast")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(instance.get, ["/sleeps?first", "/sleeps?second"]))
+    instance.wait_for(lambda: len(reports(instance)) == 2, "two reports")
+    for report in reports(instance):
+        assert re.search(rf"awaits a time \(sleep\) at {views}:{line_of(VIEWS, 'sleeps')} sleeps", report), report
     slow_reader(instance.port, "/large")
     report = report_of(instance, "GET /large")
     assert milliseconds(report, "sending to the client") > LONG * 700, report

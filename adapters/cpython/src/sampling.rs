@@ -8,6 +8,7 @@ use std::path::Path;
 
 use bolide_engine::sampling::{CodePlace, Doing, Look, Sampler, Subject};
 use bolide_inspection::frames::{Frame, Stack};
+use bolide_inspection::greenlets::Greenlet;
 use bolide_inspection::memory::Unreadable;
 use bolide_inspection::own::{Holder, OwnThread};
 use bolide_inspection::python::NoPython;
@@ -21,19 +22,78 @@ const OF_PACKAGES: &[&str] = &["/site-packages/", "/dist-packages/"];
 /// This package, wherever it is installed.
 const OWN: &str = "/bolide/";
 
+/// Attempts to read a task that changes meanwhile.
+const ATTEMPTS_MOST: u32 = 4;
+
+/// What runs the requests that an application keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    Nothing,
+    Task,
+    Greenlet,
+}
+
 /// The interpreter of this process, found at the first look.
-#[derive(Default)]
 pub struct PythonSampler {
+    kept: Kept,
     reader: Option<Result<Reader, String>>,
+}
+
+impl PythonSampler {
+    pub fn new(kept: Kept) -> PythonSampler {
+        PythonSampler { kept, reader: None }
+    }
 }
 
 impl Sampler for PythonSampler {
     fn look(&mut self, subject: Subject) -> Result<Look, String> {
         let reader = self.reader.get_or_insert_with(|| Reader::own().map_err(|error| why_not(&error)));
         let reader = reader.as_ref().map_err(Clone::clone)?;
-        let thread = reader.own_thread(subject.thread).map_err(|error| why_not(&error))?;
-        Ok(of_thread(&thread.ok_or("the thread has run no Python yet")?))
+        let thread = || {
+            let found = reader.own_thread(subject.thread).map_err(|error| why_not(&error))?;
+            found.map(|thread| of_thread(&thread)).ok_or_else(|| "the thread has run no Python yet".to_owned())
+        };
+        match (self.kept, subject.task) {
+            (Kept::Task, Some(task)) => of_task(reader, task, thread),
+            (Kept::Greenlet, Some(greenlet)) => match (0..ATTEMPTS_MOST).find_map(|_| reader.own_greenlet(greenlet)) {
+                Some(greenlet) => Ok(of_greenlet(&greenlet)),
+                // It runs, or something else does before it has begun.
+                None => thread(),
+            },
+            _ => thread(),
+        }
     }
+}
+
+/// Looks at a task; `thread` looks at the thread of its loop.
+fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>) -> Result<Look, String> {
+    for _ in 0..ATTEMPTS_MOST {
+        let Some(found) = reader.own_task(task) else { continue };
+        if found.is_running {
+            return thread();
+        }
+        if found.stack.is_partial {
+            continue;
+        }
+        let (place, inner) = places(&found.stack);
+        let doing = match found.awaits {
+            what if what.is_empty() => Doing::WaitsForLoop { busy: thread().ok().filter(is_busy).and_then(|look| look.place) },
+            what => Doing::Awaits { what },
+        };
+        return Ok(Look { place, inner, doing });
+    }
+    Err("the task changed while it was read, or this Python keeps tasks in a place that is not known here".to_owned())
+}
+
+/// The loop's thread does something else than waiting for events.
+fn is_busy(look: &Look) -> bool {
+    !matches!(&look.doing, Doing::WaitsForPeer { call, .. } | Doing::Waits { call } if call == "epoll_wait")
+}
+
+fn of_greenlet(greenlet: &Greenlet) -> Look {
+    let (place, inner) = places(&greenlet.stack);
+    let what = if greenlet.waits_for.is_empty() { "another greenlet" } else { &greenlet.waits_for };
+    Look { place, inner, doing: Doing::Awaits { what: what.to_owned() } }
 }
 
 fn why_not(error: &NoPython) -> String {

@@ -485,8 +485,10 @@ mod tests {
         let seen = || board.remembered(0).pop().map(|(_, request)| (request.phase, request.is_called, request.end)).expect("one");
         let number = recorder.await_body(100, &[b"PUT /file"]);
         assert_eq!((seen(), recorder.look()), ((Phase::Body, false, None), None));
+        assert_eq!((recorder.in_call(), recorder.phase(number)), (None, Some(Phase::Body)));
         assert!(recorder.resume(number, 110));
         assert_eq!(seen(), (Phase::Application, true, None));
+        assert_eq!((recorder.in_call(), recorder.phase(number)), (Some((number, 100)), Some(Phase::Application)));
         recorder.leave();
         recorder.enter_phase(number, Phase::Sending);
         // Work that has ended without a call of its own does not end the request of the last call.
@@ -495,6 +497,7 @@ mod tests {
         let end = End { status: 999, microseconds: 5 };
         recorder.complete(number, end);
         assert_eq!(seen(), (Phase::Application, false, Some(end)));
+        assert_eq!((recorder.in_call(), recorder.phase(number), recorder.phase(0)), (None, None, None));
         // One without another phase is in the application, also after a round of the ring, and 0 is no request.
         for _ in 0..=REMEMBERED {
             let number = recorder.begin(200, &[b"GET /"]);

@@ -421,6 +421,21 @@ impl<'a> Recorder<'a> {
         (began_ms != 0 && is_same && has_mark(head, number)).then(|| (number, low(head, TIME_BITS)))
     }
 
+    /// Returns what a request in flight waits for. `None`: it has ended, or its entry has a newer request.
+    pub fn phase(&self, number: u64) -> Option<Phase> {
+        let entry = self.entry(number);
+        let end = entry.end.load(Acquire);
+        fence(Acquire);
+        if number == 0 || !has_mark(entry.head.load(Acquire), number) {
+            return None;
+        }
+        let status = low(end >> MICROSECOND_BITS, STATUS_BITS);
+        match has_mark(end, number) {
+            false => Some(Phase::default()),
+            true => (status > STATUS_MOST).then(|| Phase::of(status)),
+        }
+    }
+
     /// Returns the requests in the ring, the oldest first, without those that were overwritten meanwhile.
     pub fn remembered(&self) -> Vec<Remembered> {
         let newest = self.slot.newest.load(Acquire);

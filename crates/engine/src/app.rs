@@ -104,6 +104,12 @@ pub trait App: Sized {
         Objects::default()
     }
 
+    /// The address of the language's object that runs a kept exchange, such as a task: [`Language::sampler`] reads it. 0: there is
+    /// none.
+    fn address_of(&self, _pending: &Self::Pending) -> u64 {
+        0
+    }
+
     /// Runs the handler of a signal of uWSGI's, between two requests.
     fn signal(&mut self, number: u8) -> SignalOutcome;
 

@@ -220,7 +220,11 @@ impl Response {
     /// The head was handed over, to be sent.
     #[inline(always)]
     fn begin_body(&mut self, left: BodyLeft, head_bytes: u64) {
-        self.note_time(Moment::FirstByte);
+        if let Some(times) = &mut self.times {
+            times.note(Moment::FirstByte);
+            let content_type = self.head.value(b"content-type");
+            times.is_event_stream = content_type.is_some_and(|value| value.starts_with(b"text/event-stream"));
+        }
         self.left = left;
         self.head_bytes = head_bytes;
         self.stage = Stage::Body;

@@ -46,6 +46,8 @@ pub type Looks = Vec<Result<Look, String>>;
 struct WatchedRequest {
     subject: Subject,
     looks: Looks,
+    /// Times at which a look was due. While the client was waited for, there was nothing to see.
+    times: usize,
     /// When the next look is due, in monotonic milliseconds.
     next_ms: u64,
     /// When it was last seen in a call. An application that keeps it is asked until its end.
@@ -55,13 +57,20 @@ struct WatchedRequest {
 
 impl WatchedRequest {
     /// Adds a look, and sets the time of the next one: 1, 2, 4 … times the mark after the request's begin.
-    fn add(&mut self, look: Result<Look, String>, mark_ms: u64, now_ms: u64) {
-        self.next_ms = now_ms.saturating_add(mark_ms << self.looks.len().min(LOOKS_MOST));
-        self.looks.push(look);
+    fn add(&mut self, look: Option<Result<Look, String>>, mark_ms: u64, now_ms: u64) {
+        self.next_ms = now_ms.saturating_add(mark_ms << self.times.min(LOOKS_MOST));
+        self.times += 1;
+        self.looks.extend(look);
+    }
+
+    /// An application may keep a request for as long as it likes; what can't be seen any more is no use.
+    fn may_be_forgotten(&self, now_ms: u64) -> bool {
+        let is_over = !self.is_kept || self.times >= LOOKS_MOST;
+        is_over && now_ms.saturating_sub(self.seen_ms) >= FORGET_AFTER_MS
     }
 
     fn is_due(&self, now_ms: u64) -> bool {
-        self.looks.len() < LOOKS_MOST && self.next_ms <= now_ms
+        self.times < LOOKS_MOST && self.next_ms <= now_ms
     }
 }
 
@@ -99,8 +108,14 @@ impl SlowRequests {
         }
         let now_ms = now_ms();
         let subject = Subject { thread, task: Some(task) };
-        let new =
-            || WatchedRequest { subject, looks: Vec::new(), next_ms: now_ms + self.mark_ms, seen_ms: now_ms, is_kept: true };
+        let new = || WatchedRequest {
+            subject,
+            looks: Vec::new(),
+            times: 0,
+            next_ms: now_ms + self.mark_ms,
+            seen_ms: now_ms,
+            is_kept: true,
+        };
         // It may have been slow in its first step already.
         let watched = state.watched.entry(RequestKey::of(recorded)).or_insert_with(new);
         (watched.subject, watched.is_kept) = (subject, true);
@@ -161,18 +176,18 @@ mod tests {
     #[test]
     fn looks_are_at_one_two_four_times_the_mark_and_end() {
         let subject = Subject { thread: 1, task: None };
-        let mut watched = WatchedRequest { subject, looks: Vec::new(), next_ms: 1_500, seen_ms: 0, is_kept: false };
+        let mut watched = WatchedRequest { subject, looks: Vec::new(), times: 0, next_ms: 1_500, seen_ms: 0, is_kept: false };
         let mut times = Vec::new();
         for _ in 0..4 {
             let now_ms = watched.next_ms;
             times.push(now_ms);
             assert!(watched.is_due(now_ms) && !watched.is_due(now_ms - 1));
-            watched.add(Err(String::new()), 500, now_ms);
+            watched.add(Some(Err(String::new())), 500, now_ms);
         }
         // It has begun at 1,000.
         assert_eq!(times, [1_500, 2_000, 3_000, 5_000]);
-        while watched.looks.len() < LOOKS_MOST {
-            watched.add(Err(String::new()), u64::MAX >> 20, 0);
+        while watched.times < LOOKS_MOST {
+            watched.add(None, u64::MAX >> 20, 0);
         }
         assert!(!watched.is_due(u64::MAX));
     }

@@ -28,11 +28,13 @@ use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutc
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
+use bolide_engine::sampling::Sampler;
 
 use crate::exceptions::{keeping_exception, lookup_error, raise, runtime_error};
 use crate::faults::{described, failed, request_id};
 use crate::names::Methods;
 use crate::native::NativeType;
+use crate::sampling::{Kept, PythonSampler};
 use crate::uwsgi_signals;
 use context::Asgi;
 use exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState};
@@ -68,6 +70,10 @@ impl Language for Asgi {
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         Err("an event loop has only one thread".to_owned())
+    }
+
+    fn sampler(&self) -> Option<Box<dyn Sampler>> {
+        Some(Box::new(PythonSampler::new(Kept::Task)))
     }
 }
 
@@ -112,6 +118,10 @@ impl App for AsgiThread {
     fn release(&mut self) {}
 
     fn acquire(&mut self) {}
+
+    fn address_of(&self, pending: &ExchangeHandle) -> u64 {
+        AsgiExchange::with(&pending.0, |exchange| exchange.task.as_ref().map_or(0, |task| task.as_ptr().addr() as u64))
+    }
 
     fn objects(&mut self, collection: Collection) -> Objects {
         crate::memory::objects(collection)

@@ -18,6 +18,7 @@ use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutc
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
+use bolide_engine::sampling::Sampler;
 use pyo3::ffi;
 
 use crate::call::state::{CallState, Place};
@@ -27,6 +28,7 @@ use crate::faults::{described, failed, log_set_exception};
 use crate::memory;
 use crate::native::{Lasting, NativeType, bound, call};
 use crate::object::Object;
+use crate::sampling::{Kept, PythonSampler};
 use crate::start_response::StartResponse;
 use crate::uwsgi_signals;
 use crate::wsgi::calls::Calls;
@@ -59,6 +61,10 @@ impl Language for Gevent {
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         Err("a hub has only one thread".to_owned())
+    }
+
+    fn sampler(&self) -> Option<Box<dyn Sampler>> {
+        Some(Box::new(PythonSampler::new(Kept::Greenlet)))
     }
 }
 
@@ -96,6 +102,10 @@ impl App for GeventThread {
     fn release(&mut self) {}
 
     fn acquire(&mut self) {}
+
+    fn address_of(&self, pending: &KeptRequest) -> u64 {
+        Seat::with(&pending.seat, |seat| seat.greenlet.as_ref().map_or(0, |greenlet| greenlet.as_ptr().addr() as u64))
+    }
 
     fn objects(&mut self, collection: Collection) -> Objects {
         memory::objects(collection)

@@ -25,7 +25,7 @@ use crate::faults::{FaultPlace, described, failed, log_message, log_set_exceptio
 use crate::memory;
 use crate::native::without_interpreter;
 use crate::object::Object;
-use crate::sampling::PythonSampler;
+use crate::sampling::{Kept, PythonSampler};
 use crate::start_response::StartResponse;
 use crate::threads;
 use crate::uwsgi_signals;
@@ -72,7 +72,7 @@ impl Language for Wsgi {
     }
 
     fn sampler(&self) -> Option<Box<dyn Sampler>> {
-        Some(Box::new(PythonSampler::default()))
+        Some(Box::new(PythonSampler::new(Kept::Nothing)))
     }
 }
 

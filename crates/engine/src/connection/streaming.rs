@@ -273,7 +273,9 @@ impl<A: App> Connection<A> {
 
     /// Shows in the flight recorder what the request waits for, and measures it.
     fn show_phase(&mut self, streaming: &Streaming<A>) {
-        let (phase, wait) = match (self.has_unsent(), owes_body(streaming)) {
+        // A turn of sending ends also with bytes that the application still has: the next one waits for the poll.
+        let has_more = self.has_unsent() || self.transport.turn_is_over();
+        let (phase, wait) = match (has_more, owes_body(streaming)) {
             (true, _) => (Phase::Sending, Some(ClientWait::Sending)),
             (false, true) => (Phase::Body, Some(ClientWait::Body)),
             (false, false) => (Phase::Application, None),

@@ -117,8 +117,10 @@ fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>,
     }
     let looks = slow.take(entry.recorded);
     let (status, worker) = (context.writer.status_code(), context.worker.number);
-    // A WebSocket is long by nature.
-    if !is_slow || counting::is_websocket(status, entry.method) || !slow.may_tell(worker) {
+    // They are long by nature.
+    let is_stream_in_time = times.is_event_stream && times.first_byte_us.saturating_sub(times.head_us) / 1000 < slow.mark_ms;
+    let is_long = is_stream_in_time || counting::is_websocket(status, entry.method);
+    if !is_slow || is_long || !slow.may_tell(worker) {
         return;
     }
     let mut target = Vec::with_capacity(TARGET_BYTES);

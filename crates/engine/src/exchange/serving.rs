@@ -507,6 +507,10 @@ fn resolve<A: App>(
 ) -> Served<A::Pending> {
     if let Outcome::Ongoing(pending) = outcome {
         counting::count_taken(&context.thread.slot.tally);
+        if let Some(slow) = &context.worker.slow {
+            let thread = context.thread.slot.thread.load(Relaxed);
+            slow.keep(entry.recorded, thread, context.app.enter().address_of(&pending));
+        }
         entry.answered_by = AnsweredBy::AsynchronousApplication;
         return Served::Ongoing(Box::new(Suspended { pending: Some(pending), log_entry: entry.kept() }));
     }

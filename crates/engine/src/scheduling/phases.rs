@@ -26,6 +26,8 @@ pub struct Times {
     pub sending_us: u64,
     /// Microseconds in which an application that was called already waited for the client's body.
     pub late_body_us: u64,
+    /// The answer is a stream of events (`text/event-stream`), which lasts as long as its client wants.
+    pub is_event_stream: bool,
     /// The client is waited for, since this time.
     pub waits: Option<(ClientWait, u64)>,
 }

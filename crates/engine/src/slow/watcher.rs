@@ -10,10 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::Recorder;
+use bolide_contract::scoreboard::{Phase, Recorder};
 use nix::sys::signal::SigSet;
 
-use super::{FORGET_AFTER_MS, LOOKS_MOST, RequestKey, SlowRequests, WATCHED_MOST, WatchedRequest, tell_rest};
+use super::{LOOKS_MOST, RequestKey, SlowRequests, WATCHED_MOST, WatchedRequest, tell_rest};
 use crate::app::Language;
 use crate::sampling::{Sampler, Subject};
 
@@ -63,10 +63,12 @@ impl SlowRequests {
             due.take(LOOKS_A_ROUND).map(|(key, watched)| (*key, watched.subject)).collect()
         };
         for (key, subject) in due {
+            let recorder = recorders.iter().find(|recorder| key.slot == RequestKey::of((**recorder, 0)).slot);
+            let waits_for_client =
+                recorder.and_then(|recorder| recorder.phase(key.number)).is_some_and(|phase| phase != Phase::Application);
             // Requests go on meanwhile: neither they nor the language are held up.
-            let look = sampler.look(subject);
-            let in_call =
-                recorders.iter().find(|recorder| key.slot == RequestKey::of((**recorder, 0)).slot).and_then(Recorder::in_call);
+            let look = (!waits_for_client).then(|| sampler.look(subject));
+            let in_call = recorder.and_then(Recorder::in_call);
             let is_same = subject.task.is_some() || in_call.is_some_and(|(number, _)| number == key.number);
             if let Some(watched) = self.lock().watched.get_mut(&key).filter(|_| is_same) {
                 watched.add(look, self.mark_ms, now);
@@ -74,7 +76,7 @@ impl SlowRequests {
         }
         let state = self.lock();
         let waiting = state.watched.values().filter(|watched| watched.is_kept || watched.seen_ms == now);
-        let waiting = waiting.filter(|watched| watched.looks.len() < LOOKS_MOST).map(|watched| watched.next_ms);
+        let waiting = waiting.filter(|watched| watched.times < LOOKS_MOST).map(|watched| watched.next_ms);
         waiting.fold(next_ms, u64::min).saturating_sub(now)
     }
 
@@ -82,7 +84,7 @@ impl SlowRequests {
     fn note_calls(&self, recorders: &[Recorder<'static>], now: u64) -> u64 {
         let mut next_ms = now + self.mark_ms;
         let mut state = self.lock();
-        state.watched.retain(|_, watched| watched.is_kept || now.saturating_sub(watched.seen_ms) < FORGET_AFTER_MS);
+        state.watched.retain(|_, watched| !watched.may_be_forgotten(now));
         for recorder in recorders {
             let Some((number, began_ms)) = recorder.in_call() else { continue };
             let passes_ms = began_ms + self.mark_ms;
@@ -96,7 +98,7 @@ impl SlowRequests {
             if let Some(watched) = state.watched.get_mut(&key) {
                 watched.seen_ms = now;
             } else if has_room {
-                let watched = WatchedRequest { subject, looks: Vec::new(), next_ms: now, seen_ms: now, is_kept: false };
+                let watched = WatchedRequest { subject, looks: Vec::new(), times: 0, next_ms: now, seen_ms: now, is_kept: false };
                 state.watched.insert(key, watched);
             }
         }
