@@ -77,6 +77,9 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
         }
         Ok(Reading::Load { settings, mut report }) => {
             settings.iter().for_each(|settings| check_load(settings, &configuration, &mut report));
+            if report.examines_machine() {
+                bolide_observing::doctor::examine(&settings, language, &mut report);
+            }
             let (text, status) = report.finish();
             print(&text, status)
         }

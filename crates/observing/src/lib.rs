@@ -6,6 +6,7 @@ mod answer;
 mod crash;
 mod crash_packages;
 mod crash_symbols;
+pub mod doctor;
 mod generations;
 pub mod instances;
 mod machine;

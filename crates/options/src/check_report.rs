@@ -8,6 +8,9 @@ use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::manual::paint::Paint;
 use crate::subcommand::{FAILED, FORMATS, WARNED};
 
+/// Width of the column of names of facts.
+const FACT: usize = 13;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// For people: the line and a caret below each diagnostic.
@@ -40,9 +43,21 @@ pub struct CheckReport {
     pub(crate) paths: bool,
     pub(crate) paint: Paint,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Facts about the machine, as a name and a value each. Only `bolide doctor` asks for them.
+    pub(crate) facts: Option<Vec<(&'static str, String)>>,
 }
 
 impl CheckReport {
+    /// Returns whether the machine is to be examined, too.
+    pub fn examines_machine(&self) -> bool {
+        self.facts.is_some()
+    }
+
+    /// Adds a fact about the machine.
+    pub fn add_fact(&mut self, what: &'static str, value: String) {
+        self.facts.get_or_insert_default().push((what, value));
+    }
+
     /// Adds a finding of the caller.
     pub fn add(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
@@ -62,14 +77,30 @@ impl CheckReport {
             _ => 0,
         };
         let text = match self.form {
-            Form::Text => text(&self.diagnostics, self.paint),
+            Form::Text => format!("{}{}", facts(self.facts.as_deref()), text(&self.diagnostics, self.paint)),
             Form::Lines => self.diagnostics.iter().map(line).collect(),
-            Form::Json => format!("{:#}\n", Json::Array(self.diagnostics.iter().map(object).collect())),
+            Form::Json => format!("{:#}\n", json(&self.diagnostics, self.facts.as_deref())),
             Form::Sarif => format!("{:#}\n", sarif(&self.diagnostics)),
             Form::Github => self.diagnostics.iter().map(workflow_command).collect(),
         };
         (text, status)
     }
+}
+
+/// A list of the diagnostics; with facts an object of both.
+fn json(diagnostics: &[Diagnostic], facts: Option<&[(&str, String)]>) -> Json {
+    let diagnostics = Json::Array(diagnostics.iter().map(object).collect());
+    let Some(facts) = facts else { return diagnostics };
+    let facts: serde_json::Map<String, Json> =
+        facts.iter().map(|(what, value)| ((*what).to_owned(), Json::String(value.clone()))).collect();
+    json!({ "machine": facts, "diagnostics": diagnostics })
+}
+
+/// One line for each fact, and an empty one.
+fn facts(facts: Option<&[(&str, String)]>) -> String {
+    let lines = facts.unwrap_or_default().iter().map(|(what, value)| format!("{what:FACT$} {value}\n"));
+    let text: String = lines.collect();
+    if text.is_empty() { text } else { format!("{text}\n") }
 }
 
 fn text(diagnostics: &[Diagnostic], paint: Paint) -> String {

@@ -15,6 +15,7 @@ pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subcommand {
     Check,
+    Doctor,
     Config,
     Init,
     /// Looks at the jobs of a spooler.
@@ -116,6 +117,9 @@ const CHECK_EXAMPLES: &[Example] = &[
     ("bolide check --load uwsgi.ini", "and check that its application can be imported"),
     ("bolide check --strict --no-paths --format github deploy/*.ini", "in a workflow, for another machine"),
 ];
+const DOCTOR_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
+const DOCTOR_EXAMPLES: &[Example] =
+    &[("bolide doctor uwsgi.ini", "before the first start on a machine"), ("bolide doctor", "the machine alone")];
 const CONFIG_EXAMPLES: &[Example] =
     &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] =
@@ -137,8 +141,9 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
 ];
 
 /// Commands that do not need a running instance.
-const OFFLINE: [Subcommand; 11] = [
+const OFFLINE: [Subcommand; 12] = [
     Subcommand::Check,
+    Subcommand::Doctor,
     Subcommand::Config,
     Subcommand::Init,
     Subcommand::Spool,
@@ -223,6 +228,9 @@ impl Subcommand {
     /// The meanings of its exit statuses, if there are more than success and failure.
     pub fn statuses(self) -> Vec<(i32, &'static str)> {
         match self {
+            Subcommand::Doctor => {
+                vec![(0, "notes and warnings at most"), (FAILED, "errors: a start would fail")]
+            }
             Subcommand::Check => vec![
                 (0, "only notes, or only notes and warnings without `--strict`"),
                 (WARNED, "warnings, with `--strict`"),
@@ -243,6 +251,15 @@ impl Subcommand {
                 flags: CHECK_FLAGS,
                 examples: CHECK_EXAMPLES,
                 ..configurations("check", "FILE…", "check configurations without starting, and report problems")
+            },
+            Subcommand::Doctor => CommandRow {
+                flags: DOCTOR_FLAGS,
+                examples: DOCTOR_EXAMPLES,
+                ..configurations(
+                    "doctor",
+                    "[FILE… | APPLICATION]",
+                    "check a configuration, load its application, and examine the limits of this machine",
+                )
             },
             Subcommand::Config => CommandRow {
                 flags: CONFIG_FLAGS,

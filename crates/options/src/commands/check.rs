@@ -16,8 +16,7 @@ use crate::resolve::NO_APPLICATION;
 use crate::subcommand::{FORMATS, Subcommand};
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let mut report =
-        CheckReport { form: Form::Text, strict: false, paths: true, paint: Paint::of(host), diagnostics: Vec::new() };
+    let mut report = empty_report(host);
     let (mut environment, mut load) = (false, false);
     let mut rest = Vec::new();
     let mut words = arguments.iter();
@@ -68,6 +67,27 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return Reading::Print { text, status };
     }
     Reading::Load { settings: loads, report: Box::new(report) }
+}
+
+/// `bolide doctor`: the same with `--load`, and the caller examines the machine. Without arguments it examines only that.
+pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
+    let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
+    let form = if flags.is_empty() { Form::Text } else { Form::Json };
+    let mut report = CheckReport { form, facts: Some(Vec::new()), ..empty_report(host) };
+    let mut loads = Vec::new();
+    if !rest.is_empty() {
+        for reading in readings(&rest) {
+            let (diagnostics, settings) = diagnostics(&reading, host);
+            report.diagnostics.extend(diagnostics);
+            loads.extend(settings);
+        }
+    }
+    Reading::Load { settings: loads, report: Box::new(report) }
+}
+
+fn empty_report(host: &HostInfo) -> CheckReport {
+    let paint = Paint::of(host);
+    CheckReport { form: Form::Text, strict: false, paths: true, paint, diagnostics: Vec::new(), facts: None }
 }
 
 /// Several configurations are checked one by one, each together with all other arguments.

@@ -36,6 +36,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     }
     Some(match command {
         Subcommand::Check => check::run(rest, host),
+        Subcommand::Doctor => check::doctor(rest, host),
         Subcommand::Config => config::run(rest, host),
         Subcommand::Explain => explain::run(rest),
         Subcommand::Options => explain::list(rest),
