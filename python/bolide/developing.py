@@ -126,6 +126,8 @@ class Development:
         self.error_report = ErrorReport(boot["error_page"])
         self.no_generation_serves = boot["no_generation_serves"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
+        self.page_to_open = settings["opens"]
+        self.is_first = boot["generation"] == 1
         #: The application that is served instead of one that could not be loaded.
         self.stand_in = None
         #: Threads that a debugger has stopped.
@@ -159,6 +161,9 @@ class Development:
         """The application is loaded and is about to serve."""
         if self.stand_in is None:
             self.error_report.clear()
+        if self.page_to_open is not None and self.is_first:
+            # It may wait for the browser, which in turn waits for the application.
+            threading.Thread(target=open_in_browser, args=(self.page_to_open,), daemon=True).start()
 
     # Answers without the application.
 
@@ -334,6 +339,13 @@ class Development:
             self.halted.discard(here)
             if not self.halted:
                 self.native.note_debugger(False)
+
+
+def open_in_browser(page):
+    import webbrowser
+
+    if not webbrowser.open(page):
+        log.tell(f"no browser was found for {page} (open-browser): set the variable BROWSER")
 
 
 def log_unlogged(exceptions, place):

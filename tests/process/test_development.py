@@ -219,3 +219,17 @@ def test_options_that_do_nothing_say_so(call_running, package):
     assert "`reload-include` has no effect without `develop` or `py-autoreload`" in instance.log
     instance = call_running("shop", "--http", "0.0.0.0:0", "--reload", "--reload-browser")
     assert "`reload-browser` has no effect" in instance.log
+
+
+def test_the_browser_is_opened_once_and_not_at_a_reload(start, package, tmp_path, free_port):
+    opened = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> {opened}\n')
+    browser.chmod(0o755)
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    instance = start("--open", "--reload", module="shop", socket=address, master=False, environment={"BROWSER": str(browser)})
+    wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), "it is opened")
+    save(instance, package / "views.py", VIEWS.format(text="new"))
+    instance.wait_for_log("reloaded in ")
+    assert opened.read_text() == f"http://{address}/\n"

@@ -13,6 +13,8 @@ pub struct Development {
     pub shows_values: bool,
     /// `develop-editor`: a name that the traceback page knows, or an address with `{path}` and `{line}`.
     pub editor: Option<String>,
+    /// `open-browser`: the page that the first start opens.
+    pub opens: Option<String>,
 }
 
 /// Maximum time for requests in flight at a reload or a stop if `reload-mercy` is not set, in milliseconds: the new code already

@@ -93,7 +93,7 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
         "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned(),
         "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n".to_owned(),
         name if name.contains("alarm-") || name.contains("-alarm") => "module = shop\nalarm = shout log:\n".to_owned(),
-        "reload-browser" | "develop-values" | "develop-editor" => "module = shop\ndevelop = true\n".to_owned(),
+        "reload-browser" | "develop-values" | "develop-editor" | "open-browser" => "module = shop\ndevelop = true\n".to_owned(),
         "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n".to_owned(),
         name if name.starts_with("cache-") => "module = shop\ncache = 9\n".to_owned(),
         "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {

@@ -63,6 +63,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("develop = true\ndevelop-values = true"),
     OptionEntry::supported("develop-editor", Setting::By(watching::choose_editor), Value::Text, "vscode", "With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`, `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.")
         .example("develop = true\ndevelop-editor = pycharm"),
+    OptionEntry::supported("open-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.opens), Value::Switch, "off", "With `develop`: the start opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses the browser; the variable `BROWSER` names another one.")
+        .also(&["open"])
+        .example("develop = true\nopen-browser = true"),
     OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
         .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),

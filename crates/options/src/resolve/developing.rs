@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use bolide_contract::answering::RouteRule;
 use bolide_contract::developing::{BROWSER_PATH, Development, MERCY_MS};
 use bolide_contract::logging::LogStyle;
-use bolide_contract::settings::{Address, Listener};
+use bolide_contract::settings::{Address, Listener, Protocol};
 use bolide_contract::watching::{WatchedImports, WatchedSources};
 
 use super::context::{Context, normalized};
@@ -72,7 +72,8 @@ fn check_page(draft: &Draft, context: &mut Context) {
     let developing = &draft.developing;
     let editor = developing.editor.as_ref().map(|(_, location)| ("develop-editor", location));
     let values = developing.shows_values.as_ref().map(|location| ("develop-values", location));
-    let unused = [editor, values].into_iter().flatten().filter(|_| !developing.is_on);
+    let opens = developing.opens.as_ref().map(|location| ("open-browser", location));
+    let unused = [editor, values, opens].into_iter().flatten().filter(|_| !developing.is_on);
     context.diagnostics.extend(unused.map(|(key, location)| without_develop(key, location)));
 }
 
@@ -98,7 +99,9 @@ impl DevelopingDraft {
         // Clients that must not see a traceback must not see the developer's changes either.
         let tells_browsers = self.tells_browsers() && shows_tracebacks;
         let editor = self.editor.as_ref().map(|(editor, _)| editor.clone());
-        self.is_on.then(|| Development { shows_tracebacks, tells_browsers, shows_values: self.shows_values.is_some(), editor })
+        let opens = self.opens.as_ref().and_then(|_| listeners.iter().find_map(page_of));
+        let shows_values = self.shows_values.is_some();
+        self.is_on.then_some(Development { shows_tracebacks, tells_browsers, shows_values, editor, opens })
     }
 
     pub fn watched_sources(&self, context: &Context) -> WatchedSources {
@@ -111,6 +114,18 @@ impl DevelopingDraft {
             folders.push(normalized(&context.folder));
         }
         WatchedSources { folders, patterns, excluded: self.excluded.clone() }
+    }
+}
+
+/// The address of a browser's page at a listener. A port that the kernel chooses is not known yet.
+fn page_of(listener: &Listener) -> Option<String> {
+    let scheme = if listener.tls.is_some() { "https" } else { "http" };
+    match &listener.address {
+        Address::Tcp { host, port } if listener.protocol == Protocol::Http && *port != 0 => {
+            let is_any = ["", "0.0.0.0", "[::]", "::"].contains(&host.as_str());
+            Some(format!("{scheme}://{}:{port}/", if is_any { "127.0.0.1" } else { host }))
+        }
+        _ => None,
     }
 }
 

@@ -406,6 +406,8 @@ pub struct DevelopingDraft {
     pub browser: Option<Location>,
     pub shows_values: Option<Location>,
     pub editor: Option<(String, Location)>,
+    /// `open-browser` is on.
+    pub opens: Option<Location>,
     /// The last option that has no effect unless files are watched.
     pub detail: Option<(String, Location)>,
 }

@@ -208,7 +208,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             // They have an effect only if something is watched.
             "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n",
             name if name.contains("alarm-") || name.contains("-alarm") => "module = shop\nalarm = shout log:\n",
-            "reload-browser" | "develop-values" | "develop-editor" => "module = shop\ndevelop = true\n",
+            "reload-browser" | "develop-values" | "develop-editor" | "open-browser" => "module = shop\ndevelop = true\n",
             // They are about a cache.
             "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n",
             name if name.starts_with("cache-") => "module = shop\ncache = 9\n",
