@@ -78,6 +78,14 @@ def test_each_option_has_one_line_in_the_long_help_that_says_what_it_is(bolide):
     assert len(lines) < 1.5 * len(heads)
 
 
+def test_the_list_of_options_fits_a_terminal_and_finds_words_of_whole_texts(bolide):
+    status, text, _ = bolide("options", "log")
+    assert status == 0
+    assert "log-json" in text
+    assert max(len(line) for line in text.splitlines()) <= 130
+    assert "proxy-headers" in bolide("options", "front servers")[1]
+
+
 def test_config_shows_what_is_set_and_all_of_it_on_request(bolide, tmp_path):
     (tmp_path / "app.py").write_text("def app(environ, start_response): ...\n")
     status, few, _ = bolide("config", "app:app")

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::catalogue::row::{OptionRow, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::manual::command_line_words::{CommandLineWord, word};
-use crate::manual::help::wrap;
+use crate::manual::help::{beginning, one_line, wrap};
 use crate::manual::words::{value, verdict};
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
@@ -16,6 +16,7 @@ const WIDTH: usize = 90;
 const UNKNOWN: i32 = 1;
 /// Widths of the columns of names and of verdicts in the list.
 const NAME: usize = 32;
+const LIST_WIDTH: usize = 120;
 const VERDICT: usize = 11;
 
 /// Runs `bolide explain`.
@@ -67,12 +68,15 @@ pub fn list(arguments: &[String]) -> Reading {
         let about = match (row.help, row.status) {
             ("", Status::Planned(..)) if row.home == "core" => "of uWSGI's core".to_owned(),
             ("", _) => format!("of uWSGI's plugin `{}`", row.home),
-            (help, _) => help.to_owned(),
+            (help, _) => one_line(beginning(help), LIST_WIDTH - NAME - VERDICT - 2),
         };
-        let _ = writeln!(text, "{:NAME$} {:VERDICT$} {about}", row.names.join(", "), row.status.word());
+        let names = row.names.join(", ");
+        // A long name has a line of its own.
+        let start = if names.chars().count() > NAME { format!("{names}\n{:NAME$}", "") } else { format!("{names:NAME$}") };
+        let _ = writeln!(text, "{start} {:VERDICT$} {about}", row.status.word());
     }
     let names: usize = rows.iter().map(|row| row.names.len()).sum();
-    let _ = writeln!(text, "\n{names} names of {} options", rows.len());
+    let _ = writeln!(text, "\n{names} names of {} options; `bolide explain OPTION` tells the rest", rows.len());
     Reading::Print { text, status: i32::from(rows.is_empty()) }
 }
 

@@ -80,7 +80,7 @@ pub fn summary(paint: Paint) -> String {
         // Writing to a String can't fail.
         let _ = writeln!(text, "\n{}", paint.title(&format!("{}:", theme.title())));
         for row in rows {
-            option(&mut text, row, &one_line(beginning(row.help)), paint);
+            option(&mut text, row, &one_line(beginning(row.help), WIDTH - COLUMN), paint);
         }
     }
     let _ = writeln!(
@@ -126,13 +126,13 @@ pub fn command(command: Subcommand, paint: Paint) -> String {
 }
 
 /// The first clause of a help text.
-fn beginning(help: &str) -> &str {
+pub fn beginning(help: &str) -> &str {
     [". ", "; ", ": ", " ("].iter().fold(help, |text, end| text.split(end).next().unwrap_or(text)).trim_end_matches('.')
 }
 
-/// Shortens a text to one line of the column of descriptions.
-fn one_line(text: &str) -> String {
-    match wrap(text, WIDTH - COLUMN - 2).as_slice() {
+/// Shortens a text to one line of this width.
+pub fn one_line(text: &str, width: usize) -> String {
+    match wrap(text, width - 2).as_slice() {
         [first, _, ..] => format!("{} …", first.trim_end_matches(',')),
         _ => text.to_owned(),
     }
