@@ -61,6 +61,9 @@ async def sleeps():
     await asyncio.sleep(0.35)  # sleeps
 async def blocks():
     time.sleep(0.35)  # blocks
+async def asks(port):
+    reader, _ = await asyncio.open_connection("127.0.0.1", port)
+    await reader.read(10)  # asks
 async def body(receive):
     while (await receive()).get("more_body"):
         pass
@@ -70,6 +73,8 @@ async def application(scope, receive, send):
         await sleeps()
     if name == "blocks":
         await blocks()
+    if name == "asks":
+        await asks(int(scope["query_string"]))
     await body(receive)
     kind = b"text/event-stream" if name == "events" else b"text/plain"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
@@ -207,13 +212,14 @@ def test_a_slow_upload_and_a_slow_reader_are_the_clients(serve):
     slow_upload(instance.port)
     report = report_of(instance, "POST /upload")
     assert milliseconds(report, "waiting for the client's body") > LONG * 700, report
-    slow_reader(instance.port, "/large")
-    report = report_of(instance, "GET /large")
-    assert milliseconds(report, "sending to the client") > LONG * 700, report
+    for target in ("/large", "/large?write"):
+        slow_reader(instance.port, target)
+        report = report_of(instance, "GET " + target.replace("write", "…"))
+        assert milliseconds(report, "sending to the client") > LONG * 700, report
 
 
 def test_asynchronous_requests_are_reported_with_what_they_await(serve, tmp_path):
-    instance = serve(text=ASGI)
+    instance = serve("--loop", "asyncio", text=ASGI)
     shop = re.escape(str(tmp_path / "shop.py"))
     for target in ("/fast", "/events"):
         assert instance.get(target).text == "x" * 10
@@ -224,13 +230,17 @@ def test_asynchronous_requests_are_reported_with_what_they_await(serve, tmp_path
     instance.get("/blocks")
     report = report_of(instance, "GET /blocks")
     assert re.search(rf"waits \(\w+\) at {shop}:{line_of(ASGI, 'blocks')} blocks", report), report
+    with Silent(("127.0.0.1", 0)) as (_, port):
+        instance.get(f"/asks?{port}")
+    place = rf"at {shop}:{line_of(ASGI, 'asks')} asks, in .*asyncio/streams.py:"
+    assert re.search(rf"waits for 127.0.0.1:{port} \(await\) {place}", report_of(instance, "GET /asks?…")), instance.log
     slow_upload(instance.port)
     report = report_of(instance, "POST /upload")
     assert milliseconds(report, "waiting for the client's body") > LONG * 700, report
     slow_reader(instance.port, "/large")
     report = report_of(instance, "GET /large")
     assert milliseconds(report, "sending to the client") > LONG * 700, report
-    assert len(reports(instance)) == 4, instance.log
+    assert len(reports(instance)) == 5, instance.log
 
 
 def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_path):
@@ -243,6 +253,10 @@ def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_p
     instance.wait_for(lambda: len(reports(instance)) == 2, "two reports")
     for report in reports(instance):
         assert re.search(rf"awaits a time \(sleep\) at {views}:{line_of(VIEWS, 'sleeps')} sleeps", report), report
+    with Silent(("127.0.0.1", 0)) as (_, port):
+        instance.get(f"/asks?{port}")
+    place = rf"at {views}:{line_of(VIEWS, 'asks')} asks, in .*/gevent/"
+    assert re.search(rf"waits for 127.0.0.1:{port} \(recv\) {place}", report_of(instance, "GET /asks?…")), instance.log
     slow_reader(instance.port, "/large")
     report = report_of(instance, "GET /large")
     assert milliseconds(report, "sending to the client") > LONG * 700, report

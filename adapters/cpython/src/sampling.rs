@@ -22,6 +22,8 @@ const OF_PACKAGES: &[&str] = &["/site-packages/", "/dist-packages/"];
 /// This package, wherever it is installed.
 const OWN: &str = "/bolide/";
 
+/// Files of asyncio with functions that wait for a socket.
+const ASYNCIO_SOCKETS: &[&str] = &["/asyncio/streams.py", "/asyncio/selector_events.py"];
 /// Attempts to read a task that changes meanwhile.
 const ATTEMPTS_MOST: u32 = 4;
 
@@ -78,7 +80,10 @@ fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>
         let (place, inner) = places(&found.stack);
         let doing = match found.awaits {
             what if what.is_empty() => Doing::WaitsForLoop { busy: thread().ok().filter(is_busy).and_then(|look| look.place) },
-            what => Doing::Awaits { what },
+            what => match reads_socket(&found.stack).then(|| peer_of_stack(&found.stack)).flatten() {
+                Some(peer) => Doing::WaitsForPeer { peer, call: "await".to_owned() },
+                None => Doing::Awaits { what },
+            },
         };
         return Ok(Look { place, inner, doing });
     }
@@ -92,8 +97,23 @@ fn is_busy(look: &Look) -> bool {
 
 fn of_greenlet(greenlet: &Greenlet) -> Look {
     let (place, inner) = places(&greenlet.stack);
-    let what = if greenlet.waits_for.is_empty() { "another greenlet" } else { &greenlet.waits_for };
-    Look { place, inner, doing: Doing::Awaits { what: what.to_owned() } }
+    let call = greenlet.waits_for.strip_prefix("a socket (").and_then(|rest| rest.strip_suffix(')'));
+    let doing = match (call, call.and_then(|_| peer_of_stack(&greenlet.stack))) {
+        (Some(call), Some(peer)) => Doing::WaitsForPeer { peer, call: call.to_owned() },
+        _ if greenlet.waits_for.is_empty() => Doing::Awaits { what: "another greenlet".to_owned() },
+        _ => Doing::Awaits { what: greenlet.waits_for.clone() },
+    };
+    Look { place, inner, doing }
+}
+
+/// The innermost function of a task is one of asyncio's that wait for a socket.
+fn reads_socket(stack: &Stack) -> bool {
+    stack.frames.first().is_some_and(|frame| ASYNCIO_SOCKETS.iter().any(|file| frame.file.ends_with(file)))
+}
+
+/// The other end of the socket that a task or greenlet has at hand, if it is connected.
+fn peer_of_stack(stack: &Stack) -> Option<String> {
+    getpeername::<SockaddrStorage>(stack.descriptor?).ok().map(|address| peer_name(&address))
 }
 
 fn why_not(error: &NoPython) -> String {

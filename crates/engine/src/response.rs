@@ -217,6 +217,11 @@ impl Response {
         }
     }
 
+    /// Notes that the client must read before a call goes on, or that it has.
+    fn note_sending(&mut self, waits: bool) {
+        self.note_wait(waits.then_some(ClientWait::Sending));
+    }
+
     /// The head was handed over, to be sent.
     #[inline(always)]
     fn begin_body(&mut self, left: BodyLeft, head_bytes: u64) {

@@ -11,12 +11,15 @@ use crate::lines::line_of;
 use crate::memory::{Memory, Read, Unreadable, is_plausible};
 use crate::objects::Objects;
 use crate::requests::Requests;
+use crate::sockets::Sockets;
 
 /// Frames of a stack that are read; Python's default limit of recursion is 1000.
 pub const FRAMES_MOST: usize = 2_000;
 /// Local variables of a frame that are described, and characters of each value.
 const LOCALS_MOST: u64 = 64;
 pub const VALUE_CHARACTERS_MOST: usize = 120;
+/// Functions, from the innermost one, that may have the socket for which it waits.
+pub const SOCKET_FRAMES_MOST: usize = 5;
 /// A table of lines, in bytes.
 const LINES_BYTES_MOST: u64 = 60_000;
 /// Tags in the low bits of a reference (3.14); objects are aligned to at least 8 bytes.
@@ -42,6 +45,9 @@ pub struct Stack {
     /// The request that it serves, if that was asked for and a function has it: `GET /orders/17`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
+    /// The descriptor of the socket that it is about, if that was asked for.
+    #[serde(skip)]
+    pub descriptor: Option<i32>,
     /// The walk ended early: the stack changed while it was read, or is longer than the bound.
     pub is_partial: bool,
 }
@@ -52,6 +58,8 @@ pub struct Detail {
     pub locals: bool,
     /// The request, where functions have it among their variables.
     pub requests: bool,
+    /// The socket, where one of the innermost functions has it among its variables.
+    pub sockets: bool,
 }
 
 impl<M: Memory> Objects<'_, M> {
@@ -82,6 +90,9 @@ impl<M: Memory> Objects<'_, M> {
             match self.frame_with_code(next, detail).and_then(|found| Ok((found, self.outer(next)?))) {
                 Ok((found, outer)) => {
                     if let Some((found, code)) = found {
+                        if detail.sockets && stack.frames.len() < SOCKET_FRAMES_MOST {
+                            stack.descriptor = stack.descriptor.or_else(|| Sockets(self).descriptor_of(next));
+                        }
                         stack.frames.push(found);
                         outermost = next;
                         if detail.requests {

@@ -17,6 +17,7 @@ pub mod own;
 pub mod process;
 pub mod python;
 pub mod requests;
+pub mod sockets;
 pub mod symbols;
 pub mod tasks;
 pub mod trace;

@@ -12,6 +12,9 @@ use crate::waits::{self, Wait};
 /// Attempts to read a stack that changes meanwhile.
 const ATTEMPTS_MOST: u32 = 4;
 
+/// What is read of tasks and greenlets: their thread is in no call for their socket.
+const KEPT: Detail = Detail { locals: false, requests: false, sockets: true };
+
 /// A thread at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnThread {
@@ -79,12 +82,12 @@ impl Reader {
 
     /// The stack of a task of asyncio, by the address of its object.
     pub fn own_task(&self, task: u64) -> Option<crate::tasks::AsyncioTask> {
-        self.one_task(task, Detail::default())
+        self.one_task(task, KEPT)
     }
 
     /// The stack of a greenlet that waits, by the address of its object.
     pub fn own_greenlet(&self, greenlet: u64) -> Option<crate::greenlets::Greenlet> {
-        self.one_greenlet(greenlet, Detail::default())
+        self.one_greenlet(greenlet, KEPT)
     }
 }
 

@@ -4,11 +4,12 @@
 
 use serde::Serialize;
 
-use crate::frames::{Detail, Frame, Stack};
+use crate::frames::{Detail, Frame, SOCKET_FRAMES_MOST, Stack};
 use crate::memory::{Memory, Read, Unreadable};
 use crate::objects::Objects;
 use crate::python::Python;
 use crate::requests::Requests;
+use crate::sockets::Sockets;
 
 /// Tasks of a process, and coroutines of a task, that are read.
 const TASKS_MOST: usize = 10_000;
@@ -49,8 +50,8 @@ fn waiter_place(minor: u32) -> Option<u64> {
     }
 }
 
-/// A frame, with the request that its function has among its variables.
-type Served = (Frame, Option<String>);
+/// A frame, with the request and the socket that its function has among its variables.
+type Served = (Frame, Option<String>, Option<i32>);
 
 impl Python {
     /// Whether the tasks of this version can be listed.
@@ -135,6 +136,7 @@ impl<M: Memory> Objects<'_, M> {
     /// The coroutine and those that it awaits, the innermost first.
     fn coroutines(&self, coroutine: u64, detail: Detail) -> Stack {
         let mut stack = Stack::default();
+        let mut sockets = Vec::new();
         let mut next = Some(coroutine);
         while let Some(object) = next {
             if stack.frames.len() >= COROUTINES_MOST {
@@ -143,7 +145,8 @@ impl<M: Memory> Objects<'_, M> {
             }
             match self.coroutine(object, detail) {
                 Ok((frame, inner)) => {
-                    if let Some((frame, request)) = frame {
+                    if let Some((frame, request, socket)) = frame {
+                        sockets.push(socket);
                         stack.frames.push(frame);
                         // The outermost one counts.
                         stack.request = stack.request.or(request);
@@ -157,6 +160,7 @@ impl<M: Memory> Objects<'_, M> {
             }
         }
         stack.frames.reverse();
+        stack.descriptor = sockets.into_iter().rev().take(SOCKET_FRAMES_MOST).flatten().next();
         stack
     }
 
@@ -175,7 +179,8 @@ impl<M: Memory> Objects<'_, M> {
         let is_suspended = self.is_executing(object)? == Some(false);
         let found = self.frame_with_code(frame, detail)?.map(|(found, code)| {
             let request = || Requests(self).of_frame(frame, &code).or_else(|| Requests(self).of_arguments(frame));
-            (found, if detail.requests { request() } else { None })
+            let socket = if detail.sockets { Sockets(self).descriptor_of(frame) } else { None };
+            (found, if detail.requests { request() } else { None }, socket)
         });
         Ok((found, if is_suspended { self.top_of_stack(frame)? } else { None }))
     }

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::exchange::context::ExchangeContext;
 use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::{LogLine, RequestNotes, visible};
+use crate::sampling::Doing;
 use crate::scheduling::clock::precise_us;
 use crate::slow::SlowRequests;
 use crate::slow::report::{self, SlowRequest};
@@ -115,7 +116,7 @@ fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>,
     if !is_slow && !is_kept {
         return;
     }
-    let looks = slow.take(entry.recorded);
+    let mut looks = slow.take(entry.recorded);
     let (status, worker) = (context.writer.status_code(), context.worker.number);
     // They are long by nature.
     let is_stream_in_time = times.is_event_stream && times.first_byte_us.saturating_sub(times.head_us) / 1000 < slow.mark_ms;
@@ -125,6 +126,9 @@ fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>,
     }
     let mut target = Vec::with_capacity(TARGET_BYTES);
     visible(&mut target, &entry.uri[..entry.uri.len().min(TARGET_BYTES)]);
+    // A call that waits for its client: that is measured.
+    let is_client = |doing: &Doing| matches!(doing, Doing::WaitsForPeer { peer, .. } if context.client.has_name(peer));
+    looks.retain(|look| !look.as_ref().is_ok_and(|look| is_client(&look.doing)));
     report::write(&SlowRequest {
         worker,
         mark_ms: slow.mark_ms,

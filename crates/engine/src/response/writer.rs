@@ -14,8 +14,7 @@ use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, Wh
 use crate::response::buffers::ResponseBuffers;
 use crate::response::filters::{FilteredHead, FirstPart};
 use crate::response::storing::AnswerStore;
-use crate::sockets::transport::RoomWait;
-use crate::sockets::transport::Transport;
+use crate::sockets::transport::{RoomWait, Transport};
 
 /// Parts of a body up to this size are copied behind the head; larger ones are sent without a copy.
 pub(super) const COPY_BYTES: usize = 16 * 1024;
@@ -158,12 +157,14 @@ impl ResponseWriter<'_> {
     }
 
     /// Returns the wait for room.
-    pub fn room_wait(&self) -> RoomWait {
+    pub fn room_wait(&mut self) -> RoomWait {
+        self.note_sending(true);
         self.transport.room_wait()
     }
 
     /// Continues after a wait for room.
     pub fn room_came(&mut self, has_room: bool) {
+        self.note_sending(false);
         self.transport.room_came(has_room);
     }
 

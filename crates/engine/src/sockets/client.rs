@@ -193,6 +193,11 @@ impl Client {
         self.forwarded().and_then(|forwarded| forwarded.peer.as_ref()).unwrap_or(&self.peer)
     }
 
+    /// Whether this is the name of the other end of its connection.
+    pub fn has_name(&self, name: &str) -> bool {
+        is_name_of(&self.peer, name)
+    }
+
     #[inline]
     pub fn forwarded(&self) -> Option<&Forwarded> {
         self.forwarded.as_deref()
@@ -235,12 +240,35 @@ fn x_forwarded_for(fields: &[Field], header_bytes: &[u8]) -> Vec<u8> {
     values.join(&b", "[..])
 }
 
+/// `127.0.0.1:5000`; clients of a UNIX socket have no name, so anything is theirs that has neither a port nor a path.
+fn is_name_of(peer: &Peer, name: &str) -> bool {
+    if peer.origin == PeerOrigin::Unix {
+        return !name.contains([':', '/', '@']);
+    }
+    let (address, port) = name.rsplit_once(':').unwrap_or_default();
+    let address = address.trim_matches(['[', ']']);
+    port == peer.port && address.strip_prefix("::ffff:").unwrap_or(address) == peer.address
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn network(address: &str, prefix_bits: u8) -> Network {
         Network { address: address.parse().expect("an address"), prefix_bits }
+    }
+
+    #[test]
+    fn a_peer_is_known_by_its_name() {
+        let peer = Peer::of("192.0.2.1:5000".parse().expect("an address"));
+        let is_name = |name| is_name_of(&peer, name);
+        assert_eq!(["192.0.2.1:5000", "[::ffff:192.0.2.1]:5000"].map(is_name), [true, true]);
+        assert_eq!(["192.0.2.1:500", "192.0.2.10:5000", "/run/a.sock", "", "5000"].map(is_name), [false; 5]);
+        let six = Peer::of("[2001:db8::1]:80".parse().expect("an address"));
+        assert!(is_name_of(&six, "[2001:db8::1]:80"));
+        let local = Peer { origin: PeerOrigin::Unix, ..Peer::default() };
+        let names = ["a UNIX socket without a name", "/run/a.sock", "@a", "192.0.2.1:5000"];
+        assert_eq!(names.map(|name| is_name_of(&local, name)), [true, false, false, false]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
         let why = format!("master {master}: no such process; these are running: {known}");
         return Err((EXIT_NO_INSTANCE, why).into());
     }
-    let detail = Detail { locals: request.has("--locals"), requests: true };
+    let detail = Detail { locals: request.has("--locals"), requests: true, ..Detail::default() };
     let mut access = Access::to(chosen.instance.as_deref());
     let traced: Vec<Value> = meant.into_iter().map(|process| traced(process, detail, &mut access)).collect();
     if request.has("--json") {
@@ -68,7 +68,8 @@ pub fn of_process(instance: Option<&str>, pid: i64) -> String {
     let Some(process) = answer["processes"].as_array().into_iter().flatten().find(|process| process["pid"] == pid) else {
         return format!("process {pid} has ended");
     };
-    let traced = traced(process, Detail { locals: false, requests: true }, &mut Access::as_this_user(instance));
+    let traced =
+        traced(process, Detail { locals: false, requests: true, ..Detail::default() }, &mut Access::as_this_user(instance));
     match traced["error"].as_str() {
         Some(why) => format!("{}: {why}", words::name(&traced)),
         None => words::process(&traced),
