@@ -276,7 +276,8 @@ def test_a_collector_with_https_must_have_a_certificate_that_is_trusted(spanned,
 
 def test_listings_do_not_show_the_values_of_headers(call, tmp_path):
     (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nmodule = shop\notlp-header = Authorization: Bearer s3cret\n")
-    for command in (("config", "uwsgi.ini"), ("config", "--json", "uwsgi.ini"), ("--show-config", "--ini", "uwsgi.ini")):
+    shown = ("--show-config", "--no-server", "--ini", "uwsgi.ini")
+    for command in (("config", "uwsgi.ini"), ("config", "--json", "uwsgi.ini"), shown):
         said = call(*command)[1]
         assert "Authorization: ***" in said
         assert "s3cret" not in said

@@ -272,3 +272,14 @@ def test_what_an_import_has_started_does_not_outlive_a_failed_start(end, start, 
     instance = start(module="shop", ready=False, alarms=True)
     assert instance.wait_for_exit() == LOAD_FAILED
     assert instance.processes() == []
+
+
+def test_show_config_prints_the_configuration_and_serves(start, call):
+    instance = start("--show-config", "--harakiri", "300000000", "--py-tracebacker", "/tmp/tracebacker")
+    assert instance.get().status == 200
+    said = instance.everything()
+    assert ";uWSGI instance configuration" in said
+    assert "py-tracebacker = /tmp/tracebacker" in said
+    status, said = call("--module", "probe", "--http-socket", "127.0.0.1:0", "--show-config", "--no-server")
+    assert status == 0
+    assert "http-socket = 127.0.0.1:0" in said

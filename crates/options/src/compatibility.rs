@@ -70,7 +70,7 @@ pub fn report(folder: &Path) -> std::io::Result<Report> {
 }
 
 fn lacks(status: Status) -> bool {
-    matches!(status, Status::Planned(..) | Status::Protective(_) | Status::Refused(_))
+    matches!(status, Status::Planned(..) | Status::Protective(_) | Status::Absent(_) | Status::Refused(_))
 }
 
 /// Returns the option that reads a file of this name. A name without a known extension is read as ini.

@@ -134,8 +134,8 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
         Err(EarlyExit::Failed(diagnostics)) => return Err(Failure { diagnostics }),
     };
-    // In a file, `show-config` prints and the start continues, as in uWSGI. On the command line, only the listing is wanted.
-    if configuration.show_config.as_ref().is_some_and(|location| location.line == 0) {
+    // `show-config` prints and the start continues, as in uWSGI: only `no-server` ends it there.
+    if configuration.show_config.is_some() && configuration.effects.iter().any(|pair| pair.key == "no-server") {
         return Ok(Reading::Print { text: pair::as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
@@ -203,3 +203,6 @@ mod tests;
 #[cfg(test)]
 #[path = "tests/tls_tests.rs"]
 mod tls_tests;
+#[cfg(test)]
+#[path = "tests/verdict_tests.rs"]
+mod verdict_tests;

@@ -100,7 +100,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("virtualenv = /srv/shop/.venv"),
     OptionEntry::supported(
         "env",
-        set!(|draft, _, pair| draft.application.environment.push(values::variable(pair)?)),
+        Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair)),
         Value::List,
         "",
         "Sets an environment variable of the application: `KEY=VALUE`.",

@@ -46,6 +46,14 @@ const fn refused(help: &'static str, instead: &'static str, names: &'static [&'s
     Family { help, status: Status::Refused(instead), members: Members::Names(names) }
 }
 
+const fn absent(help: &'static str, instead: &'static str, names: &'static [&'static str]) -> Family {
+    Family { help, status: Status::Absent(instead), members: Members::Names(names) }
+}
+
+const fn absent_plugins(help: &'static str, instead: &'static str, plugins: &'static [&'static str]) -> Family {
+    Family { help, status: Status::Absent(instead), members: Members::Plugins(plugins) }
+}
+
 const fn refused_plugins(help: &'static str, instead: &'static str, plugins: &'static [&'static str]) -> Family {
     Family { help, status: Status::Refused(instead), members: Members::Plugins(plugins) }
 }
@@ -102,19 +110,11 @@ const FAMILIES: &[Family] = &[
             "fallback-config",
         ],
     ),
-    refused(
-        "Prints a list of compiled-in features, and exits.",
+    refused("Prints the options, and exits.", "`bolide options` lists the supported options", &["dump-options"]),
+    absent(
+        "Prints a list of compiled-in features at the start.",
         "`bolide options` lists the supported options",
-        &[
-            "dump-options",
-            "plugin-list",
-            "clock-list",
-            "loop-list",
-            "logger-list",
-            "cheaper-algo-list",
-            "router-list",
-            "imperial-monitor-list",
-        ],
+        &["plugin-list", "clock-list", "loop-list", "logger-list", "cheaper-algo-list", "router-list", "imperial-monitor-list"],
     ),
     // Instances that discover each other.
     refused(
@@ -128,6 +128,11 @@ const FAMILIES: &[Family] = &[
         &["zerg", "zerg-fallback", "zerg-server", "http-zerg"],
     ),
     refused(
+        "Servers that announce themselves to the router `http`.",
+        BY_A_FRONT_SERVER,
+        &["http-subscription-*", "http-resubscribe"],
+    ),
+    absent(
         "The subscription system: instances announce themselves to uWSGI's routers.",
         "list the addresses in the front server: `upstream` in nginx, `server-template` in HAProxy, or the service discovery of the cluster",
         &[
@@ -139,8 +144,6 @@ const FAMILIES: &[Family] = &[
             "unsubscribe-on-graceful-reload",
             "auto-weight",
             "weight",
-            "http-subscription-*",
-            "http-resubscribe",
         ],
     ),
     // The router `http`, which Bolide does not need.
@@ -285,7 +288,11 @@ const FAMILIES: &[Family] = &[
     ),
     accepted("Says \"not found\" in the log.", "the log has the status of each request", &["notfound-log"]),
     refused("Prints one value of the configuration, and exits.", "`bolide config FILE` prints the effect of a start", &["get"]),
-    refused("Reads the configuration and starts nothing.", "use `bolide check FILE`", &["no-server"]),
+    refused(
+        "Reads the configuration and starts nothing.",
+        "use `bolide check FILE`, or `bolide config FILE`; with `show-config` it prints and exits",
+        &["no-server"],
+    ),
     refused("Reads the configuration as a sequence of commands.", "write it as a file", &["command-mode"]),
     refused(
         "Declares an option that acts after the whole configuration was read.",
@@ -310,17 +317,13 @@ const FAMILIES: &[Family] = &[
     ),
     refused("Mounts a file system for each worker.", "let the service manager mount it", &["worker-mount"]),
     refused("Locks the memory in RAM.", "write `MemorySwapMax=0` in the unit file", &["never-swap"]),
-    refused(
-        "Profiles the application's functions.",
-        "py-spy profiles a running worker: `py-spy record --pid PID`",
-        &["profiler"],
-    ),
+    absent("Profiles the application's functions.", "`bolide profile` profiles running workers", &["profiler"]),
     refused(
         "Reports the progress of an upload to a client.",
         "the browser knows it (`XMLHttpRequest.upload`)",
         &["upload-progress"],
     ),
-    refused("SNMP.", "`stats` has the numbers, and exporters read it", &["snmp", "snmp-community"]),
+    absent("SNMP.", "`stats` has the numbers, and exporters read it", &["snmp", "snmp-community"]),
     refused(
         "UDP and multicast packets as requests.",
         "read them in a separate program; `attach-daemon` can start it",
@@ -348,7 +351,7 @@ const FAMILIES: &[Family] = &[
         "`touch-reload` and `fs-reload` watch files",
         &["reload-on-fd", "brutal-reload-on-fd"],
     ),
-    refused(
+    absent(
         "A socket to which uWSGI writes events.",
         "`stats` and the log have them; systemd's NOTIFY_SOCKET is supported",
         &["notify-socket", "vassal-sos"],
@@ -358,7 +361,7 @@ const FAMILIES: &[Family] = &[
         "start an instance for each of them",
         &["map-socket", "undeferred-shared-socket"],
     ),
-    refused(
+    absent(
         "Skips Python's `atexit` functions, or its finalization.",
         "the end of an interpreter is limited to five seconds",
         &["skip-atexit", "skip-atexit-teardown"],
@@ -378,9 +381,9 @@ const FAMILIES: &[Family] = &[
         "use `python -i` with the application imported",
         &["pyshell", "pyshell-oneshot", "pyrun", "python", "py", "test"],
     ),
-    refused(
+    absent(
         "Stacks of Python's threads through a socket.",
-        "`harakiri` logs the stack of a request that takes too long; py-spy shows those of any worker",
+        "`harakiri` logs the stack of a request that takes too long; `bolide trace` shows those of any worker",
         &["py-tracebacker"],
     ),
     refused(
@@ -429,12 +432,12 @@ const FAMILIES: &[Family] = &[
     refused_plugins("A router in front of instances.", BY_A_FRONT_SERVER, &["fastrouter", "rawrouter", "sslrouter", "zergpool"]),
     refused_plugins("Terminals through a socket.", "use ssh, or ttyd", &["forkptyrouter", "pty"]),
     refused_plugins("A network of tunnels.", "use WireGuard", &["tuntap"]),
-    refused_plugins(
+    absent_plugins(
         "Sends numbers to Graphite.",
         "use `stats-push = statsd:HOST:PORT`, and let statsd_exporter or Telegraf forward them",
         &["carbon"],
     ),
-    refused_plugins(
+    absent_plugins(
         "Sends numbers to Zabbix, or writes them for RRDtool.",
         "exporters read `stats`; Telegraf has an input for it",
         &["zabbix", "rrdtool"],

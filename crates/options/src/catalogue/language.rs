@@ -98,6 +98,5 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Number { least: 0, most: 255, unit: "status" },
         "Exits with this status; without a value, 1.",
     ),
-    word("show-config", Word::ShowConfig, Value::Switch, "Prints the configuration as uWSGI would.")
-        .uwsgi("uWSGI then continues to serve; given on the command line, Bolide prints and exits."),
+    word("show-config", Word::ShowConfig, Value::Switch, "Prints the configuration in uWSGI's form at the start, and serves; with `no-server`, it exits instead."),
 ];

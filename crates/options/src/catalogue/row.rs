@@ -129,7 +129,10 @@ pub enum Status {
     /// Known and not implemented yet, and an instance without it would be less safe than its configuration requests: an error
     /// that names the alternative, unless `allow-missing` names the option.
     Protective(&'static str),
-    /// An error that names the alternative.
+    /// uWSGI's server answers the same without it: a push of numbers, an announcement, an aid of debugging, a listing. A warning
+    /// that names the alternative.
+    Absent(&'static str),
+    /// An error that names the alternative: it protects, or without it something else would be served.
     Refused(&'static str),
 }
 
@@ -140,6 +143,7 @@ impl Status {
             Status::Accepted(_) => "accepted",
             Status::Planned(..) => "planned",
             Status::Protective(_) => "missing",
+            Status::Absent(_) => "absent",
             Status::Refused(_) => "refused",
         }
     }

@@ -34,7 +34,7 @@ pub fn page() -> String {
         catalogue().rows().iter().filter(|row| row.theme == theme).for_each(|row| entry(&mut text, row));
     }
     text.push_str(".SH OTHER OPTIONS OF UWSGI\n\\fBbolide explain\\fR \\fIOPTION\\fR says why, and what to use instead.\n");
-    for verdict in ["accepted", "planned", "missing", "refused"] {
+    for verdict in ["accepted", "planned", "missing", "absent", "refused"] {
         let of_verdict = |row: &&OptionRow| row.theme == Theme::Other && row.status.word() == verdict;
         let names: Vec<&str> = catalogue().rows().iter().filter(of_verdict).flat_map(|row| row.names.iter().copied()).collect();
         if !names.is_empty() {
@@ -121,6 +121,7 @@ fn entry(text: &mut String, row: &OptionRow) {
         Status::Accepted(why) => format!(" Accepted: {why}."),
         Status::Planned(..) => " Planned.".to_owned(),
         Status::Protective(instead) => format!(" Not supported yet, and an error unless `allow-missing` names it: {instead}."),
+        Status::Absent(instead) => format!(" Has no effect: {instead}."),
         Status::Refused(instead) => format!(" Refused: {instead}."),
     };
     let _ = writeln!(

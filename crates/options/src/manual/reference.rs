@@ -84,7 +84,7 @@ fn section(text: &mut String, row: &OptionRow, heading: &str) {
         let _ = writeln!(text, "* also: {}", also.join(", "));
     }
     let _ = writeln!(text, "* verdict: {}", verdict(row));
-    if !matches!(row.status, Status::Accepted(_) | Status::Protective(_) | Status::Refused(_)) {
+    if !matches!(row.status, Status::Accepted(_) | Status::Protective(_) | Status::Absent(_) | Status::Refused(_)) {
         let _ = writeln!(text, "* value: {}", value(row));
     }
     if !row.default.is_empty() {

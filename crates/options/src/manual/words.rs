@@ -106,6 +106,7 @@ pub fn verdict(row: &OptionRow) -> String {
         Status::Protective(instead) => {
             format!("missing, and an error because it protects: {instead}; `allow-missing = {}` starts without it", row.name())
         }
+        Status::Absent(instead) => format!("absent, without effect: {instead}"),
         Status::Refused(instead) => format!("refused: {instead}"),
     }
 }

@@ -87,6 +87,19 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
     Ok(())
 }
 
+/// `KEY=VALUE`; a name alone removes the variable, as `putenv` does in uWSGI, and is worth a warning.
+pub fn set_variable(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    if text.contains(['=', '\0']) {
+        draft.application.environment.push(values::variable(pair)?);
+        return Ok(());
+    }
+    let message = format!("`{} = {text}` has no `=`: it removes the variable", pair.key);
+    draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("write KEY=VALUE, or `unenv = KEY`"));
+    remove_variable(draft, text);
+    Ok(())
+}
+
 pub fn remove_variable(draft: &mut Draft, name: String) {
     draft.application.environment.retain(|(key, _)| *key != name);
     draft.application.removed_variables.push(name);

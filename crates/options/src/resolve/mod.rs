@@ -112,9 +112,13 @@ impl<'a> Draft<'a> {
                         .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
+            Status::Planned(..) | Status::Absent(_) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
             Status::Protective(instead) => unsupported::protective(self, location, row, &pair.key, instead),
+            Status::Absent(instead) => {
+                let message = format!("`{}` is not supported: it has no effect", pair.key);
+                self.diagnostics.push(Diagnostic::warning(Some(location), message).advise(instead));
+            }
             Status::Refused(instead) => {
                 self.diagnostics
                     .push(Diagnostic::error(Some(location), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -268,6 +272,13 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
         Some(file) => Location::file(file, 0),
         None => Location::command_line(),
     };
+    let emperor = context.read.effects.iter().find(|pair| pair.key == "emperor");
+    if let Some(emperor) = emperor.filter(|_| !serves && sockets.list.is_empty()) {
+        let message = "there is no emperor here that starts other instances, and this configuration serves nothing itself";
+        let error = Diagnostic::error(Some(&emperor.location), message);
+        context.diagnostics.push(error.advise("start one systemd service per configuration: `bolide@.service`"));
+        return;
+    }
     if !serves {
         context.diagnostics.push(
             Diagnostic::error(Some(&end), NO_APPLICATION)

@@ -36,10 +36,13 @@ impl Draft<'_> {
             Value::Number { least, most, unit } | Value::NumberOrAuto { least, most, unit } => (least, most, unit),
             _ => (0, i64::MAX, ""),
         };
-        match (least..=most).contains(&number.value) {
-            true => Ok(number.value),
-            false => Err(out_of_bounds(pair, least, most, unit)),
+        if (least..=most).contains(&number.value) {
+            return Ok(number.value);
         }
+        let Some((value, meaning)) = endless(row, number.value) else { return Err(out_of_bounds(pair, least, most, unit)) };
+        let message = format!("`{} = {text}` is read as {value}, {meaning}", pair.key);
+        self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message));
+        Ok(value)
     }
 
     /// Seconds with decimals, in milliseconds; 0 means "never".
@@ -132,6 +135,17 @@ fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
     let text = pair.value.as_deref().unwrap_or("1");
     let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
     Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of range", pair.key)).advise(format!("{bounds} {unit}"))
+}
+
+/// What a limit stands for that is beyond the row's bounds and means "never" to uWSGI, whose server works with it: the longest
+/// time, or no limit for a negative number of requests. `None` for other numbers, and for options that uWSGI doesn't have.
+fn endless(row: &OptionRow, value: i64) -> Option<(i64, &'static str)> {
+    match row.value {
+        _ if row.home == "bolide" => None,
+        Value::Number { most, unit: "seconds", .. } if value > most => Some((most, "the longest time")),
+        Value::Number { least: 0, most: i64::MAX, unit: "requests" } if value < 0 => Some((0, "which is no limit")),
+        _ => None,
+    }
 }
 
 /// Returns the meaning of a word in a table, regardless of case.

@@ -279,3 +279,16 @@ fn test_options_that_the_documents_name_are_options() {
     }
     assert!(looked_at > 50, "only {looked_at} options were found");
 }
+
+#[test]
+fn test_show_config_prints_and_serves_wherever_it_is_written_and_no_server_ends_it() {
+    let folder = Folder::new("show-and-serve");
+    folder.write("uwsgi.ini", "[uwsgi]\nmodule = app\nhttp = :1\n");
+    for (line, variables) in [("--ini uwsgi.ini --show-config", &[][..]), ("--ini uwsgi.ini", &[("UWSGI_SHOW_CONFIG", "1")][..])]
+    {
+        let Ok(Reading::Run { diagnostics, .. }) = outcome(&folder, line, variables) else { panic!("{line}: it serves") };
+        assert!(diagnostics.iter().any(|one| one.message.contains("\nmodule = app\n")), "{diagnostics:?}");
+        let line = format!("{line} --no-server");
+        assert!(matches!(outcome(&folder, &line, variables), Ok(Reading::Print { status: 0, .. })), "{line}");
+    }
+}

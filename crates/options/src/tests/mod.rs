@@ -79,19 +79,19 @@ pub(crate) fn fails(folder: &Folder, line: &str) -> Vec<String> {
 }
 
 /// The settings of one ini file.
-fn ini(name: &str, text: &str) -> (Settings, Vec<String>) {
+pub(crate) fn ini(name: &str, text: &str) -> (Settings, Vec<String>) {
     let folder = Folder::new(name);
     folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
     run(&folder, "uwsgi.ini", &[])
 }
 
-fn ini_fails(name: &str, text: &str) -> Vec<String> {
+pub(crate) fn ini_fails(name: &str, text: &str) -> Vec<String> {
     let folder = Folder::new(name);
     folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
     fails(&folder, "uwsgi.ini")
 }
 
-const SERVES: &str = "http = :8080\nmodule = app\n";
+pub(crate) const SERVES: &str = "http = :8080\nmodule = app\n";
 
 #[test]
 fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
@@ -300,7 +300,7 @@ fn test_errors_name_file_and_line_and_what_to_write() {
             "uwsgi.ini:4: error: `chmod-socket = 0666` is not a mode (write three octal digits, such as 660)",
         ),
         ("mount = shop", "uwsgi.ini:4: error: `mount = shop` has no `=`"),
-        ("env = KEY", "has no `=` (write KEY=VALUE)"),
+        ("env = =KEY", "sets no variable (write KEY=VALUE)"),
         ("chdir = /nonexistent/folder", "uwsgi.ini:4: error: can't change to `/nonexistent/folder`"),
         ("http = localhost:http", "`http` is not a port"),
         ("include = nothing.ini", "uwsgi.ini:4: error: can't read `nothing.ini`: No such file or directory"),
@@ -502,12 +502,12 @@ fn test_help_and_version_are_printed() {
 fn test_show_config_is_uwsgis_own_form() {
     let folder = Folder::new("show");
     folder.write("uwsgi.ini", "[uwsgi]\nmodule = %n:app\nmaster\n");
-    let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "--show-config --ini uwsgi.ini -M", &[]) else {
+    let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "--show-config --no-server --ini uwsgi.ini -M", &[]) else {
         panic!("it prints")
     };
     assert_eq!(
         text,
-        "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nini = uwsgi.ini\nmodule = uwsgi:app\nmaster = \nmaster = true\n;end of configuration\n\n"
+        "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nno-server = true\nini = uwsgi.ini\nmodule = uwsgi:app\nmaster = \nmaster = true\n;end of configuration\n\n"
     );
 }
 

@@ -1,0 +1,70 @@
+//! What is a warning and what an error: an option without which the server answers the same is a warning; an error is for what
+//! protects, or would serve something else.
+
+use crate::tests::{SERVES, ini, ini_fails};
+
+#[test]
+fn test_options_without_which_the_server_answers_the_same_are_warnings() {
+    let options = [
+        "py-tracebacker = /tmp/x",
+        "plugin-list = true",
+        "carbon-root = a",
+        "carbon-hostname-dots = true",
+        "zabbix-template =",
+        "snmp = :1",
+        "subscribe-to = 127.0.0.1:4000:shop.example",
+        "profiler = pycall",
+        "notify-socket = /tmp/x",
+        "skip-atexit = true",
+    ];
+    for (index, option) in options.into_iter().enumerate() {
+        let (_, diagnostics) = ini(&format!("absent-{index}"), &format!("{SERVES}{option}\n"));
+        let name = option.split(' ').next().unwrap_or_default();
+        let wanted = format!("uwsgi.ini:4: warning: `{name}` is not supported: it has no effect (");
+        assert!(diagnostics.len() == 1 && diagnostics[0].contains(&wanted), "{option}: {diagnostics:?}");
+    }
+}
+
+#[test]
+fn test_options_that_protect_or_serve_something_else_are_errors() {
+    for (index, option) in ["http-to = :1", "map-socket = 0:1", "fastrouter = :1", "http-subscription-server = :1", "cgroup = /x"]
+        .into_iter()
+        .enumerate()
+    {
+        let errors = ini_fails(&format!("refused-{index}"), &format!("{SERVES}{option}\n"));
+        assert!(errors.len() == 1 && errors[0].contains("is not supported"), "{option}: {errors:?}");
+    }
+}
+
+#[test]
+fn test_limits_that_are_never_reached_in_uwsgi_are_the_largest_ones_here() {
+    let lines = "harakiri = 300000000\nreload-mercy = 99999999999\nmax-requests = -1\n";
+    let (settings, diagnostics) = ini("endless", &format!("{SERVES}{lines}"));
+    assert_eq!(settings.lifecycle.harakiri_ms, Some(31_536_000_000));
+    assert_eq!(settings.recycling.max_requests, None);
+    for (line, wanted) in [
+        "4: warning: `harakiri = 300000000` is read as 31536000, the longest time",
+        "5: warning: `reload-mercy = 99999999999` is read as 31536000, the longest time",
+        "6: warning: `max-requests = -1` is read as 0, which is no limit",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert!(diagnostics[line].contains(wanted), "{diagnostics:?}");
+    }
+    assert_eq!(diagnostics.len(), 3, "{diagnostics:?}");
+}
+
+#[test]
+fn test_a_variable_without_a_value_is_removed_as_in_uwsgi() {
+    let (settings, diagnostics) = ini("no-value", &format!("{SERVES}env = python\n"));
+    assert_eq!(settings.application.removed_variables, ["python"]);
+    assert!(diagnostics[0].contains("4: warning: `env = python` has no `=`: it removes the variable"), "{diagnostics:?}");
+}
+
+#[test]
+fn test_an_emperor_that_serves_nothing_itself_is_one_error() {
+    let errors = ini_fails("emperor", "emperor = /etc/vassals\n");
+    assert_eq!(errors.iter().filter(|one| one.contains("error")).count(), 1, "{errors:?}");
+    assert!(errors.iter().any(|one| one.contains("there is no emperor here")), "{errors:?}");
+}
