@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from support.server import program
 from support.waiting import TIMEOUT_SECONDS
+from support_users import NOBODY
 
 #: Exit statuses of `check`.
 CLEAN, WARNED, FAILED = 0, 1, 2
@@ -255,3 +258,87 @@ def test_the_interpreter_of_a_virtualenv_is_the_one_that_loads(check, tmp_path):
     status, said, log = check("--load", "shop.ini")
     assert status == CLEAN, (said, log)
     assert "chosen" in log
+
+
+def test_a_comma_too_many_in_json_is_named_at_its_place(check, tmp_path):
+    (tmp_path / "shop.json").write_text('{"uwsgi": {"http": "127.0.0.1:8000",\n "processes": 2, "module": "shop",\n}}\n')
+    status, said, _ = check("shop.json")
+    assert status == FAILED
+    first, source, marks, *_ = said.splitlines()
+    assert first.startswith('shop.json:2: error: `"shop",` ends with a comma, and `}` follows'), said
+    assert source[marks.index("^") : marks.rindex("^") + 1] == '"shop",'
+    assert check("--format", "lines", "shop.json")[1].startswith("shop.json:2:28: error: ")
+
+
+def test_marks_are_below_the_whole_value_at_fault_and_findings_are_apart(check, tmp_path):
+    configure(tmp_path, 'processes = "2"\nvaccum = true\n')
+    _, said, _ = check("shop.ini")
+    findings = said.split("\n\n")
+    assert len(findings) == 4, said
+    for finding, marked in zip(findings, ['"2"', '"2"', "vaccum"], strict=False):
+        _, source, marks, *_ = finding.splitlines()
+        assert source[marks.index("^") : marks.rindex("^") + 1] == marked, finding
+
+
+def test_an_application_that_is_not_executed_is_said_to_be_so(check, tmp_path):
+    (tmp_path / "broken.py").write_text("def (\n")
+    (tmp_path / "settings.py").write_text('worker_class = "gthread"\nbind = "127.0.0.1:8000"\n')
+    application(tmp_path)
+    for file, severity, advice in (
+        ("broken.py", "note", "`bolide check --load broken.py` imports it"),
+        ("shop.py", "note", "`bolide check --load shop.py` imports it"),
+        ("settings.py", "warning", "`bolide check -c settings.py` reads it"),
+    ):
+        status, said, _ = check(file)
+        assert status == CLEAN
+        assert f"{severity}: `{file}` is taken for an application, and not executed" in said
+        assert advice in said
+    assert check("--load", "shop.py")[:2] == (CLEAN, "nothing to report\n")
+    assert check("--load", "broken.py")[0] == FAILED
+
+
+def test_a_file_whose_command_names_the_address_is_checked_with_it(check, tmp_path):
+    application(tmp_path)
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nmodule = shop:app\n")
+    status, said, _ = check("shop.ini")
+    assert status == FAILED
+    assert "`bolide check --http 127.0.0.1:8000 shop.ini`" in said
+    assert check("--http", "127.0.0.1:8000", "shop.ini")[:2] == (CLEAN, "nothing to report\n")
+
+
+def test_what_only_root_may_do_is_told_to_others():
+    become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        folder.chmod(0o755)
+        (folder / "shop.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:80\nmodule = shop:app\nuid = 12345\ngid = 12345\n")
+        done = subprocess.run(
+            [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", "check", "shop.ini"],
+            cwd=folder,
+            env={"PATH": os.environ["PATH"]},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert done.returncode == CLEAN, done
+    lowest = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    assert ("this user may not listen at port 80" in done.stdout) == (lowest > 80), done
+    for option in ("uid", "gid"):
+        assert f"warning: `{option} = 12345` needs root, and this is " in done.stdout, done
+
+
+def test_init_writes_a_file_for_the_application_that_is_named(check, tmp_path, call):
+    application(tmp_path)
+    status, said = call("init", "shop:application")
+    assert status == 0, said
+    assert "module = shop:application\n" in (tmp_path / "bolide.ini").read_text()
+    assert check("bolide.ini")[0] == CLEAN
+    (tmp_path / "bolide.ini").unlink()
+    assert call("init", "shop.py")[0] == 0
+    assert "module = shop:app\n" in (tmp_path / "bolide.ini").read_text()
+    (tmp_path / "bolide.ini").unlink()
+    assert call("init", "nosuch.txt")[0] != 0
+    assert not (tmp_path / "bolide.ini").exists()

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::settings::recycling::MemoryLimits;
 use bolide_contract::settings::{Address, Listener, Settings};
-use bolide_options::{CheckReport, Diagnostic, Location};
+use bolide_options::{CheckReport, Diagnostic, Location, Severity, may_not_listen};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{User, geteuid};
 
@@ -154,11 +154,7 @@ fn of_address(listener: &Listener) -> Option<Diagnostic> {
             let message = format!("port {port} is in use: by this instance if it runs, or by another program");
             Diagnostic::note(place.as_ref(), message).advise("`ss -ltnp` lists the programs that listen")
         }
-        ErrorKind::PermissionDenied => Diagnostic::error(place.as_ref(), format!("this user may not listen at port {port}"))
-            .advise(
-                "start as root with `uid`, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit, or choose a port from \
-                1024 on behind a front server",
-            ),
+        ErrorKind::PermissionDenied => Diagnostic { severity: Severity::Error, ..may_not_listen(place.as_ref(), *port) },
         ErrorKind::AddrNotAvailable => Diagnostic::error(place.as_ref(), format!("{host} is not an address of this machine"))
             .advise("`ip address` lists its addresses; 0.0.0.0 is all of them"),
         // The name of the host can't be looked up, for example: `check` and the start report it.

@@ -1,6 +1,7 @@
 //! Formats the report of `bolide check` in each of its forms, and computes its exit status. It must not find anything itself.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use serde_json::{Value as Json, json};
 
@@ -58,9 +59,14 @@ impl CheckReport {
         self.facts.get_or_insert_default().push((what, value));
     }
 
-    /// Adds a finding of the caller.
+    /// Adds a finding of the caller. One that was found at the same place already counts once, with the higher severity.
     pub fn add(&mut self, diagnostic: Diagnostic) {
-        self.diagnostics.push(diagnostic);
+        let place = |diagnostic: &Diagnostic| diagnostic.location.as_ref().map(|location| (location.file.clone(), location.line));
+        let is_same = |other: &&mut Diagnostic| other.message == diagnostic.message && place(other) == place(&diagnostic);
+        match self.diagnostics.iter_mut().find(is_same) {
+            Some(known) => known.severity = known.severity.max(diagnostic.severity),
+            None => self.diagnostics.push(diagnostic),
+        }
     }
 
     /// Returns the text and the exit status.
@@ -111,15 +117,18 @@ fn text(diagnostics: &[Diagnostic], paint: Paint) -> String {
         // Writing to a String can't fail.
         let _ = writeln!(text, "{}{word} {}", place.unwrap_or_default(), diagnostic.message);
         let source = diagnostic.location.as_ref().and_then(|location| location.text.as_ref());
-        if let (Some(source), Some(column)) = (source, column(diagnostic)) {
+        if let (Some(source), Some(span)) = (source, span(diagnostic)) {
             let before: String =
-                source.chars().take(column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
-            let source = without_login(source);
-            let _ = writeln!(text, "    {source}\n    {before}{}", paint.severity(diagnostic.severity, "^"));
+                source.chars().take(span.start).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+            let shown = without_login(source);
+            // The marks end with the line, which is shorter without a login.
+            let marks = "^".repeat(span.len().min(shown.chars().count().saturating_sub(span.start)).max(1));
+            let _ = writeln!(text, "    {shown}\n    {before}{}", paint.severity(diagnostic.severity, &marks));
         }
         if let Some(advice) = &diagnostic.advice {
             let _ = writeln!(text, "    {advice}");
         }
+        text.push('\n');
     }
     text.push_str(&summary(diagnostics));
     text
@@ -274,14 +283,28 @@ fn with_advice(diagnostic: &Diagnostic) -> String {
     format!("{}{advice}", diagnostic.message)
 }
 
-/// The column of a diagnostic: where its first quotation occurs in the line, if it does; counted in characters from one.
+/// The column of a diagnostic, counted in characters from one.
 fn column(diagnostic: &Diagnostic) -> Option<usize> {
+    Some(span(diagnostic)?.start + 1)
+}
+
+/// What is at fault in the line of a diagnostic, counted in characters from zero: the value, if the first quotation of the message
+/// is `OPTION = VALUE`; else the quotation; else the first character of the line.
+fn span(diagnostic: &Diagnostic) -> Option<Range<usize>> {
     let text = diagnostic.location.as_ref()?.text.as_ref()?;
     let quoted = diagnostic.message.split('`').nth(1).unwrap_or_default();
-    let candidates = [quoted, quoted.split(" = ").next().unwrap_or_default(), quoted.rsplit(" = ").next().unwrap_or_default()];
-    let byte = candidates.iter().filter(|candidate| !candidate.is_empty()).find_map(|candidate| text.find(*candidate));
-    let byte = byte.unwrap_or_else(|| text.len() - text.trim_start().len());
-    Some(text.get(..byte)?.chars().count() + 1)
+    let found = |part: &str, from: usize| {
+        let start = text.get(from..).filter(|_| !part.is_empty())?.find(part)? + from;
+        Some(start..start + part.len())
+    };
+    let (key, value) = quoted.split_once(" = ").unwrap_or((quoted, ""));
+    let key = found(key, 0);
+    let after_key = key.as_ref().map_or(0, |key| key.end);
+    let start = text.len() - text.trim_start().len();
+    let bytes = found(value, after_key).or_else(|| found(quoted, 0)).or(key).unwrap_or(start..(start + 1).min(text.len()));
+    let characters = |range: Range<usize>| text.get(range).map(|part| part.chars().count());
+    let first = characters(0..bytes.start)?;
+    Some(first..first + characters(bytes).unwrap_or(1))
 }
 
 #[cfg(test)]

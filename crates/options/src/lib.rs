@@ -45,6 +45,7 @@ use std::ffi::OsString;
 use bolide_contract::settings::Settings;
 pub use catalogue::reach::{Reach, reach};
 pub use check_report::CheckReport;
+pub use commands::rights::may_not_listen;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_commands::{

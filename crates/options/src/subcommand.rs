@@ -122,8 +122,11 @@ const DOCTOR_EXAMPLES: &[Example] =
     &[("bolide doctor uwsgi.ini", "before the first start on a machine"), ("bolide doctor", "the machine alone")];
 const CONFIG_EXAMPLES: &[Example] =
     &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
-const INIT_EXAMPLES: &[Example] =
-    &[("bolide init", "for the project in this folder"), ("bolide init --from Procfile", "for the command of another server")];
+const INIT_EXAMPLES: &[Example] = &[
+    ("bolide init", "for the project in this folder"),
+    ("bolide init app:app", "for this application"),
+    ("bolide init --from Procfile", "for the command of another server"),
+];
 const SPOOL_FLAGS: &[CommandFlag] =
     &[flag("--json", "print one JSON object"), flag("--all", "with `retry`: all jobs that have failed")];
 const SPOOL_EXAMPLES: &[Example] = &[
@@ -271,8 +274,8 @@ impl Subcommand {
                 examples: INIT_EXAMPLES,
                 ..configurations(
                     "init",
-                    "",
-                    "write a bolide.ini for the project in this folder, or for the server that a file \
+                    "[APPLICATION]",
+                    "write a bolide.ini for an application or the project in this folder, or for the server that a file \
                     starts",
                 )
             },

@@ -1,6 +1,8 @@
 //! `bolide check FILE…`: reads and resolves each file by itself, and reports every diagnostic with its line and a caret. It
 //! starts nothing; with `--load` the caller has a child process import the applications.
 
+use std::path::Path;
+
 use bolide_contract::settings::Settings;
 
 use super::lints;
@@ -10,10 +12,15 @@ use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
+use crate::project;
 use crate::reader::{EarlyExit, is_gunicorn_configuration};
 use crate::reading::Reading;
-use crate::resolve::NO_APPLICATION;
+use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication};
 use crate::subcommand::{FORMATS, Subcommand};
+
+/// Settings that nearly every gunicorn.conf.py has one of.
+const GUNICORN_SETTINGS: &[&str] =
+    &["bind", "workers", "worker_class", "worker_tmp_dir", "wsgi_app", "preload_app", "accesslog", "max_requests"];
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut report = empty_report(host);
@@ -58,7 +65,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
-        let (diagnostics, settings) = diagnostics(&reading, host);
+        let (diagnostics, settings) = diagnostics(&reading, host, load);
         report.diagnostics.extend(diagnostics);
         loads.extend(settings.filter(|_| load));
     }
@@ -77,7 +84,7 @@ pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
     let mut loads = Vec::new();
     if !rest.is_empty() {
         for reading in readings(&rest) {
-            let (diagnostics, settings) = diagnostics(&reading, host);
+            let (diagnostics, settings) = diagnostics(&reading, host, true);
             report.diagnostics.extend(diagnostics);
             loads.extend(settings);
         }
@@ -114,8 +121,8 @@ fn readings(arguments: &[String]) -> Vec<Vec<String>> {
 }
 
 /// Returns all diagnostics of one reading, in the order of the lines, with those without a line at the end; and its settings, if
-/// they can be started.
-fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Option<Settings>) {
+/// they can be started. `loads`: the application will be loaded.
+fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagnostic>, Option<Settings>) {
     // Files that were recorded for another configuration do not count here.
     host.trust.take_used();
     let only = |diagnostic: Diagnostic| (vec![diagnostic], None);
@@ -138,6 +145,14 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Optio
         // A gunicorn file seldom names the application: the command line does.
         diagnostics.iter_mut().filter(|one| one.message == NO_APPLICATION).for_each(|one| one.severity = Severity::Note);
     }
+    diagnostics.extend(application.filter(|_| !loads).map(|application| not_executed(&application, host)));
+    if let Some(file) = configuration.files.last() {
+        // Images often name the socket in the command that starts the file.
+        diagnostics.iter_mut().filter(|one| one.message == NO_SOCKET).for_each(|one| {
+            let other = format!("; if the command line of the start names it: `bolide check --http 127.0.0.1:8000 {file}`");
+            one.advice.get_or_insert_default().push_str(&other);
+        });
+    }
     diagnostics.extend(lints::all(&configuration, settings.as_ref(), host));
     // Diagnostics without a line mostly follow from the others.
     diagnostics.sort_by_key(|diagnostic| {
@@ -145,4 +160,25 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Optio
     });
     diagnostics.dedup();
     (diagnostics, settings)
+}
+
+/// Says of an application, which may be a file, that nothing has looked at it: "nothing to report" would be taken for praise.
+fn not_executed(application: &PositionalApplication, host: &HostInfo) -> Diagnostic {
+    let text = &application.text;
+    let place = Some(Location::command_line());
+    let file = host.folder.join(text);
+    if text.ends_with(".py") && project::find_in_file(&file).is_none() && is_settings_of_gunicorn(&file) {
+        let message =
+            format!("`{text}` is taken for an application, and not executed; it seems to be a configuration of gunicorn");
+        return Diagnostic::warning(place.as_ref(), message).advise(format!("`bolide check -c {text}` reads it"));
+    }
+    Diagnostic::note(place.as_ref(), format!("`{text}` is taken for an application, and not executed"))
+        .advise(format!("`bolide check --load {text}` imports it"))
+}
+
+/// Returns whether a line of the file assigns one of gunicorn's settings that no application has a name for.
+fn is_settings_of_gunicorn(file: &Path) -> bool {
+    let text = project::text(file).unwrap_or_default();
+    let mut names = text.lines().filter_map(|line| Some(line.split_once('=')?.0.trim_end()));
+    names.any(|name| GUNICORN_SETTINGS.contains(&name))
 }

@@ -1,18 +1,29 @@
-//! `bolide init`: inspects the current folder, and writes a short `bolide.ini` that runs the application in it. It never prompts
-//! and never overwrites a file.
+//! `bolide init [APPLICATION]`: writes a short `bolide.ini` that runs this application, or else the one that it finds in the current
+//! folder. It never prompts and never overwrites a file.
+
+use std::path::PathBuf;
+
+use bolide_contract::settings::ApplicationSource;
 
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding, Kind};
 use crate::reading::Reading;
+use crate::resolve::PositionalApplication;
 use crate::subcommand::Subcommand;
 
 const FILE: &str = "bolide.ini";
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    if let Some(extra) = arguments.first() {
-        return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: it takes no arguments"));
-    }
+    let asked = match arguments {
+        [] => None,
+        [text] if !text.starts_with('-') => Some(text.as_str()),
+        [first, ..] if first.starts_with('-') => {
+            return Reading::usage_error(Subcommand::Init, &format!("`{first}` has no meaning here"));
+        }
+        [_, extra, ..] => return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: an application is already named")),
+        [_] => None,
+    };
     let folder = &host.folder;
     let target = folder.join(FILE);
     let failed = |message: String, advice: &str| Reading::Print {
@@ -23,6 +34,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return failed(format!("{FILE} already exists"), "remove it first, or look at it with `bolide check bolide.ini`");
     }
     let all = project::find_in_folder(folder);
+    let all = match asked.map_or(Ok(all.clone()), |text| named(text, &all, host)) {
+        Ok(all) => all,
+        Err(diagnostic) => return Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
+    };
     let Some(found) = all.first() else {
         return failed("no known application was found in this folder".to_owned(), "name one: `bolide package.module:callable`");
     };
@@ -47,6 +62,32 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         }
         Err(error) => failed(format!("can't write {}: {error}", target.display()), "is the folder writable?"),
     }
+}
+
+/// The application that the command line names. What its file reveals, such as its framework, comes from the findings.
+fn named(text: &str, all: &[Finding], host: &HostInfo) -> Result<Vec<Finding>, Diagnostic> {
+    let named = PositionalApplication { text: text.to_owned() }.read(&host.folder, &[])?;
+    let ApplicationSource::Module(module) = named.source else {
+        return Err(Diagnostic::error(None, format!("`{text}` is no module that can be imported"))
+            .advise("write `wsgi-file = FILE` into a bolide.ini of your own"));
+    };
+    let root = named.folder.as_deref().and_then(|root| root.strip_prefix(&host.folder).ok());
+    let file = host.folder.join(root.unwrap_or(&PathBuf::new())).join(module.replace('.', "/")).with_extension("py");
+    let known = all.iter().find(|found| found.module == module).cloned();
+    let known = known.or_else(|| Some(project::find_in_file(&file)?.relative_to(&host.folder)));
+    let mut found = known.unwrap_or_else(|| Finding {
+        framework: None,
+        kind: Kind::Unknown,
+        root: PathBuf::new(),
+        module: module.clone(),
+        file: file.strip_prefix(&host.folder).unwrap_or(&file).to_owned(),
+        callable: Callable::Unnamed,
+        project: None,
+    });
+    found.module = module;
+    found.root = root.map_or_else(PathBuf::new, PathBuf::from);
+    found.callable = named.callable.map_or(found.callable, Callable::Named);
+    Ok(vec![found])
 }
 
 /// The message and the advice for an application whose callable only its author can name.

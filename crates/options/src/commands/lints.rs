@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use bolide_contract::settings::{Address, Interface, Settings};
 
-use super::places;
+use super::{places, rights};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::diagnostic::{Diagnostic, Location};
@@ -37,9 +37,12 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
     context.missing_files(settings);
     context.diagnostics.extend(places::unread_sections(read));
     context.identities();
+    context.rights();
     if let Some(settings) = settings {
         context.writers(settings);
         context.sockets(settings);
+        let ports = rights::of_ports(settings, |origin| context.located(origin));
+        context.diagnostics.extend(ports);
         context.processes(settings);
         context.asynchronous(settings);
         context.certificates(settings);
@@ -299,6 +302,14 @@ impl LintContext<'_> {
                 Diagnostic::warning(Some(&pair.location), message).advise(advice).local()
             });
         let found: Vec<Diagnostic> = found.collect();
+        self.diagnostics.extend(found);
+    }
+
+    /// Reports users and groups that only root can change to.
+    fn rights(&mut self) {
+        let users = ["uid", "immediate-uid"].into_iter().filter_map(|name| rights::of_user(self.last(name)?));
+        let groups = ["gid", "immediate-gid"].into_iter().filter_map(|name| rights::of_group(self.last(name)?));
+        let found: Vec<Diagnostic> = users.chain(groups).collect();
         self.diagnostics.extend(found);
     }
 

@@ -10,6 +10,7 @@ mod init_from;
 mod lints;
 mod places;
 mod plan;
+pub mod rights;
 mod spool;
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn test_check_shows_the_line_a_caret_and_what_to_write() {
     let (text, status) = checked("check-caret", "  vaccum = true");
     assert_eq!(
         text,
-        "uwsgi.ini:5: warning: unknown option `vaccum`: it has no effect\n      vaccum = true\n      ^\n    did you mean `vacuum`?\n1 warning\n"
+        "uwsgi.ini:5: warning: unknown option `vaccum`: it has no effect\n      vaccum = true\n      ^^^^^^\n    did you mean `vacuum`?\n\n1 warning\n"
     );
     assert_eq!(status, 0);
     let (text, status) = checked("check-clean", "");
@@ -107,7 +107,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("master-log = x", "did you mean `log-master`?"),
         (
             "module app:app",
-            "`module app:app` has no `=`: it has no effect\n    module app:app\n    ^\n    write `module = app:app`",
+            "`module app:app` has no `=`: it has no effect\n    module app:app\n    ^^^^^^^^^^^^^^\n    write `module = app:app`",
         ),
         ("static-map /static /srv", "write `static-map = /static /srv`"),
         ("callable: app", "write `callable = app`"),
@@ -123,7 +123,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("master-fifo = /nowhere/fifo", "`/nowhere/fifo`: there is no folder /nowhere"),
         ("socket = /nowhere/app.sock", "`/nowhere/app.sock`: there is no folder /nowhere"),
         ("touch-chain-reload = /nowhere/x", "note: `/nowhere/x`: there is no file /nowhere/x yet"),
-        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: a start reads the section [uwsgi]\n    [uwsgy]\n    ^"),
+        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: a start reads the section [uwsgi]\n    [uwsgy]\n    ^^^^^^^"),
         ("[production]\nprocesses = 3", "uwsgi.ini:5: note: `[production]` is not read"),
         ("[uwsgi\nprocesses = 3", "`[uwsgi` does not end with `]`"),
         ("wsgi-file = uwsgi.ini", "note: `wsgi-file` is loaded only if `module` at uwsgi.ini:4 can't be"),

@@ -53,6 +53,8 @@ use crate::reader::Configuration;
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
+/// The message if no address is configured; `check` adds how to name one.
+pub const NO_SOCKET: &str = "there is no socket to serve on";
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Resolves a configuration to settings. The second part contains all diagnostics, with errors among them if the first is `None`.
@@ -286,7 +288,7 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
         );
     }
     if sockets.list.is_empty() {
-        context.diagnostics.push(Diagnostic::error(Some(&end), "there is no socket to serve on").advise(
+        context.diagnostics.push(Diagnostic::error(Some(&end), NO_SOCKET).advise(
             "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
         ));
     }

@@ -47,7 +47,10 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
         line: first + u32::try_from(error.line()).unwrap_or(1).max(1) - 1,
         message: format!("this is not valid JSON for a configuration: {}", sentence(&error)),
     };
-    let Object(top) = serde_json::from_str(text).map_err(|error| malformed(error, 1))?;
+    let Object(top) = serde_json::from_str(text).map_err(|error| {
+        let comma = trailing_comma(text, &error);
+        comma.unwrap_or_else(|| malformed(error, 1))
+    })?;
     let mut made = Section { others: top.iter().map(|(name, _)| name.clone()).collect(), ..Section::default() };
     for (name, value) in top.iter().filter(|(name, _)| name != section) {
         // A key is on the line of its value, except in unusual formatting.
@@ -89,10 +92,29 @@ fn scalar(raw: &str) -> Option<String> {
     }
 }
 
+/// A comma before the bracket or brace at which the parser has stopped: JSON has none there, and the parser's own sentence is about
+/// what could follow a comma.
+fn trailing_comma(text: &str, error: &serde_json::Error) -> Option<Malformed> {
+    let line = text.split_inclusive('\n').take(error.line().checked_sub(1)?);
+    let end = line.map(str::len).sum::<usize>() + error.column().checked_sub(1)?;
+    let closing = text.get(end..)?.chars().next().filter(|closing| matches!(closing, '}' | ']'))?;
+    let before = text.get(..end)?.trim_end().strip_suffix(',')?;
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text.get(line_start..before.len() + 1)?;
+    // The comma is shown with what precedes it, back to where this occurs in its line for the first time.
+    let starts = before[line_start..].rmatch_indices([',', '{', '[', ':']).map(|(other, _)| other + 1).chain([0]);
+    let mut shown = starts.map(|start| line[start..].trim_start());
+    let shown = shown.find(|shown| line.find(shown) == Some(line.len() - shown.len()));
+    let shown = shown.unwrap_or(line);
+    let message = format!("`{shown}` ends with a comma, and `{closing}` follows: this is not JSON. Leave the comma out");
+    Some(Malformed { line: line_of(text.as_bytes(), before.len()), message })
+}
+
 /// The library's message without its location.
 fn sentence(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).to_owned()
+    // Back quotes are for words of the file: `check` looks for them in its lines.
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).replace('`', "'")
 }
 
 #[cfg(test)]
@@ -126,6 +148,19 @@ mod tests {
         let others: Vec<_> =
             parsed.elsewhere.iter().map(|other| (other.name.as_str(), other.line, other.keys.join(" "))).collect();
         assert_eq!(others, [("uwsgy", 2, "a c".to_owned())]);
+    }
+
+    #[test]
+    fn a_comma_without_a_successor_is_named_with_its_line() {
+        for (text, line, shown) in [
+            ("{\"uwsgi\": {\"http\": \":8000\",\n \"module\":\"app\",\n}}", 2, "`\"app\",`"),
+            ("{\"uwsgi\": {\n \"a\": [\"1\", \"1\",]}}", 2, "`\"1\", \"1\",`"),
+            ("{\"uwsgi\": {\"é\": 1\n,\n\n}}", 2, "`,`"),
+        ] {
+            let error = parse(text.as_bytes(), "uwsgi").expect_err(text);
+            assert_eq!((error.line, error.message.contains(shown)), (line, true), "{error:?}");
+            assert!(error.message.contains("Leave the comma out"), "{error:?}");
+        }
     }
 
     #[test]
