@@ -9,15 +9,19 @@ from .servers import OURS, REFERENCE
 
 def _cpu_charts(name, scenario):
     results = scenario["results"]
+    limit = figures.cost(results[REFERENCE]) if REFERENCE in results else None
     groups = []
     for label in by_cost(results):
         cost = figures.cost(results[label])
         if cost is None:
             continue
-        against = figures.ratio(results, label, REFERENCE)
-        text = f"{cost.median:.1f}" + (f"  ({against.median:.2f} × limit)" if against and label != REFERENCE else "")
+        text = f"{cost.median:.1f}"
+        if limit is not None and label != REFERENCE:
+            # It is the ratio of the figures that are shown, which a reader computes too. The table has that of the rounds.
+            text += f"  ({cost.median / limit.median:.2f} × limit)"
         groups.append([Bar(label, cost.median, text, colour_of(label), cost.low, cost.high)])
-    subtitle = f"CPU microseconds per {scenario['unit']}, less is better; one worker, the line shows the spread of the rounds"
+    unit = scenario.get("unit", "request")
+    subtitle = f"CPU microseconds per {unit}, less is better; one worker, the line shows the spread of the rounds"
     return {f"cpu-{name}.svg": draw(scenario["title"], subtitle, groups)} if groups else {}
 
 
