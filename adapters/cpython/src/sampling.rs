@@ -69,12 +69,14 @@ impl Sampler for PythonSampler {
 
 /// Looks at a task; `thread` looks at the thread of its loop.
 fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>) -> Result<Look, String> {
+    let mut is_partial = false;
     for _ in 0..ATTEMPTS_MOST {
         let Some(found) = reader.own_task(task) else { continue };
         if found.is_running {
             return thread();
         }
         if found.stack.is_partial {
+            is_partial = true;
             continue;
         }
         let (place, inner) = places(&found.stack);
@@ -87,7 +89,10 @@ fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>
         };
         return Ok(Look { place, inner, doing });
     }
-    Err("the task changed while it was read, or this Python keeps tasks in a place that is not known here".to_owned())
+    // Before 3.11 the frames of a task that runs are not told from others.
+    let running = if is_partial { thread().ok().filter(is_busy) } else { None };
+    let why = "the task changed while it was read, or this Python keeps tasks in a place that is not known here";
+    running.ok_or_else(|| why.to_owned())
 }
 
 /// The loop's thread does something else than waiting for events.

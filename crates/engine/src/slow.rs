@@ -58,7 +58,7 @@ struct WatchedRequest {
 impl WatchedRequest {
     /// Adds a look, and sets the time of the next one: 1, 2, 4 … times the mark after the request's begin.
     fn add(&mut self, look: Option<Result<Look, String>>, mark_ms: u64, now_ms: u64) {
-        self.next_ms = now_ms.saturating_add(mark_ms << self.times.min(LOOKS_MOST));
+        self.next_ms = now_ms.saturating_add(mark_ms.saturating_mul(1 << self.times.min(LOOKS_MOST)));
         self.times += 1;
         self.looks.extend(look);
     }
