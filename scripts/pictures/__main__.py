@@ -12,6 +12,7 @@ from pathlib import Path
 
 from drawing import drawn
 from observing import observed
+from slow import slow
 from start import check, stuck
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TITLES = {
     "check": "bolide check names what is misspelt or does nothing, with line, caret and advice",
     "stuck": "A request over its time is in the log with the Python line where it stands",
+    "slow": "The report about a slow request names the line, and the database that it waited for",
     "status": "bolide status shows each worker with its requests in flight, age, memory, CPU time, rate and errors",
     "trace": "bolide trace shows where each thread of a worker stands, and which request it serves",
     "metrics": "The numbers for Prometheus: requests by status, workers, threads",
@@ -36,7 +38,7 @@ def settled(line, folder):
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for show in (check, stuck, observed):
+    for show in (check, stuck, slow, observed):
         with tempfile.TemporaryDirectory() as scratch:
             scratch = Path(scratch).resolve()
             for name, lines in show(scratch).items():

@@ -22,7 +22,7 @@ def colour(line):
     for pattern, name in (
         (r"^\$ ", "typed"),
         (r": error: ", "error"),
-        (r": warning: |harakiri:", "warning"),
+        (r": warning: |harakiri:|WARNING: ", "warning"),
         (r": note: ", "note"),
     ):
         if re.search(pattern, line):
