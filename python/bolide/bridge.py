@@ -97,6 +97,7 @@ class WsgiApplication:
             "REMOTE_ADDR": client,
             "REMOTE_PORT": str(client_port),
             "DOCUMENT_ROOT": "",
+            "SERVER_SOFTWARE": f"bolide/{__version__}",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": scope["scheme"],
             "wsgi.input": body if length else io.BytesIO(),

@@ -202,12 +202,28 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     assert "can't read" in log
 
 
-def test_an_unnamed_file_is_reported_and_not_read(serve):
-    server = serve.prepare(arguments=["--http-socket", "127.0.0.1:0", "app:app"])
-    (server.folder / "app.py").write_text(APPLICATION)
-    (server.folder / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")
-    server.start()
-    assert "`-c gunicorn.conf.py` before the application reads it" in server.log
+def test_the_file_beside_the_command_is_read_as_gunicorn_reads_it(serve):
+    for command in ([sys.executable, "-m", "gunicorn"], None):
+        server = serve.prepare(arguments=["app:app"], command=command)
+        (server.folder / "app.py").write_text(APPLICATION)
+        (server.folder / "gunicorn.conf.py").write_text("raw_env = ['SHOP=open']\nbind = 'unix:app.sock'\n")
+        server.launch()
+        server.wait_for(lambda path=server.folder / "app.sock": path.exists(), "the socket of the file is there")
+        with Client(str(server.folder / "app.sock")) as client:
+            assert json.loads(client.request().body)["SHOP"] == "open"
+        server.stop()
+    assert "`gunicorn.conf.py` in this folder is read, as gunicorn reads it" in server.log
+
+
+def test_a_call_from_python_and_another_configuration_do_not_read_the_file(tmp_path):
+    (tmp_path / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")
+    (tmp_path / "app.py").write_text("raise SystemExit('not read')\n")
+    (tmp_path / "other.ini").write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\n")
+    (tmp_path / "call.py").write_text("import bolide\nif __name__ == '__main__':\n    bolide.run('app:app', port=0)\n")
+    assert "RuntimeError: read" in run(tmp_path, "app:app")[1]
+    assert "not read" in run(tmp_path, "other.ini", "app:app")[1]
+    called = subprocess.run([sys.executable, "call.py"], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert "not read" in called.stderr, called.stderr
 
 
 def test_the_command_line_counts_for_more_than_the_file(tmp_path):

@@ -1,5 +1,6 @@
 """The environ of a WSGI application: the keys of PEP 3333, CGI and uWSGI; mounts; correct values about threads."""
 
+import importlib.metadata
 import json
 import socket
 
@@ -39,6 +40,7 @@ TYPES = {
     "REMOTE_ADDR": "str",
     "REMOTE_PORT": "str",
     "DOCUMENT_ROOT": "str",
+    "SERVER_SOFTWARE": "str",
 }
 
 
@@ -75,6 +77,7 @@ def test_environ_has_the_values_of_an_http_request(server):
         "REMOTE_ADDR": host,
         "REMOTE_PORT": str(port),
         "DOCUMENT_ROOT": "",
+        "SERVER_SOFTWARE": f"bolide/{importlib.metadata.version('bolide')}",
         "CONTENT_LENGTH": "2",
         "CONTENT_TYPE": "application/json",
         "HTTP_HOST": "localhost",

@@ -74,6 +74,9 @@ pub fn object_of(object: Bound<'_, PyAny>) -> Object {
     unsafe { Object::owned(object.into_ptr()) }.unwrap_or_else(|| unreachable!("a Bound is never null"))
 }
 
+/// What CGI calls the name and version of the server.
+const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
+
 /// Returns the constant part of every `environ` of a listener. It includes the keys that differ from request to request, with
 /// empty values, so that the copy has room for them.
 fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, module: &Bound<'_, PyAny>) -> PyResult<Object> {
@@ -86,6 +89,7 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("REMOTE_ADDR", "")?;
     environ.set_item("REMOTE_PORT", "")?;
     environ.set_item("DOCUMENT_ROOT", "")?;
+    environ.set_item("SERVER_SOFTWARE", SERVER_SOFTWARE)?;
     environ.set_item("wsgi.version", (1, 0))?;
     // The TLS of a front server is not that of the client.
     environ.set_item("wsgi.url_scheme", if listener.is_https() { "https" } else { "http" })?;

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
 use crate::other_servers::{self, Refusal, ServerSetting, Subject, Translation};
-use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
+use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
@@ -34,18 +34,18 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     for text in words.into_positional() {
         take_positional(&text, &mut reader, &mut application)?;
     }
-    if application.is_some() {
-        reader.note_application();
-    }
+    let beside = match application {
+        Some(_) => {
+            reader.note_application();
+            reader.load_gunicorn_beside()?
+        }
+        None => None,
+    };
     let mut configuration = reader.finish()?;
     configuration.diagnostics.extend(notes);
+    configuration.diagnostics.extend(beside);
     if application.is_some() {
         configuration.diagnostics.extend(unread_variables(host));
-    }
-    if application.is_some() && configuration.files.is_empty() && host.folder.join(GUNICORN_FILE).is_file() {
-        let message = format!("there is a `{GUNICORN_FILE}` here, which gunicorn would read automatically, but it is not read");
-        let advice = format!("`-c {GUNICORN_FILE}` before the application reads it");
-        configuration.diagnostics.push(Diagnostic::note(None, message).advise(advice));
     }
     Ok((configuration, application))
 }

@@ -13,7 +13,7 @@ use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
 use crate::project;
-use crate::reader::{EarlyExit, is_gunicorn_configuration};
+use crate::reader::{EarlyExit, is_gunicorn_configuration, is_program};
 use crate::reading::Reading;
 use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication};
 use crate::subcommand::{FORMATS, Subcommand};
@@ -139,8 +139,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
         }
     };
     let (settings, mut diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
-    let is_program_alone =
-        configuration.files.iter().all(|file| is_gunicorn_configuration(file)) && !configuration.files.is_empty();
+    let is_program_alone = configuration.files.iter().all(|file| is_program(file)) && !configuration.files.is_empty();
     if is_program_alone {
         // A gunicorn file seldom names the application: the command line does.
         diagnostics.iter_mut().filter(|one| one.message == NO_APPLICATION).for_each(|one| one.severity = Severity::Note);

@@ -15,9 +15,11 @@ use crate::other_servers::gunicorn;
 use crate::pair::Pair;
 
 /// The file that gunicorn reads by default.
-pub const GUNICORN_FILE: &str = "gunicorn.conf.py";
+const GUNICORN_FILE: &str = "gunicorn.conf.py";
 /// The Python of a machine, if none is named.
 const PYTHON: &str = "python3";
+/// The program of `bolide.run`'s server: a call from Python is no command line of gunicorn.
+const OF_A_CALL: &str = "bolide/child_master.py";
 /// Subjects that several options share.
 const APPLICATION: &str = "the application";
 const ADDRESS: &str = "the addresses";
@@ -61,6 +63,20 @@ impl Reader<'_> {
             self.gunicorn_pairs.push(pair);
         }
         Ok(())
+    }
+
+    /// Reads the `gunicorn.conf.py` beside the command, as gunicorn does unless another configuration is named. Returns a note.
+    ///
+    /// # Errors
+    /// As for any such file.
+    pub fn load_gunicorn_beside(&mut self) -> Result<Option<Diagnostic>, EarlyExit> {
+        let is_call = self.host.imports.iter().any(|path| path.ends_with(OF_A_CALL));
+        if is_call || !self.made.files.is_empty() || !self.host.folder.join(GUNICORN_FILE).is_file() {
+            return Ok(None);
+        }
+        self.load_gunicorn(GUNICORN_FILE, &Location::command_line())?;
+        let note = Diagnostic::note(None, format!("`{GUNICORN_FILE}` in this folder is read, as gunicorn reads it"));
+        Ok(Some(note.advise("the command line takes precedence; another configuration replaces it")))
     }
 
     /// Notes the places that the child's Python imports from: those of this process's Python, and `PYTHONPATH`.

@@ -25,7 +25,7 @@ use crate::pair::Pair;
 pub use bounded::{open_file, read_bounded};
 pub use configuration::Configuration;
 pub use files::format_of;
-pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
+pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 
 /// A configuration has a few dozen pairs; more than this indicates a fault.
 const MOST_PAIRS: usize = 100_000;

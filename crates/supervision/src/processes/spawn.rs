@@ -21,6 +21,9 @@ use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, ch
 use crate::sockets::service_manager;
 use crate::sockets::socket_activation;
 
+/// The variable by which applications and libraries recognise their server, as gunicorn sets it. An own one stays.
+const SERVER_SOFTWARE: (&str, &str) = ("SERVER_SOFTWARE", concat!("bolide/", env!("CARGO_PKG_VERSION")));
+
 /// Everything that is needed to execute a prototype.
 #[derive(Debug)]
 pub struct Launch<'a> {
@@ -56,6 +59,9 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let environment = &launch.boot.settings.application.environment;
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
         command.env_remove(variable);
+    }
+    if std::env::var_os(SERVER_SOFTWARE.0).is_none() {
+        command.env(SERVER_SOFTWARE.0, SERVER_SOFTWARE.1);
     }
     for name in &launch.boot.settings.application.removed_variables {
         command.env_remove(name);
