@@ -112,6 +112,15 @@ def test_disable_logging_is_silent_but_for_faults(serve):
     assert not request_lines(server)
 
 
+def test_a_refused_request_is_named_by_its_path_without_the_query(serve):
+    server = serve("wsgi-file = {apps}/failures.py")
+    client = server.connect()
+    client.send("GET /café?key=secret HTTP/1.1\r\nHost: h\r\n\r\n".encode("latin-1"))
+    assert client.read_response().status == 400
+    server.wait_for_log(r"refused a request of 127\.0\.0\.1 with 400: .*non-ASCII byte.* \(GET /caf\\xe9\)$")
+    assert "secret" not in server.log
+
+
 @pytest.mark.parametrize("log", ["pipe", "file"])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_lines_are_whole_when_several_workers_share_the_log(serve, log, threads):

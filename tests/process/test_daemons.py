@@ -66,6 +66,16 @@ def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it
     assert "was killed by" not in instance.log
 
 
+def test_daemons_of_the_same_program_are_told_apart_by_their_arguments(start, daemon):
+    script, pids = daemon()
+    instance = start("--attach-daemon", f"exec {script} reports", "--attach-daemon", f"{script} --word=secret mails", alarms=True)
+    wait_until(lambda: len(written(pids)) == 2, lambda: instance.log)
+    for name in ("daemon reports", "daemon mails"):
+        instance.wait_for_log(rf"^bolide: daemon {name}: started \(pid \d+\)")
+        instance.wait_for_log(rf"^\[daemon {name}\] daemon is there$")
+    assert "secret" not in instance.log
+
+
 def test_requests_in_flight_are_answered_before_daemons_are_stopped(start, daemon, tmp_path):
     script, pids = daemon()
     instance = start("--attach-daemon", f"exec {script}", alarms=True)

@@ -220,5 +220,10 @@ def test_a_developer_at_a_terminal_has_a_short_coloured_line(tmp_path):
     arguments = ["says:application", "--http-socket", "127.0.0.1:0"]
     text = read_of_terminal(arguments, {"NO_COLOR": ""}, tmp_path)
     assert re.search(r"^\d\d:\d\d:\d\d GET  /here  \x1b\[32m200\x1b\[0m  \d+ ms  2 B\r?$", text, re.MULTILINE), text
+    # So has the operator of a configuration, in the server's own lines.
+    text = read_of_terminal(["--module", *arguments], {"NO_COLOR": ""}, tmp_path)
+    assert "bolide: \x1b[32mready: 1 worker" in text, text
+    assert "bolide: \x1b[1mopen http://" in text, text
+    assert re.search(r"(?m)^[^\x1b]*GET /here[^\x1b]*$", text), text
     text = read_of_terminal(arguments, {"NO_COLOR": "1"}, tmp_path)
     assert re.search(r"^\d\d:\d\d:\d\d GET  /here  200  \d+ ms  2 B\r?$", text, re.MULTILINE), text

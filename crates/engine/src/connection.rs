@@ -43,7 +43,7 @@ use crate::sockets::tls::TlsFault;
 use crate::sockets::transport::Transport;
 use multiplexed::{Limits, TurnEnd, attend_streams};
 use proxy_header::take_proxy_header;
-use refusal::{answer_fault, log_refusal, place};
+use refusal::{answer_fault, log_refusal, path_of, place};
 pub use steps::NextAction;
 use steps::ServeStep;
 
@@ -376,7 +376,7 @@ impl<A: App> Connection<A> {
     fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
         let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
         if begun && self.session.is_http() {
-            self.refuse(Fault::new(408, "The request did not arrive completely in time."), context);
+            self.refuse(Fault::new(408, "The request did not arrive completely in time."), &[], context);
         }
         if self.transport.is_within_handshake() {
             self.note_handshake_fault(&TlsFault::TooSlow, context);
@@ -489,8 +489,8 @@ impl<A: App> Connection<A> {
         next
     }
 
-    /// Answers a peer's mistake and logs it: the fault, never the bytes.
-    fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
+    /// Answers a peer's mistake and logs it: the fault and the path at the beginning of the head, never other bytes.
+    fn refuse(&mut self, fault: Fault, head: &[u8], context: &mut Context<'_, A>) {
         // A front server that is configured for another protocol makes the same mistake with each request, and scanners come
         // again and again.
         if fault.is_mixup {
@@ -498,7 +498,8 @@ impl<A: App> Connection<A> {
             log_refusal(&self.client, (fault.reason, "a request"), &what, context);
         } else {
             let who = self.client.own_peer().name();
-            complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+            let path = path_of(head).map_or_else(String::new, |path| format!(" ({path})"));
+            complain(context.worker.number, &format!("refused a request of {who} with {}: {}{path}", fault.status, fault.reason));
         }
         answer_fault(self.session.wire(), &mut self.writer(), fault, context.thread);
     }

@@ -21,9 +21,14 @@ struct Form {
 
 /// Words of lines that are red, and of those that are yellow.
 const RED_WORDS: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
-const YELLOW_WORDS: [&str; 1] = ["WARNING"];
+const YELLOW_WORDS: [&str; 2] = ["WARNING", "warning: "];
+/// Beginnings of lines that are green, and of the one with the address to open.
+const GREEN_BEGINNINGS: [&str; 2] = ["ready: ", "reloaded in "];
+const BOLD_BEGINNING: &str = "open http";
 const RED: &[u8] = b"\x1b[31m";
 const YELLOW: &[u8] = b"\x1b[33m";
+const GREEN: &[u8] = b"\x1b[32m";
+const BOLD: &[u8] = b"\x1b[1m";
 const PLAIN: &[u8] = b"\x1b[0m";
 
 /// Sets the form. `at_terminal`: the log is a terminal; `may_be_coloured`: it can show colours, or they are forced.
@@ -33,7 +38,9 @@ pub fn set(logging: &Logging, at_terminal: bool, may_be_coloured: bool) {
         LogStyle::ShortAtTerminal => at_terminal,
         LogStyle::Uwsgi | LogStyle::Json => false,
     };
-    let is_coloured = is_short && may_be_coloured;
+    // The server's own lines have colours for a person, whatever the style of request lines is.
+    let is_for_person = is_short || at_terminal && logging.style == LogStyle::Uwsgi;
+    let is_coloured = is_for_person && may_be_coloured;
     let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json, is_short, is_coloured };
     // Never freed: a thread may be reading it, and there is one for each reading of the configuration.
     FORM.store(Box::into_raw(Box::new(form)), Release);
@@ -135,6 +142,8 @@ fn colour(text: &str) -> Option<&'static [u8]> {
     match () {
         () if RED_WORDS.iter().any(|words| text.contains(words)) => Some(RED),
         () if YELLOW_WORDS.iter().any(|words| text.contains(words)) => Some(YELLOW),
+        () if GREEN_BEGINNINGS.iter().any(|words| text.starts_with(words)) => Some(GREEN),
+        () if text.starts_with(BOLD_BEGINNING) => Some(BOLD),
         () => None,
     }
 }
@@ -156,9 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_red_warnings_yellow_and_other_lines_have_no_colour() {
+    fn lines_that_a_person_looks_for_have_colours() {
         assert_eq!(colour("the new code could not be loaded (NameError): generation 1 keeps serving"), Some(RED));
         assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
-        assert_eq!(colour("ready: 1 worker in 80 ms"), None);
+        assert_eq!(colour("ready: 1 worker in 80 ms"), Some(GREEN));
+        assert_eq!(colour("open http://127.0.0.1:8000"), Some(BOLD));
+        assert_eq!(colour("2 workers × 1 thread"), None);
     }
 }

@@ -11,6 +11,21 @@ use crate::logging::access_log::complain;
 use crate::response::{Progress, ResponseWriter, Terms, reason_phrase};
 use crate::sockets::client::Client;
 
+/// The most bytes of a path in the log, and of a method before it.
+const PATH_BYTES: usize = 200;
+const METHOD_BYTES: usize = 20;
+
+/// `GET /path`, without the query, of a head of HTTP/1 that may be malformed: `None` if it does not begin like one. Bytes that
+/// are not printable ASCII are escaped.
+pub(super) fn path_of(head: &[u8]) -> Option<String> {
+    let method = head.iter().take(METHOD_BYTES + 1).position(|byte| !byte.is_ascii_uppercase()).filter(|end| *end > 0)?;
+    let target = head.get(method..)?.strip_prefix(b" ").filter(|target| target.starts_with(b"/"))?;
+    let path = target.split(|byte| matches!(byte, b' ' | b'?' | b'\r' | b'\n')).next()?;
+    let cut = if path.len() > PATH_BYTES { "…" } else { "" };
+    let path = path.get(..PATH_BYTES).unwrap_or(path);
+    Some(format!("{} {}{cut}", head.get(..method)?.escape_ascii(), path.escape_ascii()))
+}
+
 /// Logs at most one line a minute for each peer and kind of fault. `subject` is the refused thing, `what` follows the peer's
 /// name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
@@ -40,5 +55,23 @@ pub(super) fn answer_fault(wire: Option<Wire>, writer: &mut ResponseWriter<'_>, 
     // They are few bytes, and the last ones: they may exceed the turn.
     if writer.send_last() == Progress::Done {
         thread.buffers.keep(writer.end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_request_is_named_by_its_path_and_by_no_other_bytes() {
+        let named = |head: &[u8]| path_of(head).unwrap_or_default();
+        assert_eq!(named(b"GET /caf\xe9?key=secret HTTP/1.1\r\nCookie: a\r\n\r\n"), "GET /caf\\xe9");
+        assert_eq!(named(b"POST /a\r\nAuthorization: b"), "POST /a");
+        assert_eq!(named(format!("GET /{} ", "x".repeat(300)).as_bytes()).len(), 4 + PATH_BYTES + "…".len());
+        for head in
+            [&b""[..], b"nonsense\r\n", b"GET http://me:word@h/ HTTP/1.1", b"\x16\x03\x01", b"GETGETGETGETGETGETGETGETGET /"]
+        {
+            assert_eq!(path_of(head), None);
+        }
     }
 }

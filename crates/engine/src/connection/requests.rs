@@ -137,12 +137,12 @@ impl<A: App> Connection<A> {
                 return (position, ServeStep::Yield);
             }
             let rest = &bytes[position..];
-            let served = match self.exchange.take_state() {
-                ExchangeState::Collecting(collecting) => self.collect(collecting, rest, context),
-                _ => self.begin(rest, context),
+            let (head, served) = match self.exchange.take_state() {
+                ExchangeState::Collecting(collecting) => (&rest[..0], self.collect(collecting, rest, context)),
+                _ => (rest, self.begin(rest, context)),
             };
             let (used, step) = served.unwrap_or_else(|fault| {
-                self.refuse(fault, context);
+                self.refuse(fault, head, context);
                 (rest.len(), ServeStep::Linger)
             });
             position += used;

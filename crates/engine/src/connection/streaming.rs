@@ -386,7 +386,7 @@ impl<A: App> Connection<A> {
         let head_has_left = self.exchange.response.head_has_left();
         self.give_up_streaming(streaming, context);
         if !head_has_left {
-            self.refuse(fault, context);
+            self.refuse(fault, &[], context);
         }
         self.begin_linger(context)
     }

@@ -24,7 +24,7 @@ use super::cron::{RUNNING_MOST, Runs};
 use super::output::Output;
 use super::packets::{AttendantOrder, AttendantReport, ProgramState};
 use super::pidfile::Identities;
-use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of, names_of};
 use super::supervise::{DaemonEnd, SupervisedDaemon};
 
 /// Interval at which the files of daemons are checked, in milliseconds.
@@ -105,9 +105,10 @@ impl AttendantLoop {
         children.add(Signal::SIGCHLD);
         let signals = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mut daemons: Vec<SupervisedDaemon> = Vec::new();
-        for (daemon, identity) in plan.settings.daemons.into_iter().zip(plan.identities) {
+        let names = names_of(&plan.settings.daemons.iter().map(|daemon| daemon.command.as_str()).collect::<Vec<&str>>());
+        for ((daemon, identity), name) in plan.settings.daemons.into_iter().zip(plan.identities).zip(names) {
             let identities = Identities { daemon: identity, application: plan.identity.clone() };
-            daemons.push(SupervisedDaemon::new(daemon, identities, now));
+            daemons.push(SupervisedDaemon::new(daemon, name, identities, now));
         }
         let minute = plan.minute_done.unwrap_or(i64::MIN);
         let mut attendant = AttendantLoop {

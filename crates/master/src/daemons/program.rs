@@ -16,6 +16,10 @@ use bolide_supervision::sockets::service_manager;
 use bolide_supervision::sockets::socket_activation;
 use nix::unistd::Pid;
 
+/// The most characters of a program's name in the log.
+const NAME_MOST: usize = 40;
+/// The most arguments that tell programs of the same name apart.
+const ARGUMENTS_MOST: usize = 3;
 /// Characters of commands that are more than the call of a single program.
 const SHELL_SYNTAX: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
 /// First words that are not programs.
@@ -125,12 +129,39 @@ pub fn name_of(command: &str) -> String {
     let is_program = |word: &&str| !word.contains('=') && !matches!(*word, "exec" | "nice" | "env" | "sudo");
     let word = command.split_whitespace().find(is_program).unwrap_or(command);
     let name = word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(word);
-    name.chars().filter(|letter| !letter.is_control()).take(40).collect()
+    name.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect()
+}
+
+/// Returns a name for each command: those of the same program also have as many arguments as tell them apart. Flags and words with
+/// `=` are left out, because they may be secrets.
+pub fn names_of(commands: &[&str]) -> Vec<String> {
+    let short: Vec<String> = commands.iter().map(|command| name_of(command)).collect();
+    let with = |number: usize, count: usize| {
+        let after = commands[number].split_whitespace().skip_while(|word| !word.ends_with(&short[number])).skip(1);
+        let words = after.filter(|word| !word.starts_with('-') && !word.contains('=')).take(count);
+        let name = words.fold(short[number].clone(), |name, word| format!("{name} {word}"));
+        name.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect::<String>()
+    };
+    let name = |number: usize| {
+        let others = || (0..commands.len()).filter(|other| *other != number && short[*other] == short[number]);
+        let is_unique = |count: &usize| others().all(|other| with(other, *count) != with(number, *count));
+        (0..=ARGUMENTS_MOST).find(is_unique).map_or_else(|| short[number].clone(), |count| with(number, count))
+    };
+    (0..commands.len()).map(name).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_of_the_same_program_are_told_apart_by_their_arguments() {
+        let commands =
+            ["./manage.py sendalerts", "python3 a.py", "./manage.py --pw=x sendreports -v", "./manage.py smtpd --port 2525"];
+        assert_eq!(names_of(&commands), ["manage.py sendalerts", "python3", "manage.py sendreports", "manage.py smtpd"]);
+        assert_eq!(names_of(&["w same", "w same", "w other"]), ["w", "w", "w other"]);
+        assert_eq!(names_of(&[]), Vec::<String>::new());
+    }
 
     #[test]
     fn only_a_single_program_replaces_the_shell() {

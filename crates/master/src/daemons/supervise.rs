@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile::{self, Identities};
-use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched};
 
 /// A daemon that lives no longer than this failed early, in milliseconds: the pause before its next start grows.
 const EARLY_FAILURE_MS: u64 = 3000;
@@ -60,10 +60,10 @@ pub enum DaemonEnd {
 
 impl SupervisedDaemon {
     /// Returns a daemon that is started immediately, or, with a pidfile, if that names no process.
-    pub fn new(daemon: Daemon, identities: Identities, now_ms: u64) -> SupervisedDaemon {
+    pub fn new(daemon: Daemon, name: String, identities: Identities, now_ms: u64) -> SupervisedDaemon {
         let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
         let mut daemon = SupervisedDaemon {
-            name: name_of(&daemon.command),
+            name,
             daemon,
             identities,
             child: None,
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_by_a_second_up_to_the_most_and_a_life_ends_them() {
-        let mut daemon = SupervisedDaemon::new(daemon(3), Identities::default(), 0);
+        let mut daemon = SupervisedDaemon::new(daemon(3), String::new(), Identities::default(), 0);
         let pauses: Vec<u64> = (0..5)
             .map(|_| {
                 daemon.started_ms = 100_000;
@@ -361,9 +361,9 @@ mod tests {
     #[test]
     fn a_control_daemon_that_ends_by_itself_ends_the_instance_and_one_that_was_told_to_does_not() {
         let control = Daemon { is_control: true, ..daemon(3) };
-        let mut daemon = SupervisedDaemon::new(control.clone(), Identities::default(), 0);
+        let mut daemon = SupervisedDaemon::new(control.clone(), String::new(), Identities::default(), 0);
         assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
-        let mut daemon = SupervisedDaemon::new(control, Identities::default(), 0);
+        let mut daemon = SupervisedDaemon::new(control, String::new(), Identities::default(), 0);
         daemon.end(false, 1000, 0);
         assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Logged(Some(_))));
         assert_eq!(daemon.wake_ms(), None);
@@ -373,6 +373,7 @@ mod tests {
     fn a_pidfile_that_names_no_process_for_its_checks_restarts_the_daemon() {
         let mut daemon = SupervisedDaemon::new(
             Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) },
+            String::new(),
             Identities::default(),
             0,
         );
