@@ -93,7 +93,7 @@ class WsgiApplication:
             "QUERY_STRING": query,
             "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
             "SERVER_NAME": self.node if is_address(server) else server,
-            "SERVER_PORT": "" if port is None else str(port),
+            "SERVER_PORT": str(port) if port is not None else "443" if scope["scheme"] == "https" else "80",
             "REMOTE_ADDR": client,
             "REMOTE_PORT": str(client_port),
             "DOCUMENT_ROOT": "",

@@ -90,7 +90,7 @@ def test_environ_has_the_values_of_an_http_request(server):
 
 def test_a_client_of_a_unix_socket_has_no_address(server):
     seen = told_over_http(server, str(server.folder / "http.sock"))["environ"]
-    assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["SERVER_PORT"]) == ("", "", "")
+    assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["SERVER_PORT"]) == ("", "", "80")
 
 
 def test_x_forwarded_proto_tells_the_scheme_and_only_for_its_own_request(server):

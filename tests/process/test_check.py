@@ -342,3 +342,20 @@ def test_init_writes_a_file_for_the_application_that_is_named(check, tmp_path, c
     (tmp_path / "bolide.ini").unlink()
     assert call("init", "nosuch.txt")[0] != 0
     assert not (tmp_path / "bolide.ini").exists()
+
+
+def test_what_the_command_line_of_the_start_adds_may_be_absent(check, tmp_path):
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nmaster = true\n")
+    assert check("shop.ini")[0] == FAILED
+    status, said, _ = check("--partial", "--strict", "shop.ini")
+    assert status == CLEAN, said
+    assert "note: there is no socket to serve on" in said
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nprocesses = 0\n")
+    assert check("--partial", "shop.ini")[0] == FAILED
+
+
+def test_values_from_commands_are_an_error_that_says_so(check, tmp_path):
+    configure(tmp_path, "procname-prefix = @(exec://hostname)\n")
+    status, said, _ = check("shop.ini")
+    assert status == FAILED
+    assert "`@(exec://hostname)`: only files are read here, and `exec` is not supported" in said

@@ -89,6 +89,7 @@ const CHECK_FLAGS: &[CommandFlag] = &[
     flag("--strict", "exit with 1 if there are warnings"),
     flag("--load", "also import the application, in a separate Python; nothing is served"),
     flag("--no-paths", "paths and users belong to another machine: problems with them do not count"),
+    flag("--partial", "the start adds a socket or an application to the file: their absence does not count"),
     flag("--env", "no file: check variables such as UWSGI_MODULE"),
     CommandFlag { name: "--format", words: &FORMATS, help: "the format of the report" },
     flag("--json", "the same as `--format json`"),

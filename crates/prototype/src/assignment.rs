@@ -9,7 +9,7 @@ use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
-use bolide_contract::settings::{Address, Listener};
+use bolide_contract::settings::{Address, Listener, Protocol};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, inode_of};
@@ -93,7 +93,8 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
         .collect()
 }
 
-/// SERVER_NAME is the host name, as in uWSGI; SERVER_PORT is the port of the socket.
+/// SERVER_NAME is the host name, as in uWSGI; SERVER_PORT is the port of the socket, or that of the
+/// scheme for HTTP at a UNIX socket: code that builds an address from it expects a number, which uWSGI gives it.
 fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "localhost".to_owned());
     let port = match listener.address {
@@ -102,7 +103,9 @@ fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
             bound.rsplit_once(':').map_or_else(String::new, |(_, port)| port.to_owned())
         }
     };
-    (name, port)
+    let is_without = port.is_empty() && listener.protocol == Protocol::Http;
+    let of_scheme = if listener.tls.is_some() { "443" } else { "80" };
+    (name, if is_without { of_scheme.to_owned() } else { port })
 }
 
 /// The number of requests after which a worker asks for its replacement. With a delta, workers are spread already, so no jitter

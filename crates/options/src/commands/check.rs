@@ -24,7 +24,7 @@ const GUNICORN_SETTINGS: &[&str] =
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut report = empty_report(host);
-    let (mut environment, mut load) = (false, false);
+    let (mut environment, mut load, mut partial) = (false, false, false);
     let mut rest = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -35,6 +35,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             }
             "--no-paths" => {
                 report.paths = false;
+                continue;
+            }
+            "--partial" => {
+                partial = true;
                 continue;
             }
             "--env" => {
@@ -65,7 +69,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
-        let (diagnostics, settings) = diagnostics(&reading, host, load);
+        let (mut diagnostics, settings) = diagnostics(&reading, host, load);
+        if partial {
+            excuse(&mut diagnostics);
+        }
         report.diagnostics.extend(diagnostics);
         loads.extend(settings.filter(|_| load));
     }
@@ -159,6 +166,12 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
     });
     diagnostics.dedup();
     (diagnostics, settings)
+}
+
+/// What an image or the command line of the start adds may be absent from the file.
+fn excuse(diagnostics: &mut [Diagnostic]) {
+    let absent = diagnostics.iter_mut().filter(|one| [NO_APPLICATION, NO_SOCKET].contains(&one.message.as_str()));
+    absent.for_each(|one| one.severity = Severity::Note);
 }
 
 /// Says of an application, which may be a file, that nothing has looked at it: "nothing to report" would be taken for praise.

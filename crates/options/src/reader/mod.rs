@@ -355,6 +355,12 @@ impl<'a> Reader<'a> {
         self.made.diagnostics.extend(unset);
         self.made.used_variables = used_variables;
         self.pass(b'@', |name, location| {
+            if let Some((scheme, rest)) = name.split_once("://") {
+                let message = format!("`@({name})`: only files are read here, and `{scheme}` is not supported");
+                let advice =
+                    format!("set a variable before the start, and write `$(NAME)`; `{rest}` is not executed or requested");
+                return Err(Diagnostic::error(Some(location), message).advise(advice));
+            }
             let path = host.folder.join(name);
             host.trust.note(&path, location)?;
             let mut bytes = read_bounded(&path, location)?;
