@@ -35,9 +35,9 @@ fn test_check_shows_the_line_a_caret_and_what_to_write() {
 fn test_check_exits_1_for_warnings_with_strict_and_2_for_errors() {
     let folder = Folder::new("check-status");
     folder
-        .write("good.ini", "[uwsgi]\nhttp = :1\nmodule = app\n")
-        .write("warned.ini", "[uwsgi]\nhttp = :1\nmodule = app\nvaccum = 1\n");
-    folder.write("bad.ini", "[uwsgi]\nhttp = :1\nmodule = app\nprocesses = 0\n");
+        .write("good.ini", "[uwsgi]\nhttp = :8001\nmodule = app\n")
+        .write("warned.ini", "[uwsgi]\nhttp = :8001\nmodule = app\nvaccum = 1\n");
+    folder.write("bad.ini", "[uwsgi]\nhttp = :8001\nmodule = app\nprocesses = 0\n");
     for (line, wanted) in [
         ("check good.ini", 0),
         ("check warned.ini", 0),
@@ -56,7 +56,7 @@ fn test_check_exits_1_for_warnings_with_strict_and_2_for_errors() {
 #[test]
 fn test_check_reads_each_file_by_itself() {
     let folder = Folder::new("check-each");
-    folder.write("one.ini", "[uwsgi]\nhttp = :1\nmodule = app\n").write("two.ini", "[uwsgi]\nsocket = x.sock\n");
+    folder.write("one.ini", "[uwsgi]\nhttp = :8001\nmodule = app\n").write("two.ini", "[uwsgi]\nsocket = x.sock\n");
     let (text, _) = printed(&folder, "check one.ini two.ini");
     assert!(text.contains("two.ini: error: there is no application"), "{text}");
     assert!(!text.contains("one.ini"), "{text}");
@@ -65,7 +65,7 @@ fn test_check_reads_each_file_by_itself() {
 #[test]
 fn test_check_prints_json_and_lines() {
     let folder = Folder::new("check-forms");
-    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nenv = 'A=B'\n");
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :8001\nmodule = app\nenv = 'A=B'\n");
     let (text, _) = printed(&folder, "check --format json uwsgi.ini");
     let list: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     let found = &list[0];
@@ -168,13 +168,13 @@ fn test_check_reports_nothing_about_valid_files() {
         assert_eq!(checked(&format!("check-quiet-{index}"), lines).0, "nothing to report\n", "{lines}");
     }
     let folder = Folder::new("check-quiet-ours");
-    folder.write("bolide.ini", "[uwsgi]\nhttp = :1\nmodule = app\nprocesses = auto\nharakiri = 60\n");
+    folder.write("bolide.ini", "[uwsgi]\nhttp = :8001\nmodule = app\nprocesses = auto\nharakiri = 60\n");
     assert_eq!(printed(&folder, "check bolide.ini").0, "nothing to report\n");
-    folder.write("uwsgi.xml", "<uwsgi><http>:1</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
+    folder.write("uwsgi.xml", "<uwsgi><http>:8001</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
     assert_eq!(printed(&folder, "check uwsgi.xml").0, "nothing to report\n");
     // A variable that the file reads as `$(UWSGI_BIND)` is not a misspelt option.
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = $(UWSGI_BIND)\nmodule = app\n");
-    let Ok(Reading::Print { text, .. }) = outcome(&folder, "check uwsgi.ini", &[("UWSGI_BIND", ":1")]) else {
+    let Ok(Reading::Print { text, .. }) = outcome(&folder, "check uwsgi.ini", &[("UWSGI_BIND", ":8001")]) else {
         panic!("it prints")
     };
     assert_eq!(text, "nothing to report\n");
@@ -183,7 +183,8 @@ fn test_check_reports_nothing_about_valid_files() {
 #[test]
 fn test_check_without_paths_leaves_the_targets_folders_to_the_target() {
     let folder = Folder::new("check-paths");
-    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nchdir = /srv/nowhere\nuid = nosuchuser\nlogto = /nowhere/x\n");
+    folder
+        .write("uwsgi.ini", "[uwsgi]\nhttp = :8001\nmodule = app\nchdir = /srv/nowhere\nuid = nosuchuser\nlogto = /nowhere/x\n");
     assert_eq!(printed(&folder, "check uwsgi.ini").1, 2);
     let (text, status) = printed(&folder, "check --strict --no-paths uwsgi.ini");
     assert!(text.contains("warning: can't change to `/srv/nowhere`") && status == 0, "{text}");
@@ -193,7 +194,7 @@ fn test_check_without_paths_leaves_the_targets_folders_to_the_target() {
 fn test_check_of_the_environment_alone() {
     let folder = Folder::new("check-environment");
     for (module, wanted, status) in [("app", "nothing to report\n", 0), ("", "there is no application to serve", 2)] {
-        let environment = [("UWSGI_HTTP", ":1"), ("UWSGI_MODULE", module)];
+        let environment = [("UWSGI_HTTP", ":8001"), ("UWSGI_MODULE", module)];
         let Ok(Reading::Print { text, status: told }) = outcome(&folder, "check --env", &environment) else {
             panic!("it prints")
         };
@@ -249,7 +250,7 @@ fn test_config_says_where_each_value_comes_from() {
     }
     assert!(!text.contains("processes = 2"), "{text}");
     assert_eq!(status, 0);
-    folder.write("asgi.ini", "[uwsgi]\nhttp = :1\nasgi = shop:app\nwebsockets-max-size = 64\nwebsocket-ping-freq = 5\n");
+    folder.write("asgi.ini", "[uwsgi]\nhttp = :8001\nasgi = shop:app\nwebsockets-max-size = 64\nwebsocket-ping-freq = 5\n");
     let (text, _) = printed(&folder, "config --all asgi.ini");
     let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for wanted in [

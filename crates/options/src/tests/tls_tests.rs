@@ -107,7 +107,7 @@ fn test_each_way_to_write_an_https_address_has_its_certificate_and_key() {
 #[test]
 fn test_a_key_in_the_file_of_its_certificate_is_not_shown_with_it() {
     let folder = folder("both");
-    for text in ["https = :8443,both.pem", "https = :8443,both.pem,both.pem", "http = :1\ncertfile = both.pem"] {
+    for text in ["https = :8443,both.pem", "https = :8443,both.pem,both.pem", "http = :8001\ncertfile = both.pem"] {
         let tls = tls(&folder, text);
         assert_eq!(tls.certificates[0].chain, APP.certificate.as_bytes(), "{text}");
         assert_eq!(tls.certificates[0].key.0, APP.key.as_bytes(), "{text}");
@@ -150,7 +150,7 @@ fn test_client_certificates_are_requested_by_the_address_or_the_option() {
         (format!("{with}\nca-certs = clients.pem\ncert-reqs = 2"), ClientAuth::Required),
         (format!("{with}\nssl-ca-certs = clients.pem\nssl-cert-reqs = 1"), ClientAuth::Optional),
         (format!("{with}\ntls-client-ca = clients.pem\ntls-client-auth = off"), ClientAuth::Off),
-        ("https2 = addr=:1,cert=app.pem,key=app.key,clientca=!clients.pem".to_owned(), ClientAuth::Required),
+        ("https2 = addr=:8001,cert=app.pem,key=app.key,clientca=!clients.pem".to_owned(), ClientAuth::Required),
     ] {
         let tls = tls(&folder, &text);
         assert_eq!(tls.client_auth, wanted, "{text}");
@@ -172,7 +172,7 @@ fn test_versions_sessions_depth_http2_and_their_kin_are_the_listeners() {
     for (text, wanted) in [("off", Http2::Off), ("h2c", Http2::Everywhere), ("on", Http2::Tls), ("true", Http2::Tls)] {
         assert_eq!(listener(&folder, &format!("{base}http2 = {text}")).http2, wanted, "{text}");
     }
-    assert_eq!(listener(&folder, "ssl-socket = :1,app.pem,app.key").http2, Http2::Off, "nobody speaks it there");
+    assert_eq!(listener(&folder, "ssl-socket = :8001,app.pem,app.key").http2, Http2::Off, "nobody speaks it there");
     let (settings, told) = read(&folder, &format!("{base}tls-keylog = keys.log")).expect("it starts");
     let log = settings.listeners[0].tls.as_ref().and_then(|tls| tls.key_log.clone());
     assert_eq!(log, Some(folder.path().join("keys.log")));
@@ -182,14 +182,14 @@ fn test_versions_sessions_depth_http2_and_their_kin_are_the_listeners() {
 #[test]
 fn test_omitted_ciphers_are_reported_and_an_empty_list_is_an_error() {
     let folder = folder("ciphers");
-    assert!(tls(&folder, "https = :1,app.pem,app.key,HIGH:!aNULL:!MD5").cipher_suites.is_empty());
-    let text = "https = :1,app.pem,app.key,ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA:DHE-RSA-AES256-SHA";
+    assert!(tls(&folder, "https = :8001,app.pem,app.key,HIGH:!aNULL:!MD5").cipher_suites.is_empty());
+    let text = "https = :8001,app.pem,app.key,ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA:DHE-RSA-AES256-SHA";
     let (settings, told) = read(&folder, text).expect("it starts");
     assert_eq!(told.len(), 1);
     assert!(told[0].contains("ciphers are omitted: AES128-SHA, DHE-RSA-AES256-SHA"), "{told:?}");
     let suites = settings.listeners[0].tls.as_ref().map(|tls| tls.cipher_suites.clone()).unwrap_or_default();
     assert_eq!(suites.last().map(String::as_str), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
-    let told = error(&folder, "https = :1,app.pem,app.key,RC4-SHA");
+    let told = error(&folder, "https = :8001,app.pem,app.key,RC4-SHA");
     assert!(told.contains("no cipher of `RC4-SHA` is supported"), "{told}");
 }
 
@@ -200,7 +200,7 @@ fn test_names_have_their_certificates_on_every_address_behind_its_own() {
     folder.write("sites/B.example.crt", &OTHER.certificate).write("sites/B.example.key", &OTHER.key);
     folder.write("sites/a.example.crt", &OTHER.certificate);
     folder.write("sites/B.example.crt.ocsp", b"\x30\x00").write("sites/README", "");
-    let text = "https = :1,app.pem,app.key\nhttps = :2,app.pem,app.key\nsni = X.example,*.y.example other.pem,other.key\n\
+    let text = "https = :8001,app.pem,app.key\nhttps = :2,app.pem,app.key\nsni = X.example,*.y.example other.pem,other.key\n\
                 sni-regexp = ^z other.pem,other.key\nsni-dir = sites";
     let settings = settings(&folder, text);
     for listener in &settings.listeners {
@@ -217,20 +217,20 @@ fn test_names_have_their_certificates_on_every_address_behind_its_own() {
 fn test_client_authorities_of_a_name_alone_are_an_error() {
     let folder = folder("name-clients");
     let name = "sni = x.example other.pem,other.key,,clients.pem";
-    let told = error(&folder, &format!("https = :1,app.pem,app.key\n{name}"));
+    let told = error(&folder, &format!("https = :8001,app.pem,app.key\n{name}"));
     assert!(told.starts_with("app.ini:4: error: client authorities of one name (clients.pem)"), "{told}");
-    settings(&folder, &format!("https = :1,app.pem,app.key,,!clients.pem\n{name}"));
+    settings(&folder, &format!("https = :8001,app.pem,app.key,,!clients.pem\n{name}"));
     std::fs::create_dir(folder.path().join("sites")).expect("made");
     folder.write("sites/a.example.crt", &OTHER.certificate).write("sites/a.example.key", &OTHER.key);
     folder.write("sites/a.example.ca", &OTHER.certificate);
-    let told = error(&folder, "https = :1,app.pem,app.key\nsni-dir = sites");
+    let told = error(&folder, "https = :8001,app.pem,app.key\nsni-dir = sites");
     assert!(told.contains("sites/a.example.ca"), "{told}");
 }
 
 #[test]
 fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerprint_is_reported() {
     let folder = folder("auto");
-    let (settings, told) = read(&folder, "https = :1,auto\nhttps = :2,auto\nhttps = :3,app.pem,app.key").expect("it starts");
+    let (settings, told) = read(&folder, "https = :8001,auto\nhttps = :2,auto\nhttps = :3,app.pem,app.key").expect("it starts");
     let certificates: Vec<_> =
         settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).map(|tls| &tls.certificates[0]).collect();
     assert_eq!(certificates[0].chain, certificates[1].chain);
@@ -286,7 +286,7 @@ fn test_a_fault_of_files_is_one_clear_error_with_file_line_and_path() {
         (",app.key", "names no certificate or no key"),
         ("app.pem,", "names no certificate or no key"),
     ] {
-        let told = error(&folder, &format!("https = :1,{files}"));
+        let told = error(&folder, &format!("https = :8001,{files}"));
         let told = told.replace(&folder.path().display().to_string(), "DIR");
         assert!(told.starts_with("app.ini:3: error: ") && told.contains(said), "{files}: {told}");
     }
@@ -296,18 +296,18 @@ fn test_a_fault_of_files_is_one_clear_error_with_file_line_and_path() {
 fn test_invalid_words_are_an_error_that_says_what_to_write() {
     let folder = folder("words");
     for (text, said) in [
-        ("https = :1", "no certificate is named"),
-        ("https2 = addr=:1,cert=app.pem,key=app.key,spdy=1", "HTTP/2 replaced it"),
-        ("https2 = addr=:1,cert=app.pem", "needs addr, cert and key"),
-        ("https2 = addr=:1,cert=app.pem,key=app.key,colour=red", "`colour=red` of `https2` is unknown"),
-        ("https2 = :1,app.pem,app.key", "`:1` of `https2` has no `=`"),
-        ("https = :1,both.pem\nsni = x.example", "names no certificate and key"),
-        ("https = :1,both.pem\nsni-dir = nowhere", "nowhere can't be read"),
-        ("https = :1,both.pem\nssl-enable-tlsv1 = true", "TLS 1.0, 1.1 and SSL must not be used"),
-        ("https = :1,both.pem\nssl-keyfile-password = secret", "openssl pkey"),
-        ("https = :1,both.pem\ntls-min-version = 1.1", "write `1.2` or `1.3`"),
-        ("https = :1,both.pem\nhttp2 = h3", "is unknown"),
-        ("https = :1,both.pem\ntls-ocsp-file = app.pem", "app.pem is not DER"),
+        ("https = :8001", "no certificate is named"),
+        ("https2 = addr=:8001,cert=app.pem,key=app.key,spdy=1", "HTTP/2 replaced it"),
+        ("https2 = addr=:8001,cert=app.pem", "needs addr, cert and key"),
+        ("https2 = addr=:8001,cert=app.pem,key=app.key,colour=red", "`colour=red` of `https2` is unknown"),
+        ("https2 = :8001,app.pem,app.key", "`:8001` of `https2` has no `=`"),
+        ("https = :8001,both.pem\nsni = x.example", "names no certificate and key"),
+        ("https = :8001,both.pem\nsni-dir = nowhere", "nowhere can't be read"),
+        ("https = :8001,both.pem\nssl-enable-tlsv1 = true", "TLS 1.0, 1.1 and SSL must not be used"),
+        ("https = :8001,both.pem\nssl-keyfile-password = secret", "openssl pkey"),
+        ("https = :8001,both.pem\ntls-min-version = 1.1", "write `1.2` or `1.3`"),
+        ("https = :8001,both.pem\nhttp2 = h3", "is unknown"),
+        ("https = :8001,both.pem\ntls-ocsp-file = app.pem", "app.pem is not DER"),
     ] {
         let told = error(&folder, text);
         assert!(told.contains(said) && told.contains('('), "{text}: {told}");
@@ -333,7 +333,7 @@ fn test_check_tells_names_key_and_end_of_each_certificate() {
     };
     set_mode("app.key", 0o640);
     set_mode("other.key", 0o644);
-    let text = "https = :1,app.pem,app.key,HIGH:!aNULL:!CHACHA20\nsni = x.example other.pem,other.key\nhttp-to-https = :2";
+    let text = "https = :8001,app.pem,app.key,HIGH:!aNULL:!CHACHA20\nsni = x.example other.pem,other.key\nhttp-to-https = :8002";
     let text = checked(&folder, text);
     for line in [
         "app.ini:3: note: the certificate DIR/app.pem is for app.example, localhost; key EC P-256; expires on 2",
@@ -362,37 +362,40 @@ fn test_a_certificate_that_clients_will_not_like_is_a_warning_and_the_start_goes
     write("over", &pair(&["app.example"], -2));
     folder.write("chain.pem", format!("{}{}", APP.certificate, OTHER.certificate));
     for (text, said) in [
-        ("https = :1,soon.pem,soon.key", "soon.pem expires in 12 days, on 2"),
-        ("https = :1,today.pem,today.key", "today.pem expires in less than a day, on 2"),
-        ("https = :1,over.pem,over.key", "over.pem expired on 2"),
+        ("https = :8001,soon.pem,soon.key", "soon.pem expires in 12 days, on 2"),
+        ("https = :8001,today.pem,today.key", "today.pem expires in less than a day, on 2"),
+        ("https = :8001,over.pem,over.key", "over.pem expired on 2"),
         (
-            "https = :1,chain.pem,app.key",
+            "https = :8001,chain.pem,app.key",
             "chain.pem is incomplete: certificate 1 was issued by CN=app.example, and certificate 2 is that of CN=x.example",
         ),
-        ("https = :1,app.pem,app.key\nsni = z.example other.pem,other.key", "other.pem is not for z.example, but for x.example"),
+        (
+            "https = :8001,app.pem,app.key\nsni = z.example other.pem,other.key",
+            "other.pem is not for z.example, but for x.example",
+        ),
     ] {
         let (_, told) = read(&folder, text).expect(text);
         assert_eq!(told.len(), 1, "{text}: {told:?}");
         assert!(told[0].contains("warning: ") && told[0].contains(said), "{text}: {told:?}");
     }
-    settings(&folder, "https = :1,app.pem,app.key\nsni = q.y.example,X.example other.pem,other.key");
+    settings(&folder, "https = :8001,app.pem,app.key\nsni = q.y.example,X.example other.pem,other.key");
 }
 
 #[test]
 fn test_a_key_of_another_certificate_is_an_error() {
     let folder = folder("pairs");
-    let told = error(&folder, "https = :1,app.pem,other.key").replace(&folder.path().display().to_string(), "DIR");
+    let told = error(&folder, "https = :8001,app.pem,other.key").replace(&folder.path().display().to_string(), "DIR");
     assert!(
         told.starts_with("app.ini:3: error: the certificate DIR/app.pem (with the key DIR/other.key) can't be used: the key"),
         "{told}"
     );
     folder.write("reversed.pem", format!("{}{}", OTHER.certificate, APP.certificate));
-    let told = error(&folder, "https = :1,reversed.pem,app.key");
+    let told = error(&folder, "https = :8001,reversed.pem,app.key");
     assert!(told.contains("the server's certificate must come first in its file"), "{told}");
     let broken = APP.certificate.replacen("MII", "AII", 1).replacen("MIIB", "AIIB", 1);
     folder.write("broken.pem", broken);
-    assert!(error(&folder, "https = :1,broken.pem,app.key").contains("broken.pem"));
-    assert!(error(&folder, "https = :1,app.pem,app.key,,broken.pem").contains("the client authorities"));
+    assert!(error(&folder, "https = :8001,broken.pem,app.key").contains("broken.pem"));
+    assert!(error(&folder, "https = :8001,app.pem,app.key,,broken.pem").contains("the client authorities"));
 }
 
 #[test]
@@ -402,7 +405,7 @@ fn test_a_renewal_reads_changed_certificates_and_keeps_unreadable_ones() {
     for name in ["a.example", "b.example"] {
         folder.write(&format!("sites/{name}.crt"), &OTHER.certificate).write(&format!("sites/{name}.key"), &OTHER.key);
     }
-    let text = "https = :1,app.pem,app.key,,clients.pem\nhttps = :2,app.pem,app.key,,clients.pem\nsni-dir = sites";
+    let text = "https = :8001,app.pem,app.key,,clients.pem\nhttps = :2,app.pem,app.key,,clients.pem\nsni-dir = sites";
     let mut listeners = settings(&folder, text).listeners;
     let before = listeners.clone();
     assert_eq!(renewal::renew(&mut listeners, None), Vec::<String>::new(), "nothing has changed");
@@ -442,7 +445,7 @@ fn test_a_renewal_of_files_that_are_gone_keeps_all() {
     let folder = folder("gone");
     std::fs::create_dir(folder.path().join("sites")).expect("made");
     folder.write("sites/a.example.crt", &OTHER.certificate).write("sites/a.example.key", &OTHER.key);
-    let mut listeners = settings(&folder, "https = :1,app.pem,app.key,,clients.pem\nsni-dir = sites").listeners;
+    let mut listeners = settings(&folder, "https = :8001,app.pem,app.key,,clients.pem\nsni-dir = sites").listeners;
     let before = listeners.clone();
     for name in ["app.pem", "clients.pem"] {
         std::fs::remove_file(folder.path().join(name)).expect("removed");
