@@ -50,7 +50,23 @@ pub fn string(line: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Appends a text in the form that it has within quotes. Bytes that are not UTF-8 become U+FFFD.
+///
+/// Nearly every text of a request is plain: it is copied as a whole, since a look at each character costs ten times as much.
+#[inline]
 pub fn escaped(line: &mut Vec<u8>, text: &[u8]) {
+    // Not `all`, which stops at the first other byte: without that, the compiler looks at many bytes at once.
+    match text.iter().fold(true, |is_plain, byte| is_plain & is_copied(*byte)) {
+        true => line.extend_from_slice(text),
+        false => escaped_one_by_one(line, text),
+    }
+}
+
+/// ASCII without controls, quotes and backslashes.
+fn is_copied(byte: u8) -> bool {
+    (b' '..=b'~').contains(&byte) & (byte != b'"') & (byte != b'\\')
+}
+
+fn escaped_one_by_one(line: &mut Vec<u8>, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
@@ -82,6 +98,17 @@ mod tests {
             let mut line = Vec::new();
             number(&mut line, value);
             assert_eq!(String::from_utf8_lossy(&line), value.to_string());
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_copied_is_the_one_that_would_be_written_one_by_one() {
+        for byte in 0..=255 {
+            let text = [b'a', byte, b'b'];
+            let (mut quick, mut slow) = (Vec::new(), Vec::new());
+            escaped(&mut quick, &text);
+            escaped_one_by_one(&mut slow, &text);
+            assert_eq!(quick, slow, "{byte:#x}");
         }
     }
 

@@ -104,9 +104,9 @@ fn numbers(buffer: &mut Vec<u8>, numbers: &[(&str, u64)]) {
 /// Adds a key with its text, if not empty.
 fn text(buffer: &mut Vec<u8>, key: &str, value: &[u8]) {
     if !value.is_empty() {
-        buffer.push(b',');
-        string(buffer, key.as_bytes());
-        buffer.push(b':');
+        for part in [",\"", key, "\":"] {
+            buffer.extend_from_slice(part.as_bytes());
+        }
         string(buffer, &value[..value.len().min(URI_BYTES)]);
     }
 }
