@@ -95,6 +95,8 @@ def refuse_to_nest() -> None:
 def arguments_of(application: str, keywords: Mapping[str, OptionValue]) -> list[str]:
     """Return the command-line arguments for an application and the keywords of a call."""
     given = {name: value for name, value in keywords.items() if value is not None}
+    if isinstance(given.get("log_config"), Mapping):
+        raise TypeError("log_config is the name of a file here: leave it out, and configure `logging` in the application")
     check_together(given)
     # The last `--pythonpath` ends up first in `sys.path`.
     words = [f"--pythonpath={folder}" for folder in reversed(folders_in_front())]

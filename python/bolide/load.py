@@ -244,6 +244,33 @@ def set_up_logging(applications):
             return
 
 
+def set_up_logging_from(path):
+    """Configure ``logging`` from a file (``log-config``). LoadError: it can't be used."""
+    import logging.config
+
+    try:
+        if path.endswith((".json", ".yaml", ".yml")):
+            logging.config.dictConfig(described_logging(path))
+        else:
+            folder = os.path.dirname(path)
+            logging.config.fileConfig(path, {"__file__": path, "here": folder}, disable_existing_loggers=False)
+    except Exception as error:
+        # `logging` hides the reason behind "Unable to configure formatter 'default'".
+        cause = error.__cause__ or error
+        raise LoadError(f"log-config: {path} can't be used: {type(cause).__name__}: {cause}") from error
+
+
+def described_logging(path):
+    with open(path, encoding="utf-8") as file:
+        if path.endswith(".json"):
+            import json
+
+            return json.load(file)
+        import yaml
+
+        return yaml.safe_load(file)
+
+
 def import_beside(names):
     """Import the modules and run the files of ``import``. A failure is logged, and the next one is imported."""
     for name in names:

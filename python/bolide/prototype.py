@@ -393,7 +393,7 @@ def load(boot, hooks, watched, development=None):
 
 def import_all(settings, hooks):
     """Import the modules of the settings, and return the applications."""
-    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging
+    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging, set_up_logging_from
     from bolide.wsgi import nothing_there
 
     python = settings["python"]
@@ -401,6 +401,8 @@ def import_all(settings, hooks):
     import_beside(python["imports"])
     if python["paste_logger"]:
         set_up_logging(settings["applications"])
+    if python["logging_file"]:
+        set_up_logging_from(python["logging_file"])
     # An instance may have only static files and routes.
     applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
     hooks.look_up()

@@ -166,6 +166,7 @@ KEYWORDS = {
     "ssl_cert_reqs": 1,
     "ssl_certfile": "c.pem",
     "uds": "x.sock",
+    "use_colors": False,
     "ws": "wsproto",
     "ws_per_message_deflate": False,
 }

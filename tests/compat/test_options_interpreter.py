@@ -167,6 +167,40 @@ def test_paste_loads_what_a_file_of_pastedeploy_names(name, serve):
     assert (server.folder / "shop.log").read_text() == "a line for the file\n"
 
 
+LOGS = """\
+import logging
+logging.info("a line for the file")
+def application(environ, start_response):
+    start_response('200 OK', [])
+    return [b"served"]
+"""
+DESCRIBED = """\
+{"version": 1, "handlers": {"file": {"class": "logging.FileHandler", "filename": "shop.log"}},
+ "root": {"level": "INFO", "handlers": ["file"]}}
+"""
+
+
+@pytest.mark.parametrize("name", ["logging.json", "logging.yaml", "logging.ini"])
+def test_log_config_sets_up_logging_before_the_application_is_loaded(name, serve):
+    # JSON is YAML.
+    text = PASTE.partition("\n\n")[2] if name.endswith(".ini") else DESCRIBED
+    server = started(serve, f"module = shop\nchdir = {{folder}}\nlog-config = {name}", {name: text, "shop.py": LOGS})
+    assert server.get().text == "served"
+    assert (server.folder / "shop.log").read_text() == "a line for the file\n"
+
+
+def test_a_log_config_that_cannot_be_used_fails_the_start_and_says_why(serve):
+    text = DESCRIBED.replace("logging.FileHandler", "no_such_module.Handler")
+    server = serve.prepare("module = shop\nchdir = {folder}\nlog-config = logging.json\nneed-app = true")
+    (server.folder / "shop.py").write_text(LOGS)
+    (server.folder / "logging.json").write_text(text)
+    server.launch()
+    assert server.wait_for_exit() != 0
+    last = server.log.splitlines()[-1]
+    assert "logging.json can't be used" in last
+    assert "no_such_module" in last
+
+
 #: A stand-in for the library: its function gets the path of a file and returns an application.
 PECAN = "def deploy(path):\n    import shop\n    return shop.made_of(path)\n"
 

@@ -154,7 +154,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"daemonize": "/tmp/log"}, TypeError, "foreground"),
         ({"version": True}, TypeError, "starts no server"),
         ({"log_config": {}}, TypeError, "leave it out"),
-        ({"http": "h11"}, ValueError, "leave it out"),
+        ({"http": "8000"}, ValueError, "would be a UNIX socket"),
         ({"port": 70_000}, ValueError, "is not a port"),
         ({"uds": "/run/a", "port": 1}, ValueError, "exclude each other"),
         ({"ssl_keyfile": "a.key"}, ValueError, "ssl_certfile"),

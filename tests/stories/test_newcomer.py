@@ -119,6 +119,29 @@ def test_a_misspelt_word_is_reported_with_a_suggestion(typed, meant, desk):
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["run", "run app:app", "serve app.py", "--app app run", "dev", "app:app --http httptools --ws none --no-access-log"],
+)
+def test_the_lines_of_other_servers_serve(line, desk, browse):
+    desk.write("app.py", FLASK)
+    shown = desk.type("bolide", *line.split(), *ANY_PORT)
+    assert browse(shown).get().text == "hello from Flask"
+    shown.interrupt()
+    assert shown.wait_for_end() == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("restart", "reload"), ("ps", "status"), ("kill", "stop"), ("chekc app.py", "check")]
+)
+def test_a_word_of_another_program_starts_nothing_and_names_the_command(typed, meant, desk):
+    desk.write("app.py", FLASK)
+    status, shown = desk.ended("bolide", *typed.split())
+    assert status != 0
+    assert f"`bolide {meant}" in shown
+    assert "listening" not in shown
+
+
+@pytest.mark.parametrize(
     "named", ["app", "app.py", "./app.py", "app:app", "app.py:app", ".", "app:"], ids=lambda named: named.replace("/", "-")
 )
 def test_each_way_to_name_a_flask_application_serves_it(named, desk, browse):

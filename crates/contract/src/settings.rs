@@ -264,6 +264,8 @@ pub struct Python {
     pub late_aliases: Vec<(String, String)>,
     /// `paste-logger`: the file of `paste` configures `logging`.
     pub paste_logger: bool,
+    /// `log-config`: the file that configures `logging`.
+    pub logging_file: Option<PathBuf>,
     /// `optimize`: the level of Python's `-O`.
     pub optimize: u8,
     /// `py-sys-executable`

@@ -5,8 +5,9 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
 use crate::other_servers::{self, Refusal, ServerSetting, Subject, Translation};
+use crate::project;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
-use crate::resolve::PositionalApplication;
+use crate::resolve::{PositionalApplication, command_meant};
 use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
 
@@ -15,6 +16,19 @@ const ENV_FILE: &str = "env-file";
 
 /// uWSGI's `umask` applies to all files that are created. gunicorn's, beside `--bind`, applies to UNIX sockets only.
 const UMASK: &str = "umask";
+
+/// uWSGI's option of the letter `t`, and gunicorn's.
+const HARAKIRI: &str = "harakiri";
+const TIMEOUT: &str = "timeout";
+
+/// flask's option for the application, and that of `fastapi run` for the callable in its file.
+const APP: &str = "app";
+
+/// The variable with flask's application.
+const FLASK_APP: &str = "FLASK_APP";
+
+/// Commands of other servers that mean to serve; `dev` means to develop.
+const SERVING_WORDS: [&str; 4] = ["run", "serve", "dev", "start"];
 
 /// The variable with gunicorn's flags, and the prefix of uvicorn's variables, one for each flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
@@ -29,11 +43,8 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         }
     }
     let mut words = Arguments::new(arguments);
-    let notes = take_options(&mut reader, &mut words, host)?;
-    let mut application = None;
-    for text in words.into_positional() {
-        take_positional(&text, &mut reader, &mut application)?;
-    }
+    let Typed { notes, application } = take_options(&mut reader, &mut words, host)?;
+    let application = take_positional(words.into_positional(), application, &mut reader, host)?;
     let beside = match application {
         Some(_) => {
             reader.note_application();
@@ -61,8 +72,15 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
 }
 
-/// Reads the options of the command line, of Bolide and of other servers. Returns diagnostics for the user.
-fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
+/// What the options of a command line leave for the rest of it.
+struct Typed {
+    notes: Vec<Diagnostic>,
+    /// The value of `--app`: flask's application, or the callable in the file of `fastapi run`.
+    application: Option<String>,
+}
+
+/// Reads the options of the command line, of Bolide and of other servers.
+fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostInfo) -> Result<Typed, EarlyExit> {
     let mut typed = TypedOptions::default();
     loop {
         match words.next_option(|name| reader.declared(name)) {
@@ -78,7 +96,8 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     if !typed.errors.is_empty() {
         return Err(EarlyExit::Failed(typed.errors));
     }
-    typed.finish(reader, host)
+    let application = typed.application.take();
+    Ok(Typed { notes: typed.finish(reader, host)?, application })
 }
 
 /// What options of a command line leave behind until all of them are read.
@@ -89,6 +108,9 @@ struct TypedOptions {
     protocol: Option<String>,
     umask: Option<String>,
     has_socket: bool,
+    application: Option<String>,
+    /// The value of `-t`: uWSGI's `harakiri`, or gunicorn's `timeout` beside a worker class or `--timeout`.
+    seconds: Option<String>,
     notes: Vec<Diagnostic>,
     /// All errors are in one report: a command line of another server may have several.
     errors: Vec<Diagnostic>,
@@ -102,6 +124,8 @@ impl Default for TypedOptions {
             protocol: None,
             umask: None,
             has_socket: false,
+            application: None,
+            seconds: None,
             notes: Vec::new(),
             errors: Vec::new(),
         }
@@ -111,13 +135,21 @@ impl Default for TypedOptions {
 impl TypedOptions {
     fn take(&mut self, given: ParsedOption, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
         let location = Location::command_line();
-        let ParsedOption { name, value, note } = given;
+        let ParsedOption { name, value, is_letter, note } = given;
         if let Some((message, advice)) = note {
             self.notes.push(Diagnostic::note(Some(&location), message).advise(advice));
         }
         let row = catalogue().get(&name);
         self.has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&name).is_some();
+        if name == APP && !is_ours {
+            self.application = value;
+            return Ok(());
+        }
+        if name == HARAKIRI && is_letter {
+            self.seconds = value;
+            return Ok(());
+        }
         match other_servers::long(None, &name).filter(|_| !is_ours) {
             Some(setting) => self.translate(setting, value.as_deref().unwrap_or_default(), reader),
             None => self.take_own(&name, value, reader),
@@ -139,19 +171,25 @@ impl TypedOptions {
     /// Takes an option of Bolide, and so of uWSGI, unless its value shows that another server's is meant.
     fn take_own(&mut self, name: &str, value: Option<String>, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
         let location = Location::command_line();
-        if let Some((message, advice)) = other_servers::misunderstood(name, value.as_deref().unwrap_or_default()) {
+        let text = value.as_deref().unwrap_or_default();
+        if let Some(setting) = other_servers::meant_option(name, text) {
+            return self.translate(setting, text, reader);
+        }
+        if let Some(pairs) = value.as_deref().and_then(|value| other_servers::word(name, value)) {
+            if pairs.is_empty() {
+                let message = format!("`--{name} {text}`: nothing to do: it is a word of another server");
+                self.notes.push(Diagnostic::note(Some(&location), message));
+            }
+            return pairs.iter().try_for_each(|(key, value)| reader.add(key, Some(value), &location));
+        }
+        if let Some((message, advice)) = other_servers::misunderstood(name, text) {
             self.errors.push(Diagnostic::error(Some(&location), message).advise(advice));
             return Ok(());
         }
-        match value.as_deref().and_then(|value| other_servers::word(name, value)) {
-            Some(pairs) => {
-                for (key, value) in pairs {
-                    reader.add(key, Some(value), &location)?;
-                }
-            }
-            // Which server's `umask` it is becomes clear only after all words are read.
-            None if name == UMASK && value.is_some() => self.umask.clone_from(&value),
-            None => reader.add(name, value.as_deref(), &location)?,
+        // Which server's `umask` it is becomes clear only after all words are read.
+        match name == UMASK && value.is_some() {
+            true => self.umask.clone_from(&value),
+            false => reader.add(name, value.as_deref(), &location)?,
         }
         match name {
             ENV_FILE => self.files.extend(value),
@@ -167,6 +205,13 @@ impl TypedOptions {
         let location = Location::command_line();
         // `--protocol` is gunicorn's if there is a `--bind`, and no `--socket` that uWSGI's would apply to.
         self.protocol.iter().filter(|_| !self.has_socket).for_each(|protocol| self.translation.keep(Subject::Protocol, protocol));
+        if let Some(seconds) = self.seconds {
+            let is_gunicorns = self.translation.has(Subject::WorkerClass) || self.translation.has(Subject::Timeout);
+            match other_servers::long(None, TIMEOUT).filter(|_| is_gunicorns) {
+                Some(flag) => self.translation.translate(flag, &seconds).map_err(refused)?,
+                None => reader.add(HARAKIRI, Some(&seconds), &location)?,
+            }
+        }
         if let Some(mask) = self.umask {
             match other_servers::long(None, UMASK).filter(|_| self.translation.has(Subject::Bind) && !self.has_socket) {
                 Some(flag) => self.translation.translate(flag, &mask).map_err(refused)?,
@@ -199,30 +244,76 @@ fn argument_diagnostic(error: ArgumentError, location: &Location) -> Diagnostic 
     }
 }
 
-/// Reads a positional argument: a configuration file, or an application.
+/// Reads the positional arguments: configuration files, and an application. `chosen` is the value of `--app`.
 fn take_positional(
-    text: &str,
+    mut words: Vec<String>,
+    chosen: Option<String>,
     reader: &mut Reader<'_>,
-    application: &mut Option<PositionalApplication>,
-) -> Result<(), EarlyExit> {
+    host: &HostInfo,
+) -> Result<Option<PositionalApplication>, EarlyExit> {
     let location = &Location::command_line();
-    // uWSGI skips these words, which label a process in `ps`.
-    if text.starts_with('[') {
-        return Ok(());
+    // uWSGI skips these words, which label a process in `ps`. A dash and a file of the log follow daphne's `--access-log`.
+    words.retain(|word| !word.starts_with('[') && word != "-");
+    let has_log = words.iter().position(|word| word.ends_with(".log"));
+    if let Some(log) = has_log.map(|place| words.remove(place)) {
+        reader.add("req-logger", Some(&format!("file:{log}")), location)?;
     }
-    let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
-    if format_of(text).is_some() || format_of(name).is_some() || is_gunicorn_configuration(text) {
-        return reader.load(text, None, location, false);
-    }
-    match application {
-        Some(_) => {
-            Err(Diagnostic::error(Some(location), format!("`{text}`: there is already an application on the command line"))
-                .advise("use `mount` for several")
-                .into())
+    let serves = words.first().is_some_and(|first| is_serving_word(first, words.len() > 1, host));
+    let develops = serves && words[0] == "dev";
+    let mut application: Option<PositionalApplication> = None;
+    let mut has_file = false;
+    for text in words.iter().skip(usize::from(serves)) {
+        let name = text.rsplit_once(':').map_or(text.as_str(), |(name, _)| name);
+        if format_of(text).is_some() || format_of(name).is_some() || is_gunicorn_configuration(text) {
+            reader.load(text, None, location, false)?;
+            has_file = true;
+            continue;
         }
+        if let Some(first) = &application {
+            return Err(second_application(&first.text, text).into());
+        }
+        application = Some(PositionalApplication { text: as_file(text, host) });
+    }
+    if develops {
+        reader.add("develop", Some("true"), location)?;
+    }
+    match (&application, chosen) {
+        (Some(_), Some(callable)) => reader.add("callable", Some(&callable), location)?,
+        (None, Some(chosen)) => application = Some(PositionalApplication { text: as_file(&chosen, host) }),
+        (None, None) if serves && !has_file => {
+            let named = host.environment.iter().find(|(name, _)| name == FLASK_APP).map(|(_, value)| as_file(value, host));
+            application = Some(PositionalApplication { text: named.unwrap_or_else(|| ".".to_owned()) });
+        }
+        _ => {}
+    }
+    Ok(application)
+}
+
+/// Returns whether the first word is a command of another server that means to serve. A module of this name is served if nothing
+/// follows it.
+fn is_serving_word(word: &str, has_more: bool, host: &HostInfo) -> bool {
+    SERVING_WORDS.contains(&word) && (has_more || !project::has_module(&host.folder, word))
+}
+
+/// hypercorn and granian name a file without its extension: `src/app:app`.
+fn as_file(text: &str, host: &HostInfo) -> String {
+    let (name, callable) = text.split_once(':').map_or((text, None), |(name, callable)| (name, Some(callable)));
+    let is_path = name.contains('/') && !name.ends_with(".py") && !host.folder.join(name).exists();
+    match (is_path && host.folder.join(format!("{name}.py")).is_file(), callable) {
+        (false, _) => text.to_owned(),
+        (true, Some(callable)) => format!("{name}.py:{callable}"),
+        (true, None) => format!("{name}.py"),
+    }
+}
+
+fn second_application(first: &str, second: &str) -> Diagnostic {
+    let location = &Location::command_line();
+    match command_meant(first) {
+        Some(command) => Diagnostic::error(Some(location), format!("`{first}` is neither a command nor an application"))
+            .advise(format!("did you mean `bolide {command} {second}`?")),
         None => {
-            *application = Some(PositionalApplication { text: text.to_owned() });
-            Ok(())
+            let message = format!("`{second}`: there is already an application on the command line");
+            Diagnostic::error(Some(location), message).advise("use `mount` for several")
         }
     }
 }

@@ -200,6 +200,9 @@ mod hostile;
 #[path = "tests/language_tests.rs"]
 mod language_tests;
 #[cfg(test)]
+#[path = "tests/other_servers_tests.rs"]
+mod other_servers_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 #[path = "tests/tls_tests.rs"]

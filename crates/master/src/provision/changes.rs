@@ -135,6 +135,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/python/aliases",
     "/python/late_aliases",
     "/python/paste_logger",
+    "/python/logging_file",
     "/python/optimize",
     "/python/executable",
     "/python/thread_stack_bytes",

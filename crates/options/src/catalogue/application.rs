@@ -157,6 +157,15 @@ pub const ENTRIES: &[OptionEntry] = &[
     )
     .example("paste-logger = true"),
     OptionEntry::supported(
+        "log-config",
+        Setting::Text(|draft| &mut draft.python.logging_file),
+        Value::Path,
+        "",
+        "Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines and request lines stay where `logger` and `req-logger` say.",
+    )
+    .also(&["log-config-json"])
+    .example("log-config = logging.json"),
+    OptionEntry::supported(
         "pecan",
         set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,

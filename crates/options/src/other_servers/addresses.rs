@@ -1,11 +1,13 @@
 //! Flags for the addresses to listen on, and for the clients and proxies to accept. Pure data and functions over values.
 
-use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken};
+use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
 use super::server::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::{Subject, Translation};
 use super::values;
 
+/// The port of waitress if none is named.
+const WAITRESS_PORT: &str = "8080";
 const NAME_IT: &str = "leave it out, and name the address: `--http 0.0.0.0:8000` or `--http [::]:8000`";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -24,10 +26,11 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
-    ServerSetting::new("endpoint", &[Daphne], Refused("write `--http HOST:PORT`, or `--https HOST:PORT,CERTIFICATE,KEY`")).letter('e'),
+    ServerSetting::new("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e')
+        .says("Twisted's endpoints `tcp:`, `ssl:` and `unix:`"),
     ServerSetting::new("insecure-bind", &[Hypercorn], Refused("write `--http ADDRESS`, and `--https ADDRESS` for those with the certificate")),
-    ServerSetting::new("quic-bind", &[Hypercorn], Refused("leave it out: HTTP/3 is not supported; clients use HTTP/2")),
-    ServerSetting::new("listen", &[Waitress], Taken(listen, "write `--http HOST:PORT`: `--listen` is the length of the kernel's queue, as in uWSGI")),
+    ServerSetting::new("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
+    ServerSetting::new("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")).says("a number is the length of the kernel's queue, as in uWSGI"),
     ServerSetting::switch("ipv4", &[Waitress], Refused(NAME_IT)),
     ServerSetting::switch("no-ipv4", &[Waitress], Refused(NAME_IT)),
     ServerSetting::switch("ipv6", &[Waitress], Refused(NAME_IT)),
@@ -44,8 +47,8 @@ pub const FLAGS: &[ServerSetting] = &[
         .says("also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a front server](behind-a-proxy.md))"),
     ServerSetting::switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same).says("better use `trusted-headers`, which names the fields that count"),
     ServerSetting::switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
-    ServerSetting::new("proxy-headers-host", &[Daphne], Refused("leave it out: X-Forwarded-For names the client; `--trusted-headers` names the fields that count")),
-    ServerSetting::new("proxy-headers-port", &[Daphne], Refused("leave it out: `--trusted-headers` names the fields that count")),
+    ServerSetting::new("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
+    ServerSetting::new("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
     ServerSetting::new("forwarder-headers", &[Gunicorn], Nothing("SCRIPT_NAME and PATH_INFO are never taken from fields; a prefix comes from X-Forwarded-Prefix, if `trusted-headers` includes it, or from `mount`"))
         .setting("forwarder_headers"),
     ServerSetting::new("proxy-protocol", &[Gunicorn], Made(proxy_protocol, "`http-enable-proxy-protocol = true`, `enable-proxy-protocol = true`"))
@@ -95,11 +98,49 @@ fn mode(to: &mut Translation, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn listen(value: &str) -> std::option::Option<(String, String)> {
-    value.contains(':').then(|| {
-        let message = format!("`--listen {value}` is an address, but here, as in uWSGI, `--listen` is the length of the kernel's queue of connections");
-        (message, format!("write `--http {value}`"))
-    })
+/// waitress separates several addresses by blanks.
+fn listen(to: &mut Translation, value: &str) -> Result<(), String> {
+    for address in value.split_whitespace() {
+        let (name, address) = values::address(&address.replacen('*', "0.0.0.0", 1), WAITRESS_PORT)?;
+        to.add(name, &address);
+    }
+    Ok(())
+}
+
+/// One of Twisted's endpoints, with parts such as `privateKey=FILE`.
+fn endpoint(to: &mut Translation, text: &str) -> Result<(), String> {
+    let advice = || "write `--http HOST:PORT`, or `--https HOST:PORT,CERTIFICATE,KEY`".to_owned();
+    let (kind, rest) = text.split_once(':').ok_or_else(advice)?;
+    let parts: Vec<&str> = rest.split(':').collect();
+    let named = |name: &str| parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    let first = parts.first().copied().filter(|part| !part.contains('='));
+    if kind == "unix" {
+        let path = named("address").or(first).ok_or_else(advice)?;
+        return unix(to, path);
+    }
+    let port = named("port").or(first).ok_or_else(advice)?;
+    let place = values::host_and_port(named("interface").unwrap_or("0.0.0.0"), port);
+    match kind {
+        "tcp" => to.add("http", &place),
+        "ssl" => {
+            let key = named("privateKey").ok_or_else(advice)?;
+            // As in Twisted, the key's file may hold the certificate, too.
+            let certificate = named("certKey").unwrap_or(key);
+            to.add("https", &format!("{place},{certificate},{key}"));
+        }
+        _ => return Err(advice()),
+    }
+    Ok(())
+}
+
+fn quic(to: &mut Translation, _: &str) -> Result<(), String> {
+    to.warn("HTTP/3 is not supported: clients use HTTP/2 or HTTP/1.1 at the other addresses");
+    Ok(())
+}
+
+fn other_field(to: &mut Translation, _: &str) -> Result<(), String> {
+    to.warn("X-Forwarded-For and Forwarded of trusted front servers name the client; `trusted-headers` names those that count");
+    Ok(())
 }
 
 fn proxy_protocol(to: &mut Translation, mode: &str) -> Result<(), String> {

@@ -1,10 +1,9 @@
 //! Flags for the application: where it is, its interface, and its environment. Pure data and functions over values.
 
-use super::row::Meaning::{Done, Fixed, Listed, Made, Nothing, Option, Refused, Same, Taken, Worded};
+use super::row::Meaning::{Done, Fixed, Listed, Made, Nothing, Option, Refused, Same, Worded};
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
-use super::values;
 
 /// Words of uvicorn and granian. The version of ASGI is detected.
 const INTERFACES: &[ServerWord] = &[
@@ -12,6 +11,7 @@ const INTERFACES: &[ServerWord] = &[
     ("asgi2", &[("interface", "asgi")]),
     ("asginl", &[("interface", "asgi"), ("lifespan", "off")]),
 ];
+const NO_WEBSOCKETS: &str = "an application without WebSockets answers them with 403 or 404 itself";
 const ONE_WEBSOCKET: &str = "leave it out: there is one implementation of WebSockets";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -48,15 +48,11 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new(
         "application-close-timeout",
         &[Daphne],
-        Refused("leave it out: an application is notified immediately when its client leaves"),
+        Nothing("an application is notified immediately when its client leaves"),
     ),
     ServerSetting::new("ws", &[Uvicorn], Made(websockets, "nothing")).says("there is one implementation"),
     ServerSetting::switch("ws", &[Granian], Done("WebSockets are always served")),
-    ServerSetting::switch(
-        "no-ws",
-        &[Granian],
-        Refused("leave it out: an application without WebSockets answers them with 403 or 404 itself"),
-    ),
+    ServerSetting::switch("no-ws", &[Granian], Nothing(NO_WEBSOCKETS)),
     ServerSetting::new("ws-max-size", &[Uvicorn], Option("websocket-max-message-size")),
     ServerSetting::new("websocket-max-message-size", &[Gunicorn, Daphne], Same).setting("websocket_max_message_size"),
     ServerSetting::new(
@@ -64,22 +60,22 @@ pub const FLAGS: &[ServerSetting] = &[
         &[Daphne],
         Refused("write `--websocket-max-message-size BYTES`: it limits a frame together with its message"),
     ),
-    ServerSetting::new("ws-max-queue", &[Uvicorn], Refused("leave it out: the limit for waiting data is in bytes")),
+    ServerSetting::new("ws-max-queue", &[Uvicorn], Nothing("the limit for waiting data is in bytes")),
     ServerSetting::new("ws-ping-interval", &[Uvicorn], Option("websocket-ping-interval")),
     ServerSetting::new("ws-ping-timeout", &[Uvicorn], Option("websocket-ping-timeout")),
     ServerSetting::new("websocket-ping-interval", &[Hypercorn], Same),
     ServerSetting::new("ping-interval", &[Daphne], Option("websocket-ping-interval")),
-    ServerSetting::new("ping-timeout", &[Daphne], Taken(values::never, "write `--websocket-ping-timeout SECONDS`")),
+    ServerSetting::new("ping-timeout", &[Daphne], Option("websocket-ping-timeout")),
     ServerSetting::new("ws-per-message-deflate", &[Uvicorn], Option("websocket-compression")),
     ServerSetting::new(
         "websocket_timeout",
         &[Daphne],
-        Refused("leave it out: a WebSocket may stay open for as long as its peer answers pings"),
+        Nothing("a WebSocket may stay open for as long as its peer answers pings"),
     ),
     ServerSetting::new(
         "websocket_connect_timeout",
         &[Daphne],
-        Refused("leave it out: `--http-timeout SECONDS` limits how long a client may delay a worker"),
+        Nothing("`http-timeout` limits how long a client may delay a worker"),
     ),
     ServerSetting::switch("reset-contextvars", &[Uvicorn], Done("each request has its own context variables")),
     ServerSetting::new("paste", &[Gunicorn], Same).setting("paste"),
@@ -102,10 +98,13 @@ fn interface(value: &str) -> std::option::Option<(String, String)> {
     })
 }
 
-fn websockets(_: &mut Translation, value: &str) -> Result<(), String> {
+fn websockets(to: &mut Translation, value: &str) -> Result<(), String> {
     match value {
         "auto" | "websockets" | "websockets-sansio" | "wsproto" => Ok(()),
-        "none" => Err("leave it out: an application without WebSockets answers them with 403 or 404 itself".to_owned()),
+        "none" => {
+            to.note(format!("nothing to do: {NO_WEBSOCKETS}"));
+            Ok(())
+        }
         _ => Err(ONE_WEBSOCKET.to_owned()),
     }
 }

@@ -6,8 +6,7 @@ use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicor
 use super::translation::Translation;
 use super::values;
 
-const DEBUG: &str =
-    "write `--reload`: it reloads, and shows tracebacks of code that fails to load; `breakpoint()` works with one worker";
+const DEBUG: &str = "`--reload` shows tracebacks in the browser, and `breakpoint()` works in the terminal";
 const INCLUDE: &str = "write `--reload-include PATTERN`";
 const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 
@@ -42,9 +41,14 @@ pub const FLAGS: &[ServerSetting] = &[
         &[Granian],
         Refused("leave it out: the old code keeps serving if the new code fails to load"),
     ),
-    ServerSetting::switch("debug", &[Flask, Hypercorn], Refused(DEBUG)),
+    ServerSetting::switch("debug", &[Flask], Made(debug, "`develop = true`")).says("as `--reload`"),
+    ServerSetting::switch(
+        "debug",
+        &[Hypercorn],
+        Nothing("`PYTHONASYNCIODEBUG=1` in the environment turns asyncio's debug mode on"),
+    ),
     ServerSetting::switch("no-debug", &[Flask], Done("it is off")),
-    ServerSetting::switch("debugger", &[Flask], Refused(DEBUG)),
+    ServerSetting::switch("debugger", &[Flask], Nothing(DEBUG)),
     ServerSetting::switch("no-debugger", &[Flask], Done("there is none by default")),
     ServerSetting::new(
         "config",
@@ -67,6 +71,11 @@ pub const FLAGS: &[ServerSetting] = &[
 fn develop(to: &mut Translation, value: &str) -> Result<(), String> {
     to.add("develop", value);
     Ok(())
+}
+
+fn debug(to: &mut Translation, value: &str) -> Result<(), String> {
+    to.note("it is read as `--reload`");
+    develop(to, value)
 }
 
 /// In a file, several values are separated by commas.

@@ -22,6 +22,9 @@ pub fn meant_setting(letter: char, value: &str) -> Option<&'static ServerSetting
         'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => "pid",
         'm' if is_number => "umask",
         'h' if is_likely_host(value) => "host",
+        'u' if value.contains('/') => "unix-socket",
+        'e' if ["ssl:", "tcp:", "unix:"].iter().any(|kind| value.starts_with(kind)) => "endpoint",
+        'e' if value.contains('=') => "env",
         _ => return None,
     };
     flags().find(|flag| flag.flag == theirs && flag.letter.is_some_and(|(own, _)| own == letter))
@@ -109,6 +112,9 @@ mod tests {
             ('p', "/run/x.pid", "pid"),
             ('h', "0.0.0.0", "host"),
             ('m', "007", "umask"),
+            ('u', "/run/shop.sock", "unix-socket"),
+            ('e', "ssl:8443:privateKey=key.pem:certKey=cert.pem", "endpoint"),
+            ('e', "DEBUG=1", "env"),
         ] {
             let setting = meant_setting(letter, value).expect(value);
             assert_eq!(setting.flag, flag);

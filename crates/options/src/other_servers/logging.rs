@@ -1,19 +1,18 @@
 //! Flags for logs and metrics. Pure data and functions over values.
 
 use super::access_format;
-use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Taken, Worded};
+use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken, Worded};
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::{Subject, Translation};
 use super::values;
 
-const PYTHONS_LOGGING: &str = "leave it out, and configure `logging` in the application, or in a `gunicorn.conf.py`, which `-c` reads; the server's own lines go where `--logto FILE` says, in the format of `--log-format`";
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
 /// The value of Bolide's own option is the name of the program, which may be omitted.
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
-const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
+const COLOURS: &str = "colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
 const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
-const NO_LEVELS: &str = "leave it out: the log has a single level; `--disable-logging` turns request lines off";
+const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
@@ -33,14 +32,14 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
         .setting("loglevel")
         .says("the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access log is configured"),
-    ServerSetting::new("verbosity", &[Daphne], Refused(NO_LEVELS)).letter('v'),
-    ServerSetting::switch("verbose", &[FastApi], Refused(NO_LEVELS)).letter('v'),
+    ServerSetting::new("verbosity", &[Daphne], Nothing(NO_LEVELS)).letter('v'),
+    ServerSetting::switch("verbose", &[FastApi], Nothing(NO_LEVELS)).letter('v'),
     ServerSetting::switch("log", &[Granian], Done("it is on")),
     ServerSetting::switch("no-log", &[Granian], Refused("write `--disable-logging` for requests, or `--logto /dev/null` for all")),
-    ServerSetting::new("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Refused(PYTHONS_LOGGING))
+    ServerSetting::new("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Same)
         .setting("logconfig")
         .in_file(Made(python_logging, "")),
-    ServerSetting::new("log-config-json", &[Gunicorn], Refused(PYTHONS_LOGGING))
+    ServerSetting::new("log-config-json", &[Gunicorn], Same)
         .setting("logconfig_json")
         .in_file(Made(python_logging, "")),
     ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
@@ -50,13 +49,13 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("enable_stdio_inheritance"),
     ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
     ServerSetting::new("log-syslog-to", &[Gunicorn], Refused(SYSLOG)).setting("syslog_addr"),
-    ServerSetting::new("log-syslog-prefix", &[Gunicorn], Refused(SYSLOG)).setting("syslog_prefix"),
+    ServerSetting::new("log-syslog-prefix", &[Gunicorn], Nothing("syslog has the name that `log-syslog = NAME` says")).setting("syslog_prefix"),
     ServerSetting::new("log-syslog-facility", &[Gunicorn], Refused(SYSLOG)).setting("syslog_facility"),
     ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
         .setting("disable_redirect_access_to_syslog"),
-    ServerSetting::switch("use-colors", &[Uvicorn], Refused(COLOURS)),
-    ServerSetting::switch("no-use-colors", &[Uvicorn], Refused(COLOURS)),
-    ServerSetting::switch("log-socket-errors", &[Waitress], Refused("leave it out: a client that leaves is not an error")),
+    ServerSetting::switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
+    ServerSetting::switch("no-use-colors", &[Uvicorn], Nothing(COLOURS)),
+    ServerSetting::switch("log-socket-errors", &[Waitress], Nothing("a client that leaves is not an error")),
     ServerSetting::switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
     ServerSetting::switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),
     ServerSetting::switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log only")),

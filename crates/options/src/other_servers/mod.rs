@@ -80,6 +80,18 @@ pub fn word(name: &str, value: &str) -> Option<&'static [(&'static str, &'static
     })
 }
 
+/// Returns the setting of another server that an option of Bolide's name means with this value, which uWSGI's can't have.
+pub fn meant_option(name: &str, value: &str) -> Option<&'static ServerSetting> {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let server = match name {
+        "listen" if value.contains(':') => Server::Waitress,
+        // uWSGI's belongs to a command that Bolide does not have.
+        "ping-timeout" if is_number => Server::Daphne,
+        _ => return None,
+    };
+    long(Some(server), name)
+}
+
 /// Returns the message and the advice if a value on Bolide's own command line shows that another server's option of the same name
 /// was meant, or no option of that name.
 pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {

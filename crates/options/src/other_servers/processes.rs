@@ -9,7 +9,7 @@ use super::values;
 /// The class of workers whose requests are greenlets.
 pub(super) const GEVENT: &str = "gevent";
 
-const NO_RUNTIME: &str = "leave it out: there are no runtime threads beside the application's";
+const NO_RUNTIME: &str = "there are no runtime threads beside the application's";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
@@ -28,20 +28,20 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("worker_connections")
         .says("1000 by default. It counts requests, since a waiting connection occupies no greenlet; other connections are limited only by descriptors, and `limit-concurrency` limits the requests of an ASGI worker"),
     ServerSetting::new("limit-concurrency", &[Uvicorn], Same).says("per worker"),
-    ServerSetting::new("backpressure", &[Granian], Refused("write `--limit-concurrency NUMBER` for ASGI applications: further requests get 503, where granian lets them wait")),
-    ServerSetting::new("connection-limit", &[Waitress], Refused("leave it out: the limit of open files (`--max-fd NUMBER`) limits connections")),
+    ServerSetting::new("backpressure", &[Granian], Nothing("further requests wait for a worker; `limit-concurrency` refuses those of ASGI applications with 503")),
+    ServerSetting::new("connection-limit", &[Waitress], Nothing("the limit of open files (`max-fd`) limits connections")),
     ServerSetting::new("max-requests", &[Gunicorn, Hypercorn], Same).setting("max_requests"),
     ServerSetting::new("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at once")).setting("max_requests_jitter"),
     ServerSetting::new("limit-max-requests", &[Uvicorn], Option("max-requests")),
     ServerSetting::new("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at once")),
     ServerSetting::new("workers-lifetime", &[Granian], Made(lifetime, "`max-worker-lifetime = SECONDS`")),
     ServerSetting::new("workers-max-rss", &[Granian], Option("reload-on-rss")),
-    ServerSetting::new("rss-sample-interval", &[Granian], Refused("leave it out: memory is checked once a second")),
-    ServerSetting::new("rss-samples", &[Granian], Refused("leave it out: memory is checked once a second")),
+    ServerSetting::new("rss-sample-interval", &[Granian], Nothing("memory is checked once a second")),
+    ServerSetting::new("rss-samples", &[Granian], Nothing("memory is checked once a second")),
     ServerSetting::switch("respawn-failed-workers", &[Granian], Done("a worker that dies is replaced")),
     ServerSetting::switch("no-respawn-failed-workers", &[Granian], Refused("leave it out: a worker that dies is replaced")),
-    ServerSetting::new("respawn-interval", &[Granian], Refused("leave it out: a worker that dies is replaced")),
-    ServerSetting::new("timeout-worker-healthcheck", &[Uvicorn], Refused("leave it out: workers are not polled; `--harakiri SECONDS` ends a request that hangs")),
+    ServerSetting::new("respawn-interval", &[Granian], Nothing("a worker that dies is replaced")),
+    ServerSetting::new("timeout-worker-healthcheck", &[Uvicorn], Nothing("workers are not polled; `harakiri = SECONDS` ends a request that hangs")),
     ServerSetting::new("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
         .letter('t')
         .setting("timeout")
@@ -73,11 +73,11 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("proc_name")
         .says("`procname` and `procname-master` set complete names"),
     ServerSetting::new("process-name", &[Granian], Option("procname-prefix-spaced")),
-    ServerSetting::new("runtime-threads", &[Granian], Refused(NO_RUNTIME)),
-    ServerSetting::new("runtime-blocking-threads", &[Granian], Refused(NO_RUNTIME)),
-    ServerSetting::new("runtime-mode", &[Granian], Refused(NO_RUNTIME)),
-    ServerSetting::new("task-impl", &[Granian], Refused("leave it out: `--loop` names the event loop, which has its own tasks")),
-    ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: the lifetime of an idle thread can't be set")),
+    ServerSetting::new("runtime-threads", &[Granian], Nothing(NO_RUNTIME)),
+    ServerSetting::new("runtime-blocking-threads", &[Granian], Nothing(NO_RUNTIME)),
+    ServerSetting::new("runtime-mode", &[Granian], Nothing(NO_RUNTIME)),
+    ServerSetting::new("task-impl", &[Granian], Nothing("`loop` names the event loop, which has its own tasks")),
+    ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Nothing("the lifetime of an idle thread can't be set")),
     ServerSetting::new("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
         .setting("dirty_apps")
         .says("mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them; `gunicorn.dirty.stash` does not work here: use `uwsgi.cache_set`"),

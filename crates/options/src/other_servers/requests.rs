@@ -1,7 +1,7 @@
 //! Flags for requests and connections: their limits of size and time. Pure data and functions over values.
 
-use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Taken};
-use super::row::ServerSetting;
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Taken, Worded};
+use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 use super::values;
@@ -11,9 +11,13 @@ const WHOLE_HEAD: &str = "one limit applies to the whole head of a request: `buf
 const LARGER_HEAD: &str = "`buffer-size = BYTES` if it is larger than 65536, else nothing";
 const FIXED_WINDOWS: &str = "the windows and limits of HTTP/2 are fixed";
 const STRICT: &str = "a request that servers may interpret differently is refused";
-const ONE_PARSER: &str = "leave it out: there is one implementation of HTTP";
-const BUFFERS: &str = "leave it out: buffers have fixed limits; `--limit-post BYTES` limits the body of a request";
-const LOOP: &str = "leave it out: there is no asyncore loop";
+const ONE_PARSER: &str = "there is one implementation of HTTP";
+const BUFFERS: &str = "buffers have fixed limits; `limit-post` limits the body of a request";
+const LOOP: &str = "there is no asyncore loop";
+
+/// uvicorn's implementations of HTTP, and granian's versions. HTTP/2 is on where there is TLS.
+const PROTOCOLS: &[ServerWord] =
+    &[("auto", &[]), ("h11", &[]), ("httptools", &[]), ("zttp", &[]), ("1", &[("http2", "off")]), ("2", &[])];
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`"))
@@ -42,12 +46,8 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("max-request-header-size", &[Waitress], Option("buffer-size")),
     ServerSetting::new("http1-buffer-size", &[Granian], Option("buffer-size")),
     ServerSetting::new("max-request-body-size", &[Waitress], Option("limit-post")),
-    ServerSetting::new("http", &[Uvicorn], Taken(http, "leave it out: there is one implementation of HTTP")),
-    ServerSetting::new(
-        "http",
-        &[Granian],
-        Taken(http, "write `--http2 off` for HTTP/1.1 only, `--http2 h2c` for HTTP/2 without TLS"),
-    ),
+    ServerSetting::new("http", &[Uvicorn, Granian], Worded(PROTOCOLS, |_| None))
+        .says("a word is uvicorn's or granian's; here it is an address, as in uWSGI"),
     ServerSetting::switch(
         "http2",
         &[Uvicorn],
@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("http2-keep-alive-interval", &[Granian], Nothing(FIXED_WINDOWS)),
     ServerSetting::new("http2-keep-alive-timeout", &[Granian], Nothing(FIXED_WINDOWS)),
     ServerSetting::new("http2-max-send-buffer-size", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::switch("http1-pipeline-flush", &[Granian], Refused(ONE_PARSER)),
+    ServerSetting::switch("http1-pipeline-flush", &[Granian], Nothing(ONE_PARSER)),
     ServerSetting::switch("no-http1-pipeline-flush", &[Granian], Done("there is one implementation of HTTP")),
     ServerSetting::switch("permit-obsolete-folding", &[Gunicorn], Nothing(STRICT)).setting("permit_obsolete_folding"),
     ServerSetting::switch("strip-header-spaces", &[Gunicorn], Nothing(STRICT)).setting("strip_header_spaces"),
@@ -82,33 +82,16 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("header_map")
         .says("a field with an underscore in its name never reaches the variables of WSGI"),
     ServerSetting::switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
-    ServerSetting::new("recv-bytes", &[Waitress], Refused(BUFFERS)),
-    ServerSetting::new("send-bytes", &[Waitress], Refused(BUFFERS)),
-    ServerSetting::new("outbuf-overflow", &[Waitress], Refused(BUFFERS)),
-    ServerSetting::new("outbuf-high-watermark", &[Waitress], Refused(BUFFERS)),
-    ServerSetting::new("inbuf-overflow", &[Waitress], Refused(BUFFERS)),
-    ServerSetting::new(
-        "cleanup-interval",
-        &[Waitress],
-        Refused("leave it out: `--http-keepalive SECONDS` is all that an idle connection needs"),
-    ),
-    ServerSetting::new("asyncore-loop-timeout", &[Waitress], Refused(LOOP)),
-    ServerSetting::switch("asyncore-use-poll", &[Waitress], Refused(LOOP)),
-    ServerSetting::new("channel-request-lookahead", &[Waitress], Refused("leave it out: a client that leaves is noticed")),
+    ServerSetting::new("recv-bytes", &[Waitress], Nothing(BUFFERS)),
+    ServerSetting::new("send-bytes", &[Waitress], Nothing(BUFFERS)),
+    ServerSetting::new("outbuf-overflow", &[Waitress], Nothing(BUFFERS)),
+    ServerSetting::new("outbuf-high-watermark", &[Waitress], Nothing(BUFFERS)),
+    ServerSetting::new("inbuf-overflow", &[Waitress], Nothing(BUFFERS)),
+    ServerSetting::new("cleanup-interval", &[Waitress], Nothing("`http-keepalive` is all that an idle connection needs")),
+    ServerSetting::new("asyncore-loop-timeout", &[Waitress], Nothing(LOOP)),
+    ServerSetting::switch("asyncore-use-poll", &[Waitress], Nothing(LOOP)),
+    ServerSetting::new("channel-request-lookahead", &[Waitress], Nothing("a client that leaves is noticed")),
 ];
-
-fn http(value: &str) -> std::option::Option<(String, String)> {
-    let advice = match value {
-        "auto" | "h11" | "httptools" | "zttp" => {
-            "leave it out: there is one implementation of HTTP, and HTTP/2 is available over TLS"
-        }
-        "1" => "write `--http2 off` for HTTP/1.1 only; for the port 1 `--http :1`",
-        "2" => "leave it out: HTTP/2 is available over TLS, and `--http2 h2c` enables it without; for the port 2 `--http :2`",
-        _ => return None,
-    };
-    let message = format!("`--http` is an address, as in uWSGI; `--http {value}` is a protocol in uvicorn or granian");
-    Some((message, advice.to_owned()))
-}
 
 fn http2(value: &str) -> std::option::Option<(String, String)> {
     value.contains(':').then(|| {

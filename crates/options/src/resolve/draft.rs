@@ -390,6 +390,7 @@ pub struct PythonDraft {
     pub aliases: Vec<(String, String)>,
     pub late_aliases: Vec<(String, String)>,
     pub executable: Option<String>,
+    pub logging_file: Option<String>,
     /// Variables of `env-file`.
     pub file_variables: Vec<(String, String)>,
     pub has_environment_file: bool,

@@ -137,6 +137,7 @@ impl PythonDraft {
             aliases: all(&self.aliases),
             late_aliases: all(&self.late_aliases),
             executable: self.executable.map(|path| context.absolute(path)),
+            logging_file: self.logging_file.map(|path| context.absolute(path)),
             path: self.path.iter().map(|path| context.absolute(path)).collect(),
             ..self.settings
         }

@@ -35,7 +35,7 @@ pub mod values;
 pub mod watching;
 
 pub use application::asgi_file;
-pub use application::positional::PositionalApplication;
+pub use application::positional::{PositionalApplication, command_meant};
 pub use platform::port;
 pub use tls::ciphers;
 

@@ -18,13 +18,15 @@ const PIDFILE_BYTES: u64 = 32;
 pub struct ParsedOption {
     pub name: String,
     pub value: Option<String>,
+    /// It was written as a letter.
+    pub is_letter: bool,
     /// It is a letter of another server: the note about that, and the advice.
     pub note: Option<(String, String)>,
 }
 
 impl ParsedOption {
     fn new(name: impl Into<String>, value: Option<String>) -> ParsedOption {
-        ParsedOption { name: name.into(), value, note: None }
+        ParsedOption { name: name.into(), value, is_letter: false, note: None }
     }
 }
 
@@ -139,7 +141,9 @@ impl<'a> Arguments<'a> {
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
-            if let Some(setting) = other_servers::only_meaning(letter) {
+            let follows = if self.letters.is_empty() { self.next_word().unwrap_or_default() } else { self.letters };
+            let meant = other_servers::meant_setting(letter, follows);
+            if let Some(setting) = meant.or_else(|| other_servers::only_meaning(letter)) {
                 return self.of_another_server(letter, setting, None);
             }
             let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty());
@@ -172,7 +176,7 @@ impl<'a> Arguments<'a> {
                 None => Some(self.value_of(&format!("-{letter}"))?),
             },
         };
-        Ok(ParsedOption::new(name, value))
+        Ok(ParsedOption { is_letter: true, ..ParsedOption::new(name, value) })
     }
 
     /// Reads a letter as that of another server, with its value. `name` is uWSGI's option of the letter.

@@ -57,7 +57,7 @@ pub(crate) fn outcome(folder: &Folder, line: &str, environment: &[(&str, &str)])
     read_in(&arguments, &host(folder.path(), environment))
 }
 
-fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
+pub(crate) fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
     match outcome(folder, line, environment) {
         Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
@@ -334,54 +334,6 @@ fn test_nothing_to_serve_says_what_to_write() {
     assert!(fails(&folder, "gone.ini")[0].contains("can't read `gone.ini`"));
     assert!(fails(&folder, "--vaccum")[0].contains("did you mean `--vacuum`?"));
     assert!(fails(&folder, "chekc")[0].contains("did you mean `bolide check`?"));
-}
-
-#[test]
-fn test_options_of_other_servers_are_reported_with_advice() {
-    let folder = Folder::new("foreign");
-    for (line, wanted) in [
-        ("-k eventlet app:app", "write `gevent` instead"),
-        ("-k", "`-k` needs a value"),
-        ("--worker-class eventlet app:app", "write `gevent` instead"),
-        ("--http 8000 app:app", "write `--http :8000`"),
-        ("--http 1 app:app", "write `--http2 off`"),
-        ("--log-config log.ini app:app", "`--logto FILE`"),
-        ("--no-access-log=1 app:app", "(write `--no-access-log` only)"),
-        ("--workers many app:app", "`many` is not a number (write a number of processes"),
-        ("--bind 8000 app:app", "write `--bind :8000`"),
-    ] {
-        let errors = fails(&folder, line);
-        assert!(errors.len() == 1 && errors[0].contains(wanted), "{line}: {errors:?}");
-    }
-}
-
-#[test]
-fn test_letters_of_other_servers_are_taken_where_their_values_mean_nothing_in_uwsgi() {
-    let folder = Folder::new("letters");
-    let (settings, notes) = run(&folder, "-w 3 -b 0.0.0.0:8001 -m 007 app:app", &[]);
-    assert_eq!(settings.workers.processes, 3);
-    assert_eq!(settings.listeners[0].address, Address::Tcp { host: "0.0.0.0".to_owned(), port: 8001 });
-    assert_eq!(settings.identity.umask, None);
-    assert!(notes[0].contains("`-w 3` is read as `--workers` of gunicorn and hypercorn"), "{notes:?}");
-    assert!(notes[1].contains("`-b 0.0.0.0:8001` is read as `--bind`"), "{notes:?}");
-    let (settings, notes) = run(&folder, "-p 8090 -h 0.0.0.0 app:app", &[]);
-    assert_eq!(settings.listeners[0].address, Address::Tcp { host: "0.0.0.0".to_owned(), port: 8090 });
-    assert!(notes.len() == 2 && notes[0].contains("`--port` of flask run and daphne"), "{notes:?}");
-    let (settings, _) = run(&folder, "-w3 -b127.0.0.1:8001 -kgthread app:app", &[]);
-    assert_eq!(settings.workers.processes, 3);
-    // Without such a value a letter is uWSGI's.
-    let (settings, notes) = run(&folder, "-p 3 -w app:app -b 8192 --http :1", &[]);
-    assert_eq!((settings.workers.processes, notes.len()), (3, 0));
-}
-
-#[test]
-fn test_all_flags_that_are_refused_are_in_one_report() {
-    let folder = Folder::new("refused");
-    let errors = fails(&folder, "-k eventlet --http 8000 --log-config log.ini --bogus app:app");
-    assert_eq!(errors.len(), 4, "{errors:?}");
-    for part in ["write `gevent` instead", "write `--http :8000`", "`--logto FILE`", "unknown option `--bogus`"] {
-        assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:?}");
-    }
 }
 
 #[test]

@@ -153,8 +153,25 @@ fn unknown(text: &str) -> Diagnostic {
     }
 }
 
+/// Words of other programs, and the command here.
+const WORDS: [(&str, &str); 10] = [
+    ("restart", "reload"),
+    ("ps", "status"),
+    ("list", "status"),
+    ("info", "status"),
+    ("logs", "top"),
+    ("kill", "stop"),
+    ("quit", "stop"),
+    ("shutdown", "stop"),
+    ("validate", "check"),
+    ("lint", "check"),
+];
+
 /// The command that was probably meant.
-fn command_meant(text: &str) -> Option<&'static str> {
+pub fn command_meant(text: &str) -> Option<&'static str> {
+    if let Some((_, command)) = WORDS.iter().find(|(word, _)| *word == text) {
+        return Some(command);
+    }
     let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     suggest::nearest_of(text, &commands)
 }
