@@ -33,12 +33,17 @@ def main():
     The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Every start
     passes through here, so it imports only modules that the interpreter has loaded already.
     """
-    from bolide import _native
-
     if "pydevd" in sys.modules:
         from bolide import debuggers
 
         raise SystemExit(debuggers.launch(sys.argv[1:]))
+    become_master()
+
+
+def become_master():
+    """Run the master in this process, whatever debugger it may have."""
+    from bolide import _native
+
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     imports = [entry for entry in [*sys.path, folder, sys.argv[0]] if isinstance(entry, str)]
     _native.main(sys.argv[1:], sys.executable or None, folder, imports)

@@ -8,7 +8,7 @@ starts it.
 import signal
 import sys
 
-from bolide import _native, main
+from bolide import _native, become_master
 
 
 def begin():
@@ -17,7 +17,8 @@ def begin():
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if not _native.end_with_parent(parent):
         sys.exit("bolide: the process that started this server has ended")
-    main()
+    # A debugger that is in each process is here too; the process that it launched waits already.
+    become_master()
 
 
 if __name__ == "__main__":

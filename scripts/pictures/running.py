@@ -1,6 +1,7 @@
 """Runs the installed Bolide for a picture."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,23 @@ def said_by(folder, *words):
     """Returns the lines that a command prints."""
     with bolide(folder, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         return running.communicate(timeout=TIMEOUT_SECONDS)[0].splitlines()
+
+
+def logged(folder, port, target, last):
+    """Serves serve.ini, sends a request, and returns the lines of the log up to one that contains `last`."""
+    lines = []
+    with bolide(folder, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            for line in server.stderr:
+                lines.append(line.rstrip("\n"))
+                if "open http" in line:
+                    ask(port, target)
+                if last in line:
+                    break
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=TIMEOUT_SECONDS)
+    return lines
 
 
 def free_port():

@@ -1,13 +1,11 @@
 """The picture of the report about a slow request, which waits for a database."""
 
 import re
-import signal
 import socket
-import subprocess
 import threading
 import time
 
-from running import TIMEOUT_SECONDS, ask, bolide, free_port
+from running import free_port, logged
 
 SERVING = """[uwsgi]
 http = 127.0.0.1:{port}
@@ -41,18 +39,7 @@ def slow(folder):
         (folder / "shop.py").write_text(APPLICATION)
         (folder / "orders.py").write_text(ORDERS.format(port=own))
         (folder / "serve.ini").write_text(SERVING.format(port=port))
-        lines = []
-        with bolide(folder, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
-            try:
-                for line in server.stderr:
-                    lines.append(line.rstrip("\n"))
-                    if "open http" in line:
-                        ask(port, "/orders?day=2026-11-22")
-                    if " samples " in line:
-                        break
-            finally:
-                server.send_signal(signal.SIGTERM)
-                server.communicate(timeout=TIMEOUT_SECONDS)
+        lines = logged(folder, port, "/orders?day=2026-11-22", " samples ")
     begin = next(number for number, line in enumerate(lines) if "slow request:" in line)
     return {"slow": ["$ bolide uwsgi.ini", "…", *(settled(line, own) for line in lines[begin:])]}
 

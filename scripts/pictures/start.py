@@ -1,10 +1,8 @@
 """Pictures of a configuration that is checked, and of a request that is killed for its time."""
 
 import re
-import signal
-import subprocess
 
-from running import TIMEOUT_SECONDS, ask, bolide, free_port, said_by
+from running import free_port, logged, said_by
 
 CONFIGURATION = """[uwsgi]
 http = 127.0.0.1:8000
@@ -52,18 +50,7 @@ def stuck(folder):
     (folder / "prices.py").write_text(PRICES)
     port = free_port()
     (folder / "serve.ini").write_text(SERVING.format(port=port))
-    lines = []
-    with bolide(folder, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            for line in server.stderr:
-                lines.append(line.rstrip("\n"))
-                if "open http" in line or "ready on" in line:
-                    ask(port, "/report")
-                if "killing worker" in line:
-                    break
-        finally:
-            server.send_signal(signal.SIGTERM)
-            server.communicate(timeout=TIMEOUT_SECONDS)
+    lines = logged(folder, port, "/report", "killing worker")
     begin = next(number for number, line in enumerate(lines) if "harakiri:" in line)
     return {"stuck": ["$ bolide uwsgi.ini", "…", *own_frames(lines[begin:])]}
 

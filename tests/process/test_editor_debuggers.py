@@ -197,3 +197,16 @@ def test_an_application_that_listens_for_an_editor_is_reloaded(tmp_path, free_po
         assert server.stop() == 0
     finally:
         server.finish()
+
+
+def test_a_debugger_that_is_in_each_process_starts_one_server(tmp_path, free_port):
+    """Some debuggers start themselves in each Python process, and follow none."""
+    (tmp_path / "shop.py").write_text(WSGI)
+    (tmp_path / "sitecustomize.py").write_text("import sys, types\nsys.modules['pydevd'] = types.ModuleType('pydevd')\n")
+    arguments = ["-m", "bolide", "shop:application", "--port", str(free_port())]
+    server = Server(tmp_path, arguments=arguments, command=[sys.executable], environment={"PYTHONPATH": str(tmp_path)})
+    try:
+        server.start()
+        assert server.stop() == 0
+    finally:
+        server.finish()

@@ -24,6 +24,9 @@ const TIMEOUT: &str = "timeout";
 /// flask's option for the application, and that of `fastapi run` for the callable in its file.
 const APP: &str = "app";
 
+/// A flag without a value of uvicorn and granian, and one with a value of daphne.
+const ACCESS_LOG: &str = "access-log";
+
 /// The variable with flask's application.
 const FLASK_APP: &str = "FLASK_APP";
 
@@ -43,8 +46,12 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         }
     }
     let mut words = Arguments::new(arguments);
-    let Typed { notes, application } = take_options(&mut reader, &mut words, host)?;
-    let application = take_positional(words.into_positional(), application, &mut reader, host)?;
+    let typed = take_options(&mut reader, &mut words, host)?;
+    let mut words = words.into_positional();
+    if typed.has_access_log {
+        take_access_log(&mut words, &mut reader)?;
+    }
+    let application = take_positional(words, typed.application, &mut reader, host)?;
     let beside = match application {
         Some(_) => {
             reader.note_application();
@@ -53,7 +60,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         None => None,
     };
     let mut configuration = reader.finish()?;
-    configuration.diagnostics.extend(notes);
+    configuration.diagnostics.extend(typed.notes);
     configuration.diagnostics.extend(beside);
     if application.is_some() {
         configuration.diagnostics.extend(unread_variables(host));
@@ -77,6 +84,8 @@ struct Typed {
     notes: Vec<Diagnostic>,
     /// The value of `--app`: flask's application, or the callable in the file of `fastapi run`.
     application: Option<String>,
+    /// `--access-log` is there. daphne's has a value, which is among the positional arguments then.
+    has_access_log: bool,
 }
 
 /// Reads the options of the command line, of Bolide and of other servers.
@@ -96,8 +105,8 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     if !typed.errors.is_empty() {
         return Err(EarlyExit::Failed(typed.errors));
     }
-    let application = typed.application.take();
-    Ok(Typed { notes: typed.finish(reader, host)?, application })
+    let (application, has_access_log) = (typed.application.take(), typed.has_access_log);
+    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log })
 }
 
 /// What options of a command line leave behind until all of them are read.
@@ -109,6 +118,7 @@ struct TypedOptions {
     umask: Option<String>,
     has_socket: bool,
     application: Option<String>,
+    has_access_log: bool,
     /// The value of `-t`: uWSGI's `harakiri`, or gunicorn's `timeout` beside a worker class or `--timeout`.
     seconds: Option<String>,
     notes: Vec<Diagnostic>,
@@ -125,6 +135,7 @@ impl Default for TypedOptions {
             umask: None,
             has_socket: false,
             application: None,
+            has_access_log: false,
             seconds: None,
             notes: Vec::new(),
             errors: Vec::new(),
@@ -146,6 +157,7 @@ impl TypedOptions {
             self.application = value;
             return Ok(());
         }
+        self.has_access_log |= name == ACCESS_LOG;
         if name == HARAKIRI && is_letter {
             self.seconds = value;
             return Ok(());
@@ -252,12 +264,8 @@ fn take_positional(
     host: &HostInfo,
 ) -> Result<Option<PositionalApplication>, EarlyExit> {
     let location = &Location::command_line();
-    // uWSGI skips these words, which label a process in `ps`. A dash and a file of the log follow daphne's `--access-log`.
-    words.retain(|word| !word.starts_with('[') && word != "-");
-    let has_log = words.iter().position(|word| word.ends_with(".log"));
-    if let Some(log) = has_log.map(|place| words.remove(place)) {
-        reader.add("req-logger", Some(&format!("file:{log}")), location)?;
-    }
+    // uWSGI skips these words, which label a process in `ps`.
+    words.retain(|word| !word.starts_with('['));
     let serves = words.first().is_some_and(|first| is_serving_word(first, words.len() > 1, host));
     let develops = serves && words[0] == "dev";
     let mut application: Option<PositionalApplication> = None;
@@ -287,6 +295,16 @@ fn take_positional(
         _ => {}
     }
     Ok(application)
+}
+
+/// Takes the value of daphne's `--access-log` out of the words: a file of this extension, or a dash for the terminal.
+fn take_access_log(words: &mut Vec<String>, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+    let Some(place) = words.iter().position(|word| word == "-" || word.ends_with(".log")) else { return Ok(()) };
+    let log = words.remove(place);
+    if log == "-" {
+        return Ok(());
+    }
+    reader.add("req-logger", Some(&format!("file:{log}")), &Location::command_line())
 }
 
 /// Returns whether the first word is a command of another server that means to serve. A module of this name is served if nothing

@@ -172,7 +172,7 @@ fn test_versions_sessions_depth_http2_and_their_kin_are_the_listeners() {
     for (text, wanted) in [("off", Http2::Off), ("h2c", Http2::Everywhere), ("on", Http2::Tls), ("true", Http2::Tls)] {
         assert_eq!(listener(&folder, &format!("{base}http2 = {text}")).http2, wanted, "{text}");
     }
-    assert_eq!(listener(&folder, "ssl-socket = :8001,app.pem,app.key").http2, Http2::Off, "nobody speaks it there");
+    assert_eq!(listener(&folder, "ssl-socket = :8001,app.pem,app.key").http2, Http2::Off, "uwsgi has no HTTP/2");
     let (settings, told) = read(&folder, &format!("{base}tls-keylog = keys.log")).expect("it starts");
     let log = settings.listeners[0].tls.as_ref().and_then(|tls| tls.key_log.clone());
     assert_eq!(log, Some(folder.path().join("keys.log")));
