@@ -41,6 +41,9 @@ HELD_BYTES = 256 * 1024
 #: The body of an error for clients that may not see tracebacks.
 NOTHING = "Internal Server Error\n"
 
+#: Attempts to read a report that another process is writing.
+READS_MOST = 10
+
 
 class ErrorReport:
     """A memory file of the instance: the page of the last failure to load, or empty once the application is loaded."""
@@ -53,21 +56,21 @@ class ErrorReport:
     def write(self, page, text, status=FAILED):
         kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text, "status": status}).encode()
         if len(kept) <= ERROR_REPORT_BYTES:
-            self.clear()
-            os.pwrite(self.descriptor, kept, 0)
+            # Blanks cover the rest of a longer page. Without a page in between, a request would get the old code.
+            os.pwrite(self.descriptor, kept.ljust(os.fstat(self.descriptor).st_size), 0)
 
     def clear(self):
         os.ftruncate(self.descriptor, 0)
 
     def read(self):
         """Return the report as a dict, or None."""
-        if not os.fstat(self.descriptor).st_size:
-            return None
-        try:
-            return json.loads(os.pread(self.descriptor, ERROR_REPORT_BYTES, 0))
-        except ValueError:
-            # A process is writing it.
-            return None
+        for _ in range(READS_MOST):
+            if not os.fstat(self.descriptor).st_size:
+                return None
+            # A process may be writing it.
+            with contextlib.suppress(ValueError):
+                return json.loads(os.pread(self.descriptor, ERROR_REPORT_BYTES, 0))
+        return None
 
 
 class Question:

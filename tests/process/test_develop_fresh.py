@@ -28,9 +28,9 @@ def package(tmp_path):
 
 @pytest.fixture
 def develop(start, package):
-    def develop(application, *options):
+    def develop(application, *options, **others):
         (package / "__init__.py").write_text(application)
-        return start("--reload", *options, module="shop", master=False)
+        return start("--reload", *options, module="shop", master=False, **others)
 
     return develop
 
@@ -101,8 +101,12 @@ def test_with_stop_first_requests_wait_too(develop, save):
     assert answers == ["young"]
 
 
-def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, save):
-    instance = develop(APP)
+def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, save, tmp_path):
+    # Python itself starts late, as on a busy machine: the page is written later than requests would wait otherwise.
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text("import time\ntime.sleep(1)\n")
+    instance = develop(APP, environment={"PYTHONPATH": str(slow)})
     ready = save(instance, "young")
     instance.wait_for_log(r"loading the application takes longer than 5 s; it stands at shop/views\.py:\d in until")
     page = instance.get("/", BROWSER)

@@ -2,6 +2,8 @@
 //! the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
 
 use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
+use std::time::SystemTime;
 
 use bolide_contract::settings::Settings;
 use bolide_supervision::logs::log_sink;
@@ -10,6 +12,7 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::control::commands::Command;
+use crate::provision::error_report;
 
 /// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
 const DEBUGGER_CHECK_MS: u64 = 1_000;
@@ -34,13 +37,42 @@ impl Terminal {
 /// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
 /// with one that says where the import stands, and all other requests with the old code.
 const HOLD_MOST_MS: u64 = 10_000;
+/// How much longer they wait if that page is not written yet, in milliseconds: on a busy machine the import begins late.
+const PAGE_GRACE_MS: u64 = 5_000;
+/// Interval at which that page is looked for, in milliseconds.
+const PAGE_CHECK_MS: u64 = 100;
 
 #[derive(Debug, Default)]
 pub struct Development {
     /// A reload that waits for a debugger: the command, and the option that requested it.
     held_back: Option<(Command, String)>,
-    /// Requests wait for changed code since then.
-    held_since_ms: Option<u64>,
+    /// Requests wait for changed code.
+    hold: Option<Hold>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    began: SystemTime,
+    /// When the hold may end although code is being loaded, and when it must.
+    next_check_ms: u64,
+    until_ms: u64,
+}
+
+impl Hold {
+    fn begin(now_ms: u64) -> Hold {
+        let next_check_ms = now_ms + HOLD_MOST_MS;
+        Hold { began: SystemTime::now(), next_check_ms, until_ms: next_check_ms + PAGE_GRACE_MS }
+    }
+
+    /// Returns whether the hold has taken too long. A page is waited for only where there will be one.
+    fn is_over(&mut self, page: Option<&OwnedFd>, now_ms: u64) -> bool {
+        if now_ms < self.next_check_ms {
+            return false;
+        }
+        self.next_check_ms = now_ms + PAGE_CHECK_MS;
+        let has_page = page.is_none_or(|page| error_report::page_written(page).is_some_and(|written| written >= self.began));
+        has_page || now_ms >= self.until_ms
+    }
 }
 
 impl Development {
@@ -59,27 +91,27 @@ impl Development {
     /// Lets requests wait while changed code is loaded, so that a file that was saved is what the next request sees. The user's
     /// own pause stays as it is.
     pub fn hold_requests(&mut self, children: &mut Children, now_ms: u64) {
-        if self.held_since_ms.is_some() || children.pause(true) {
-            self.held_since_ms = Some(now_ms);
+        if self.hold.is_some() || children.pause(true) {
+            self.hold = Some(Hold::begin(now_ms));
         }
     }
 
     /// Returns whether requests wait for changed code.
     pub fn holds_requests(&self) -> bool {
-        self.held_since_ms.is_some()
+        self.hold.is_some()
     }
 
-    /// Lets requests continue if no code is being loaded any more, or if that takes too long.
-    pub fn let_requests_go(&mut self, is_loading: bool, children: &mut Children, now_ms: u64) {
-        let is_over = |since_ms: u64| !is_loading || now_ms >= since_ms + HOLD_MOST_MS;
-        if self.held_since_ms.take_if(|since_ms| is_over(*since_ms)).is_some() {
+    /// Lets requests continue if no code is being loaded any more, or if that takes too long. `page` is the file of the page that
+    /// says so to browsers.
+    pub fn let_requests_go(&mut self, is_loading: bool, page: Option<&OwnedFd>, children: &mut Children, now_ms: u64) {
+        if self.hold.take_if(|hold| !is_loading || hold.is_over(page, now_ms)).is_some() {
             children.pause(false);
         }
     }
 
-    /// Returns when requests have waited long enough.
+    /// Returns when requests may have waited long enough.
     pub fn wake_ms(&self) -> Option<u64> {
-        self.held_since_ms.map(|since_ms| since_ms + HOLD_MOST_MS)
+        self.hold.as_ref().map(|hold| hold.next_check_ms)
     }
 
     /// Returns the reload that waited for a debugger, once the debugger has continued.

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use bolide_supervision::text::printable;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -47,6 +48,12 @@ impl ErrorReport {
 /// No file descriptor is available.
 pub fn error_page() -> std::io::Result<OwnedFd> {
     Ok(memfd_create(c"bolide-error-page", MFdFlags::MFD_CLOEXEC)?)
+}
+
+/// Returns when the page in this file was written, or `None` if there is none.
+pub fn page_written(page: &OwnedFd) -> Option<SystemTime> {
+    let page = File::from(page.try_clone().ok()?).metadata().ok()?;
+    page.modified().ok().filter(|_| page.len() > 0)
 }
 
 #[cfg(test)]

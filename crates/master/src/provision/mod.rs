@@ -300,6 +300,12 @@ impl Provision {
         self.span_socket.prepare(settings)
     }
 
+    /// Returns the file of the page that says to browsers why new code isn't there, if they are told.
+    pub fn shown_error_page(&self) -> Option<&OwnedFd> {
+        let is_shown = self.settings.development.as_ref().is_some_and(|development| development.shows_tracebacks);
+        self.error_page.as_ref().filter(|_| is_shown)
+    }
+
     pub fn span_socket(&self) -> &SpanSocket {
         &self.span_socket
     }

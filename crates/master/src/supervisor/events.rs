@@ -80,7 +80,7 @@ impl Supervisor {
                     return Err(why.to_owned());
                 }
                 // The user decides from here on whether requests start, and not the reload that they wait for.
-                self.development.let_requests_go(false, &mut self.children, now_ms);
+                self.development.let_requests_go(false, None, &mut self.children, now_ms);
                 let is_to_pause = command == Command::Pause || command == Command::TogglePause && !self.children.is_paused();
                 if is_to_pause {
                     pausing::pause(by, &mut self.children, &self.notifier);

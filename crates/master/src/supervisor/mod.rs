@@ -468,7 +468,7 @@ impl Supervisor {
             helpers::start_missing(serving, children, provision, now);
         }
         generations.assign_turns(children);
-        self.development.let_requests_go(generations.is_loading(), children, now);
+        self.development.let_requests_go(generations.is_loading(), provision.shown_error_page(), children, now);
         children.send_pause_orders();
         let (signalling, instance, watches) = self.signalling();
         signalling.note_generation(instance, watches, now);
