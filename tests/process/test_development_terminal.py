@@ -91,6 +91,22 @@ def test_a_reload_waits_until_the_debugger_lets_go(application, terminal, tmp_pa
     wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
 
 
+@pytest.mark.parametrize("application", [APPLICATION, ASGI], ids=["wsgi", "asgi"])
+def test_ipdb_has_the_terminal_and_the_reload_waits_for_it(application, terminal, tmp_path):
+    # This terminal does not answer prompt_toolkit's question where its cursor is.
+    variables = {"PYTHONBREAKPOINT": "ipdb.set_trace", "IPYTHONDIR": str(tmp_path / "ipython"), "PROMPT_TOOLKIT_NO_CPR": "1"}
+    shown, port = develop(terminal, tmp_path, application, TERM="xterm", **variables)
+    asking = Asking(port, "/stop")
+    shown.wait_for("ipdb>")
+    (tmp_path / "shop.py").write_text(application.format(text="young"))
+    shown.wait_for("the reload waits until the debugger continues")
+    shown.type("p basket * 2\r")
+    shown.wait_for("84\n")
+    shown.type("c\r")
+    assert asking.result().text == "old"
+    wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
+
+
 def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(terminal, tmp_path):
     shown, port = develop(terminal, tmp_path, TERM="xterm")
     before = termios.tcgetattr(shown.ours)
