@@ -66,6 +66,8 @@ def missing_dependency(error):
     inside = virtualenv_with(name)
     if inside is not None:
         return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
+    if sys.flags.no_site:
+        return "; no-site leaves out the packages of the system and of the user: name their folder with pythonpath, or remove it"
     absent = f"; this application's Python, {sys.executable}, does not have it"
     if name in PACKAGES:
         return f"{absent}: {sys.executable} -m pip install {quoted(PACKAGES[name])}"

@@ -81,6 +81,8 @@ class Half:
         application, python = self.settings["application"], self.settings["python"]
         # uWSGI has "." first in sys.path, after the folders of pythonpath.
         sys.path[:0] = [*python["path"], "."]
+        if python["no_site"]:
+            sys.path += packages_of_virtualenv()
         for key, value in application["environment"]:
             os.environ[key] = value
         for key in application["removed_variables"]:
@@ -340,6 +342,17 @@ def import_native():
         # The package is imported. Its folder may hold other packages, which are the server's and not the application's.
         sys.path.remove(home)
     return _native
+
+
+def packages_of_virtualenv():
+    """Return the package folders of the virtualenv that this interpreter belongs to, which `site` would add to ``sys.path``."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+    if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
+        return []
+    version = "python{}.{}".format(*sys.version_info[:2])
+    folders = [os.path.join(home, library, version, "site-packages") for library in ("lib", "lib64")]
+    # `lib64` is a link to `lib`, or has the packages with native modules.
+    return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())
 
 
 def load(boot, hooks, watched, development=None):

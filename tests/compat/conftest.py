@@ -83,3 +83,14 @@ def uwsgi_sources():
             with tarfile.open(UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}.tar.gz") as archive:
                 archive.extractall(UWSGI_SOURCES, filter="data")
     return folder
+
+
+@pytest.fixture(scope="session")
+def plain_program():
+    """The program `bolide` as Cargo builds it, without Python: BOLIDE_BINARY, or built here."""
+    named = os.environ.get("BOLIDE_BINARY")
+    if named:
+        return named
+    done = subprocess.run(["cargo", "build", "--quiet", "-p", "bolide-master"], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+    return str(Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "bolide")

@@ -3,7 +3,11 @@
 import json
 import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
+import bolide
 import pytest
 
 TELLS = """\
@@ -95,6 +99,44 @@ def test_modules_have_the_names_that_aliases_give(serve):
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_optimize_is_pythons_own(level, serve):
     assert told(serve, f"optimize = {level}", "sys.flags.optimize") == str(level)
+
+
+#: Is `site` imported? Has a `.pth` file been executed? Where does a package come from? Is each folder in `sys.path` once?
+SITE = "['site' in sys.modules, hasattr(sys, 'pth'), sys.modules['installed'].NAME, len(sys.path) == len(set(sys.path))]"
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A virtualenv with Bolide, a package and a `.pth` file."""
+    home = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (packages,) = home.glob("lib/python*/site-packages")
+    (packages / "installed.py").write_text("NAME = 'of the virtualenv'\n")
+    (packages / "shop.pth").write_text("import sys; sys.pth = True\n")
+    (packages / "bolide").symlink_to(Path(bolide.__file__).parent)
+    return home
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("is_plain_program", [True, False])
+def test_no_site_leaves_the_packages_of_the_virtualenv_and_executes_no_pth_file(is_plain_program, serve, home, plain_program):
+    def seen(no_site):
+        server = serve.prepare(
+            f"wsgi-file = app.py\nvirtualenv = {home}\nno-site = {no_site}",
+            command=[plain_program] if is_plain_program else None,
+        )
+        (server.folder / "app.py").write_text("import installed\n" + TELLS.format(answer=SITE))
+        return server.start().get().text
+
+    assert seen("false") == "[True, True, 'of the virtualenv', True]"
+    assert seen("true") == "[False, False, 'of the virtualenv', True]"
+
+
+def test_a_package_that_no_site_leaves_out_is_missed_with_the_reason(serve):
+    server = serve.prepare("wsgi-file = app.py\nno-site = true")
+    (server.folder / "app.py").write_text("import no_such_package\n")
+    assert server.launch().wait_for_exit() == 22
+    server.wait_for_text("no-site leaves out the packages of the system and of the user: name their folder with pythonpath")
 
 
 def test_the_application_sees_the_executable_that_was_named(serve):

@@ -150,18 +150,6 @@ def test_need_app_or_not_a_start_without_application_fails(serve):
 # The plain program
 
 
-@pytest.fixture(scope="module")
-def plain_program():
-    """The program `bolide` as Cargo builds it, without Python: BOLIDE_BINARY, or built here."""
-    named = os.environ.get("BOLIDE_BINARY")
-    if named:
-        return named
-    repository = Path(__file__).resolve().parents[2]
-    done = subprocess.run(["cargo", "build", "--quiet", "-p", "bolide-master"], cwd=repository, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 0, done.stderr
-    return str(Path(os.environ.get("CARGO_TARGET_DIR", repository / "target")) / "debug" / "bolide")
-
-
 @pytest.mark.timeout(900)
 def test_the_plain_program_runs_the_python_of_path(plain_program, serve):
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

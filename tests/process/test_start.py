@@ -275,7 +275,8 @@ def test_what_an_import_has_started_does_not_outlive_a_failed_start(end, start, 
 
 
 def test_show_config_prints_the_configuration_and_serves(start, call):
-    instance = start("--show-config", "--harakiri", "300000000", "--py-tracebacker", "/tmp/tracebacker")
+    unsupported = ("--py-tracebacker", "/tmp/tracebacker", "--never-swap", "--drop-after-apps", "--zerg-server", "/tmp/zerg")
+    instance = start("--show-config", "--harakiri", "300000000", *unsupported)
     assert instance.get().status == 200
     said = instance.everything()
     assert ";uWSGI instance configuration" in said

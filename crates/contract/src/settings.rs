@@ -268,6 +268,8 @@ pub struct Python {
     pub logging_file: Option<PathBuf>,
     /// `optimize`: the level of Python's `-O`.
     pub optimize: u8,
+    /// `no-site`: Python starts without its module `site`.
+    pub no_site: bool,
     /// `py-sys-executable`
     pub executable: Option<PathBuf>,
     /// `thread-stack-size`, in bytes; `None` is the system's default.

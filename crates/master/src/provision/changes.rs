@@ -137,6 +137,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/python/paste_logger",
     "/python/logging_file",
     "/python/optimize",
+    "/python/no_site",
     "/python/executable",
     "/python/thread_stack_bytes",
     "/application/root_path",

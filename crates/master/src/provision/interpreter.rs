@@ -11,6 +11,23 @@ use bolide_supervision::processes::confinement;
 use bolide_supervision::processes::privileges;
 use nix::unistd::{AccessFlags, access};
 
+/// Executes the prototype's file in a Python that has no folder of packages in `sys.path` (`python -S`): it looks for the file in
+/// the packages of the virtualenv, of the interpreter and of the user. An import of `site` has no effect with `-S`, so nothing of
+/// the packages is executed. The application does not find the module as imported.
+const WITHOUT_SITE: &str = "\
+import os, runpy, site, sys
+del sys.modules['site']
+sys.path[:] = filter(None, sys.path)
+home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
+own = os.path.join(home, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
+folders = [own, *site.getsitepackages(), site.getusersitepackages()]
+files = [os.path.join(folder, 'bolide', 'prototype.py') for folder in folders]
+file = next(filter(os.path.isfile, files), None)
+if file is None:
+    sys.exit(f'bolide: {sys.executable} has no package bolide in {\", \".join(folders)}: {sys.executable} -m pip install bolide')
+runpy.run_path(file, run_name='__main__')
+";
+
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
@@ -44,9 +61,10 @@ impl Program {
             Some(root) => confinement::python_within(root, folder, &executable, package_folder)?,
             None => (executable, package_folder.map(Path::to_owned)),
         };
-        let optimize = (0..python.optimize).map(|_| "-O".into());
-        let arguments = optimize.chain(match &package_folder {
+        let flags = (0..python.optimize).map(|_| "-O".into()).chain(python.no_site.then(|| "-S".into()));
+        let arguments = flags.chain(match &package_folder {
             Some(folder) => vec![folder.join("bolide").join("prototype.py").into_os_string()],
+            None if python.no_site => vec!["-c".into(), WITHOUT_SITE.into()],
             None => vec!["-m".into(), "bolide.prototype".into()],
         });
         let arguments = arguments.collect();
@@ -141,6 +159,11 @@ mod tests {
         assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
         let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
         assert_eq!(chosen.executable, folder.path().join("path/python3"));
+        python.no_site = true;
+        python.optimize = 1;
+        let search = Some(folder.path().join("path").into_os_string());
+        let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
+        assert_eq!(chosen.arguments[..3], ["-O", "-S", "-c"]);
     }
 
     #[test]

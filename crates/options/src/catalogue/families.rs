@@ -125,8 +125,9 @@ const FAMILIES: &[Family] = &[
     refused(
         "Zerg: instances that lend their workers to a running one.",
         "`cheaper` starts more workers under load",
-        &["zerg", "zerg-fallback", "zerg-server", "http-zerg"],
+        &["zerg", "zerg-fallback", "http-zerg"],
     ),
+    absent("Lets instances lend their workers to this one.", "`cheaper` starts more workers under load", &["zerg-server"]),
     refused(
         "Servers that announce themselves to the router `http`.",
         BY_A_FRONT_SERVER,
@@ -170,7 +171,7 @@ const FAMILIES: &[Family] = &[
         &["http-to", "http-fallback", "http-use-*"],
     ),
     refused("Adds a variable to each request of the router `http`.", "write `route-run = addvar:NAME=VALUE`", &["http-var"]),
-    refused("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-ss"]),
+    absent("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-ss"]),
     refused(
         "Sets SERVER_NAME to the Host of the request.",
         "write `route-run = addvar:SERVER_NAME=${HTTP_HOST}`",
@@ -300,12 +301,12 @@ const FAMILIES: &[Family] = &[
         &["declare-option2"],
     ),
     refused("A text that the application reads as `uwsgi.mode`.", "write `env = NAME=VALUE` and read the environment", &["mode"]),
-    refused(
+    absent(
         "Drops root only after the applications are loaded.",
         "the application is loaded as the user of `uid`, so its files belong to that user",
         &["drop-after-apps", "drop-after-init"],
     ),
-    refused(
+    accepted(
         "Forks again after dropping root.",
         "the master keeps its rights and the application never has them, so no fork is needed",
         &["re-fork", "re-fork-as-root", "re-fork-post-jail"],
@@ -316,9 +317,9 @@ const FAMILIES: &[Family] = &[
         &["privileged-binary-patch*", "unprivileged-binary-patch*", "worker-exec", "worker-exec2"],
     ),
     refused("Mounts a file system for each worker.", "let the service manager mount it", &["worker-mount"]),
-    refused("Locks the memory in RAM.", "write `MemorySwapMax=0` in the unit file", &["never-swap"]),
+    absent("Locks the memory in RAM.", "write `MemorySwapMax=0` in the unit file", &["never-swap"]),
     absent("Profiles the application's functions.", "`bolide profile` profiles running workers", &["profiler"]),
-    refused(
+    absent(
         "Reports the progress of an upload to a client.",
         "the browser knows it (`XMLHttpRequest.upload`)",
         &["upload-progress"],
@@ -397,7 +398,7 @@ const FAMILIES: &[Family] = &[
         &["wsgi-env-behavior", "wsgi-env-behaviour"],
     ),
     refused("Lets a worker run a program instead of serving.", "start it with `attach-daemon`", &["python-worker-override"]),
-    refused(
+    absent(
         "Sends a response's head before its first part.",
         "PEP 3333 requires the head to wait for the first part that is not empty",
         &["start_response-nodelay"],
@@ -406,11 +407,6 @@ const FAMILIES: &[Family] = &[
         "Accepts other buffers than bytes as parts of a response.",
         "`wsgi-strict` determines what an application may return",
         &["wsgi-accept-buffer", "wsgi-accept-buffers"],
-    ),
-    refused(
-        "Starts without Python's module `site`.",
-        "the virtualenv needs it; set `env = PYTHONNOUSERSITE=1` to leave out packages that users installed",
-        &["no-site"],
     ),
     // Other plugins.
     planned_plugins(
@@ -430,7 +426,7 @@ const FAMILIES: &[Family] = &[
         &["jvm", "jwsgi", "ring", "mono", "lua", "gccgo"],
     ),
     refused_plugins("A router in front of instances.", BY_A_FRONT_SERVER, &["fastrouter", "rawrouter", "sslrouter", "zergpool"]),
-    refused_plugins("Terminals through a socket.", "use ssh, or ttyd", &["forkptyrouter", "pty"]),
+    absent_plugins("Terminals through a socket.", "use ssh, or ttyd", &["forkptyrouter", "pty"]),
     refused_plugins("A network of tunnels.", "use WireGuard", &["tuntap"]),
     absent_plugins(
         "Sends numbers to Graphite.",

@@ -47,6 +47,15 @@ pub const ENTRIES: &[OptionEntry] = &[
     )
     .example("optimize = 1"),
     OptionEntry::supported(
+        "no-site",
+        Setting::Switch(|draft| &mut draft.python.settings.no_site),
+        Value::Switch,
+        "off",
+        "The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library, `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and `sitecustomize` have no effect.",
+    )
+    .uwsgi("In uWSGI, the packages of the virtualenv are missing too.")
+    .example("no-site = true\nvirtualenv = /srv/shop/venv"),
+    OptionEntry::supported(
         "py-sys-executable",
         Setting::Text(|draft| &mut draft.python.executable),
         Value::Path,

@@ -16,6 +16,11 @@ fn test_options_without_which_the_server_answers_the_same_are_warnings() {
         "profiler = pycall",
         "notify-socket = /tmp/x",
         "skip-atexit = true",
+        "never-swap = true",
+        "drop-after-apps = true",
+        "zerg-server = /tmp/x",
+        "start_response-nodelay = true",
+        "upload-progress = /tmp/x",
     ];
     for (index, option) in options.into_iter().enumerate() {
         let (_, diagnostics) = ini(&format!("absent-{index}"), &format!("{SERVES}{option}\n"));
