@@ -1,6 +1,8 @@
 //! Verdicts on uWSGI's options by family: the options of a plugin, or related options of its core, share one verdict. An entry in
 //! a themed table takes precedence. Pure data.
 
+use std::collections::HashMap;
+
 use crate::catalogue::row::{Milestone, Status};
 
 /// Options that share one verdict.
@@ -21,21 +23,35 @@ pub enum Members {
     Names(&'static [&'static str]),
 }
 
-impl Family {
-    fn has(&self, name: &str, home: &str) -> bool {
-        match self.members {
-            Members::Plugins(homes) => homes.contains(&home),
-            Members::Names(names) => names.iter().any(|member| match member.strip_suffix('*') {
-                Some(beginning) => name.starts_with(beginning),
-                None => name == *member,
-            }),
-        }
-    }
+/// Finds the family of an option. Each start asks for a thousand names, so their families are looked up instead of compared.
+pub struct Index {
+    names: HashMap<&'static str, usize>,
+    beginnings: Vec<(&'static str, usize)>,
+    plugins: HashMap<&'static str, usize>,
 }
 
-/// Returns the first family that contains an option of uWSGI.
-pub fn family_of(name: &str, home: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| family.has(name, home))
+impl Index {
+    pub fn build() -> Index {
+        let mut index = Index { names: HashMap::new(), beginnings: Vec::new(), plugins: HashMap::new() };
+        for (place, family) in FAMILIES.iter().enumerate() {
+            let (Members::Names(members) | Members::Plugins(members)) = family.members;
+            for member in members {
+                match (&family.members, member.strip_suffix('*')) {
+                    (Members::Plugins(_), _) => _ = index.plugins.entry(member).or_insert(place),
+                    (Members::Names(_), Some(beginning)) => index.beginnings.push((beginning, place)),
+                    (Members::Names(_), None) => _ = index.names.entry(member).or_insert(place),
+                }
+            }
+        }
+        index
+    }
+
+    /// Returns the first family that contains an option of uWSGI.
+    pub fn family_of(&self, name: &str, home: &str) -> Option<&'static Family> {
+        let begins = self.beginnings.iter().find(|(beginning, _)| name.starts_with(beginning)).map(|&(_, place)| place);
+        let places = [self.names.get(name).copied(), begins, self.plugins.get(home).copied()];
+        places.into_iter().flatten().min().map(|place| &FAMILIES[place])
+    }
 }
 
 const fn accepted(help: &'static str, why: &'static str, names: &'static [&'static str]) -> Family {
@@ -459,8 +475,30 @@ mod tests {
     fn every_family_has_members_and_a_text() {
         for family in FAMILIES {
             assert!(family.help.ends_with('.'), "{}", family.help);
-            let members = catalogue().rows().iter().filter(|row| row.names.iter().any(|name| family.has(name, row.home))).count();
+            let members =
+                catalogue().rows().iter().filter(|row| row.names.iter().any(|name| has(family, name, row.home))).count();
             assert!(members > 0, "nobody is in the family of {:?}", family.members);
+        }
+    }
+
+    fn has(family: &Family, name: &str, home: &str) -> bool {
+        match family.members {
+            Members::Plugins(homes) => homes.contains(&home),
+            Members::Names(names) => names.iter().any(|member| match member.strip_suffix('*') {
+                Some(beginning) => name.starts_with(beginning),
+                None => name == *member,
+            }),
+        }
+    }
+
+    #[test]
+    fn the_index_finds_the_first_family_of_every_option() {
+        let index = Index::build();
+        for row in catalogue().rows() {
+            for name in &row.names {
+                let found = index.family_of(name, row.home).map(|family| family.help);
+                assert_eq!(found, FAMILIES.iter().find(|family| has(family, name, row.home)).map(|family| family.help), "{name}");
+            }
         }
     }
 

@@ -150,7 +150,9 @@ impl Catalogue {
     fn build() -> Catalogue {
         let known: Vec<Known> = KNOWN.lines().filter(|line| !line.starts_with('#')).map(Known::read).collect();
         let by_name: HashMap<&str, &Known> = known.iter().map(|one| (one.name, one)).collect();
-        let mut made = Catalogue { rows: Vec::new(), by_name: HashMap::new(), by_letter: HashMap::new() };
+        let most = known.len() + TABLES.iter().map(|(_, table)| table.len()).sum::<usize>();
+        let mut made =
+            Catalogue { rows: Vec::with_capacity(most), by_name: HashMap::with_capacity(most), by_letter: HashMap::new() };
         let entries: HashSet<&str> = TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| entry.name).collect();
         // A table may name an option by any of its aliases. The entry covers all other aliases without an entry of their own.
         let mut families: HashMap<&str, Vec<&Known>> = HashMap::new();
@@ -166,10 +168,11 @@ impl Catalogue {
                 made.add(row_of(*theme, entry, &family));
             }
         }
+        let verdicts = families::Index::build();
         for one in &known {
             if !made.by_name.contains_key(one.name) {
                 let family = family(one, &|name| !made.by_name.contains_key(name));
-                made.add(row_of(Theme::Other, &entry_of(one), &family));
+                made.add(row_of(Theme::Other, &entry_of(one, &verdicts), &family));
             }
         }
         made
@@ -224,8 +227,8 @@ impl Known {
 }
 
 /// Returns the entry of a name that is in no themed table.
-fn entry_of(known: &Known) -> OptionEntry {
-    let Some(family) = families::family_of(known.name, known.home) else {
+fn entry_of(known: &Known, verdicts: &families::Index) -> OptionEntry {
+    let Some(family) = verdicts.family_of(known.name, known.home) else {
         // A name of uWSGI without a verdict is a bug of Bolide, which the first start in any test reveals.
         panic!("the option {} has no verdict: give it a row, or a family", known.name);
     };
