@@ -93,11 +93,14 @@ def make_virtualenv(interpreter, say):
 
 def install_competitors(interpreter, say):
     """Installs the missing packages one by one. Returns {package: why it could not be installed}."""
-    failed = {}
     present = versions(interpreter)
-    for package in packages_of(interpreter):
-        if _is_present(package, present):
-            continue
+    return install_packages(interpreter, [one for one in packages_of(interpreter) if not _is_present(one, present)], say)
+
+
+def install_packages(interpreter, packages, say):
+    """Installs packages one by one. Returns {package: why it could not be installed}."""
+    failed = {}
+    for package in packages:
         say(f"Installing {package} for Python {interpreter.version}")
         problem = _pip(interpreter, INSTALL_TIMEOUT_SECONDS, "--prefer-binary", package)
         if problem:
