@@ -1,10 +1,11 @@
-//! Refuses unsupported Pythons before the native module is compiled, which takes about a minute. It knows PyO3's facts about the
-//! interpreter. Cargo runs it when it builds the module, where no wheel exists.
+//! Refuses unsupported Pythons before the native module is compiled, which takes about a minute, and tells the module for which
+//! Python it is. It knows PyO3's facts about the interpreter. Cargo runs it when it builds the module, where no wheel exists.
 
 use pyo3_build_config::{BuildFlag, InterpreterConfig, PythonImplementation};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-env=BOLIDE_PYTHON={}", pyo3_build_config::get().version());
     if let Some(reason) = refusal(pyo3_build_config::get()) {
         println!("cargo::error={reason}");
     }

@@ -1,10 +1,10 @@
-"""The Debian package: built from the program and the wheel under test, installed by dpkg in a scratch root, serving
-from there.
-"""
+"""The Debian package: built from the wheel under test, installed by dpkg in a scratch root, serving from there."""
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +24,11 @@ def application(environ, start_response):
     return [f"{sys.prefix} {sys.modules['bolide'].__file__}".encode()]
 """
 
+#: The most that the program has, in bytes: it only loads the native module.
+PROGRAM_MOST_BYTES = 64 * 1024
+#: The most that the package has beside the native module, in KiB.
+OTHER_MOST_KIB = 2048
+
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="this is no Debian: there is no dpkg-deb")
 
 
@@ -38,7 +43,7 @@ def package(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deb")
     wheels = list((ROOT / "build" / "wheels").glob("bolide-*.whl"))
     assert len(wheels) == 1, f"scripts/test builds one wheel into build/wheels before its tests; there are {wheels}"
-    made = run(ROOT / "scripts" / "deb", "--fast", "--program", PROGRAM, "--wheel", wheels[0], "--out", folder)
+    made = run(ROOT / "scripts" / "deb", "--fast", "--wheel", wheels[0], "--out", folder)
     return Path(made.splitlines()[-1])
 
 
@@ -72,6 +77,17 @@ def test_the_package_depends_on_the_python_that_its_module_is_for(package):
     assert f"python3 (>= {major}.{minor}), python3 (<< {major}.{minor + 1}~)" in told["Depends"]
     assert re.search(r"libc6 \(>= 2\.\d+\)", told["Depends"])
     assert told["Version"] == run(PROGRAM, "--version").split()[1].rstrip(",")
+
+
+def test_the_native_code_is_in_the_package_once(package, tmp_path):
+    run("dpkg-deb", "--extract", package, tmp_path)
+    native = {path for path in tmp_path.rglob("*") if path.is_file() and path.open("rb").read(4) == b"\x7fELF"}
+    program = tmp_path / "usr/bin/bolide"
+    (module,) = native - {program}
+    assert module.parent == tmp_path / "usr/lib/python3/dist-packages/bolide"
+    assert program.stat().st_size <= PROGRAM_MOST_BYTES
+    installed = int(fields(package)["Installed-Size"])
+    assert installed <= module.stat().st_size // 1024 + OTHER_MOST_KIB
 
 
 def test_lintian_finds_no_error(package):
@@ -132,6 +148,59 @@ def test_the_installed_program_serves_with_the_installed_module(serve, system):
     prefix, module = server.get("/").body.decode().split()
     assert Path(module) == system / "usr/lib/python3/dist-packages/bolide/__init__.py"
     assert Path(prefix) == Path(sys.base_prefix)
+
+
+def test_the_master_of_the_installed_program_has_the_module_and_no_python(serve, system):
+    server = serve_installed(serve, system, "master = true")
+    master = Path(f"/proc/{server.process.pid}")
+    mapped = (master / "maps").read_text()
+    assert "bolide/_native.cpython-3" in mapped
+    assert not re.search(r"libpython3|bin/python", mapped)
+    assert (master / "comm").read_text() == "bolide\n"
+    server.send_signal(signal.SIGHUP)
+    server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    assert server.get("/").status == 200
+
+
+def test_the_installed_program_and_the_plain_one_answer_alike(system, tmp_path):
+    (tmp_path / "odd.ini").write_text("[uwsgi]\nmodul = shop\n")
+    for words in (["explain", "harakiri"], ["check", "odd.ini"], ["no-such-command"], []):
+        answers = [
+            subprocess.run([program, *words], cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True)
+            for program in (PROGRAM, system / "usr/bin/bolide")
+        ]
+        plain, installed = [(done.returncode, done.stdout, done.stderr) for done in answers]
+        assert installed == plain
+
+
+def test_the_installed_program_names_the_python_of_its_module(system, tmp_path):
+    python = "CPython {}.{}".format(*sys.version_info)
+    assert run(system / "usr/bin/bolide", "--version") == run(PROGRAM, "--version").replace(", Linux", f", {python}, Linux")
+    machine = json.loads(run(system / "usr/bin/bolide", "doctor", "--json", cwd=tmp_path))["machine"]
+    assert machine["python"].startswith(python)
+
+
+def test_a_reader_that_goes_away_ends_the_installed_program_quietly(system):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([system / "usr/bin/bolide", "--help"], stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert done.returncode >= 0
+    assert "panicked" not in done.stderr
+
+
+def test_the_installed_module_is_started_by_python_too(system):
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(system / "usr/lib/python3/dist-packages")}
+    assert run(PYTHON, "-m", "bolide", "--version", env=environment).startswith("bolide ")
+
+
+def test_a_program_without_its_module_says_what_to_do(system, tmp_path):
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    shutil.copy(system / "usr/bin/bolide", tmp_path / "usr/bin")
+    done = subprocess.run([tmp_path / "usr/bin/bolide", "--version"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"{tmp_path}/usr/lib/python3/dist-packages/bolide/_native" in done.stderr
+    assert "apt install --reinstall bolide" in done.stderr
 
 
 def test_a_virtual_environment_without_bolide_is_served_with_the_installed_module(serve, system, tmp_path):

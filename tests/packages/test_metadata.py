@@ -81,6 +81,12 @@ def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(chec
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     assert pictures
     assert all(picture.startswith(f"{REPOSITORY}/raw/HEAD/") for picture in pictures)
+    paths = [
+        re.match(r"/(?:blob|raw)/HEAD/([^#]+)", link[len(REPOSITORY) :]) for link in links(text) if link.startswith(REPOSITORY)
+    ]
+    assert len(paths) > 20
+    assert [path[1] for path in paths if not (ROOT / path[1]).exists()] == []
+    assert [link for link in links(text) if ":" not in link and not link.startswith("#")] == []
     assert f'Repository = "{REPOSITORY}"' in (checkout / "pyproject.toml").read_text()
     # An existing address of the project is not replaced.
     run(sys.executable, checkout / "scripts/pypi-readme", "--repository", "https://forge.example/fork")

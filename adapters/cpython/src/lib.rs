@@ -1,7 +1,7 @@
 //! The native module `bolide._native`: Python starts the master through it, and a prototype and its workers run in it.
 //!
 //! It knows CPython and the engine's interface, but no protocols and no internals of the master. Every Bolide process that was
-//! started by Python loads it.
+//! started by Python loads it, and so does the program of the Debian package, for the master in it.
 
 mod answer;
 mod asgi;
@@ -64,6 +64,14 @@ fn main(
         0 => Ok(()),
         _ => Err(PyRuntimeError::new_err("the interpreter takes no further function to run at its end")),
     }
+}
+
+/// Runs the master in a process without Python, with the arguments of its command line, and returns the exit status. The program
+/// of the Debian package calls it by its name (packaging/debian/program.c). Nothing that it reaches may use Python.
+#[unsafe(no_mangle)]
+extern "C" fn bolide_run_program() -> c_int {
+    let language = Some(format!("CPython {}", env!("BOLIDE_PYTHON")));
+    bolide_master::main(Invocation { language, ..Invocation::of_program(std::env::args_os().skip(1).collect()) })
 }
 
 /// Returns the command-line arguments for a keyword of `bolide.run` with these values. `switch` is set if the value is a bool.

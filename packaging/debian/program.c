@@ -1,0 +1,62 @@
+/* /usr/bin/bolide of the Debian package: runs the master that is in the native module of the package's Python module, so that
+ * the package has the native code once. scripts/deb compiles it with -DMODULE, the module's file relative to the folder above the
+ * program's, and with a header of the names that the module expects of Python. It knows no option, and starts no interpreter.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The status of a start that failed. */
+enum { START_FAILED = 1 };
+
+/* The master calls no Python. These names exist so that the module can be loaded where there is none; inside of Python they are
+ * the interpreter's. */
+static void absent(const char *name) {
+    fprintf(stderr, "bolide: %s was called without Python, which is a bug of Bolide\n", name);
+    abort();
+}
+
+#define ABSENT(name) \
+    void name(void) { \
+        absent(#name); \
+    }
+#include "python-names.h"
+
+/* Writes the path of the module: it is found from the program's own, as the whole package may be in another root. */
+static int find_module(char *path, size_t size) {
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (length < 0)
+        /* Without /proc the package is where Debian has it. */
+        length = snprintf(own, sizeof own, "/usr/bin/bolide");
+    own[length] = '\0';
+    for (int levels = 0; levels < 2; levels++) {
+        char *slash = strrchr(own, '/');
+        if (slash == NULL)
+            return -1;
+        *slash = '\0';
+    }
+    int written = snprintf(path, size, "%s/" MODULE, own);
+    return written > 0 && (size_t)written < size ? 0 : -1;
+}
+
+int main(void) {
+    char path[PATH_MAX];
+    if (find_module(path, sizeof path) != 0) {
+        fprintf(stderr, "bolide: the path of this program is too long to find " MODULE "\n");
+        return START_FAILED;
+    }
+    /* A reader that goes away is an error of the write, as everywhere in Bolide. */
+    signal(SIGPIPE, SIG_IGN);
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int (*run)(void) = module == NULL ? NULL : (int (*)(void))dlsym(module, "bolide_run_program");
+    if (run == NULL) {
+        fprintf(stderr, "bolide: %s; install the package again: apt install --reinstall bolide\n", dlerror());
+        return START_FAILED;
+    }
+    return run();
+}
