@@ -4,7 +4,8 @@ use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
-use crate::other_servers::{self, Refusal, ServerSetting, Subject, Translation};
+use crate::other_servers::line_owner::{self, FLASK_APP, LineOwner};
+use crate::other_servers::{self, CERTIFICATE, Refusal, Server, ServerSetting, Subject, Translation};
 use crate::project;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::{PositionalApplication, command_meant};
@@ -17,6 +18,10 @@ const ENV_FILE: &str = "env-file";
 /// uWSGI's `umask` applies to all files that are created. gunicorn's, beside `--bind`, applies to UNIX sockets only.
 const UMASK: &str = "umask";
 
+/// uWSGI's option of the letter `p`, and daphne's and flask's. A smaller number beside a host is one of processes.
+const PROCESSES: &str = "processes";
+const LEAST_PORT: u32 = 80;
+
 /// uWSGI's option of the letter `t`, and gunicorn's.
 const HARAKIRI: &str = "harakiri";
 const TIMEOUT: &str = "timeout";
@@ -26,9 +31,6 @@ const APP: &str = "app";
 
 /// A flag without a value of uvicorn and granian, and one with a value of daphne.
 const ACCESS_LOG: &str = "access-log";
-
-/// The variable with flask's application.
-const FLASK_APP: &str = "FLASK_APP";
 
 /// Commands of other servers that mean to serve; `dev` means to develop.
 const SERVING_WORDS: [&str; 4] = ["run", "serve", "dev", "start"];
@@ -60,6 +62,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         None => None,
     };
     let mut configuration = reader.finish()?;
+    configuration.server = typed.server;
     configuration.diagnostics.extend(typed.notes);
     configuration.diagnostics.extend(beside);
     if application.is_some() {
@@ -86,6 +89,8 @@ struct Typed {
     application: Option<String>,
     /// `--access-log` is there. daphne's has a value, which is among the positional arguments then.
     has_access_log: bool,
+    /// The server whose line it is, if it can be only one's.
+    server: Option<Server>,
 }
 
 /// Reads the options of the command line, of Bolide and of other servers.
@@ -105,8 +110,9 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     if !typed.errors.is_empty() {
         return Err(EarlyExit::Failed(typed.errors));
     }
+    let server = typed.recognize(words.positional(), host);
     let (application, has_access_log) = (typed.application.take(), typed.has_access_log);
-    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log })
+    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server })
 }
 
 /// What options of a command line leave behind until all of them are read.
@@ -121,6 +127,9 @@ struct TypedOptions {
     has_access_log: bool,
     /// The value of `-t`: uWSGI's `harakiri`, or gunicorn's `timeout` beside a worker class or `--timeout`.
     seconds: Option<String>,
+    /// The value of `-p`: uWSGI's `processes`, or the port of a host.
+    count: Option<String>,
+    owner: LineOwner,
     notes: Vec<Diagnostic>,
     /// All errors are in one report: a command line of another server may have several.
     errors: Vec<Diagnostic>,
@@ -137,6 +146,8 @@ impl Default for TypedOptions {
             application: None,
             has_access_log: false,
             seconds: None,
+            count: None,
+            owner: LineOwner::default(),
             notes: Vec::new(),
             errors: Vec::new(),
         }
@@ -155,12 +166,23 @@ impl TypedOptions {
         let is_ours = row.is_some() || reader.declared(&name).is_some();
         if name == APP && !is_ours {
             self.application = value;
+            self.owner.keep(|server| matches!(server, Server::Flask | Server::FastApi));
             return Ok(());
         }
+        if !is_ours {
+            self.owner.note(&name);
+        }
+        self.translation.has_certificate |= row.is_some_and(|row| row.name() == CERTIFICATE);
         self.has_access_log |= name == ACCESS_LOG;
         if name == HARAKIRI && is_letter {
             self.seconds = value;
             return Ok(());
+        }
+        if row.is_some_and(|row| row.name() == PROCESSES) {
+            self.count = value.clone().filter(|_| is_letter);
+            if is_letter && value.is_some() {
+                return Ok(());
+            }
         }
         match other_servers::long(None, &name).filter(|_| !is_ours) {
             Some(setting) => self.translate(setting, value.as_deref().unwrap_or_default(), reader),
@@ -170,6 +192,10 @@ impl TypedOptions {
 
     /// Takes an option of another server.
     fn translate(&mut self, setting: &ServerSetting, value: &str, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        if setting.flag == TIMEOUT {
+            // The last one counts.
+            self.seconds = None;
+        }
         if let Err(refusal) = self.translation.translate(setting, value) {
             self.errors.push(refused(refusal));
         }
@@ -185,6 +211,7 @@ impl TypedOptions {
         let location = Location::command_line();
         let text = value.as_deref().unwrap_or_default();
         if let Some(setting) = other_servers::meant_option(name, text) {
+            self.owner.keep(|server| setting.servers.contains(&server));
             return self.translate(setting, text, reader);
         }
         if let Some(pairs) = value.as_deref().and_then(|value| other_servers::word(name, value)) {
@@ -212,9 +239,35 @@ impl TypedOptions {
         Ok(())
     }
 
+    /// Returns the server whose line it is, if it can be only one's, and applies its defaults.
+    fn recognize(&mut self, words: &[String], host: &HostInfo) -> Option<Server> {
+        let server = self.owner.server(words, self.application.is_some(), host)?;
+        self.translation.is_of(server);
+        if server == Server::Flask && words.first().is_some_and(|first| first == "run") {
+            line_owner::add_flask_address(&mut self.translation, host);
+        }
+        Some(server)
+    }
+
+    /// Reads `-p`: beside a host without a port it is that port.
+    fn finish_count(&mut self, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        let Some(count) = self.count.take() else { return Ok(()) };
+        let is_port = count.parse::<u32>().is_ok_and(|count| count >= LEAST_PORT) && self.translation.has_host_alone();
+        match other_servers::meant_port().filter(|_| is_port) {
+            Some(setting) => {
+                let (message, advice) = other_servers::reading_of('p', &count, setting, Some(PROCESSES));
+                self.notes.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
+                self.translation.translate(setting, &count).map_err(refused)?;
+                Ok(())
+            }
+            None => reader.add(PROCESSES, Some(&count), &Location::command_line()),
+        }
+    }
+
     /// Adds what several options mean together.
     fn finish(mut self, reader: &mut Reader<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
         let location = Location::command_line();
+        self.finish_count(reader)?;
         // `--protocol` is gunicorn's if there is a `--bind`, and no `--socket` that uWSGI's would apply to.
         self.protocol.iter().filter(|_| !self.has_socket).for_each(|protocol| self.translation.keep(Subject::Protocol, protocol));
         if let Some(seconds) = self.seconds {

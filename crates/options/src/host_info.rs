@@ -17,6 +17,13 @@ const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
 const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 
+/// The socket of this system's syslog.
+pub const SYSLOG_SOCKET: &str = "/dev/log";
+
+/// Variables that Kubernetes and Podman set in their containers, and files that Docker and Podman create there.
+const CONTAINER_VARIABLES: [&str; 2] = ["KUBERNETES_SERVICE_HOST", "container"];
+const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
+
 /// The first descriptor that is passed on (sd_listen_fds(3), SD_LISTEN_FDS_START).
 pub const FIRST_PASSED: i32 = 3;
 /// No service manager passes on more sockets than this.
@@ -49,6 +56,10 @@ pub struct HostInfo {
     /// Files and folders that this Python imports from and executes.
     pub imports: Vec<PathBuf>,
     pub trust: Trust,
+    /// A container was started for this process, so that others can't reach its loopback addresses.
+    pub is_container: bool,
+    /// A syslog listens at its socket.
+    pub has_syslog: bool,
 }
 
 impl HostInfo {
@@ -82,6 +93,8 @@ impl HostInfo {
             python: None,
             imports: Vec::new(),
             trust: Trust::default(),
+            is_container: is_container(|name| variable(name).is_some()),
+            has_syslog: std::path::Path::new(SYSLOG_SOCKET).exists(),
         }
     }
 
@@ -133,6 +146,15 @@ fn passed_sockets(pid: Option<&str>, count: Option<&str>) -> i32 {
     let is_ours = pid.and_then(|pid| pid.parse::<u32>().ok()) == Some(std::process::id());
     let count = count.and_then(|count| count.parse::<i32>().ok()).filter(|count| is_ours && *count > 0);
     count.map_or(0, |count| count.min(PASSED_SOCKETS_MOST))
+}
+
+/// Whether a container was started for this process: it is the first one there, or a child of that. In a terminal within a
+/// container the shell is between them.
+fn is_container(has_variable: impl Fn(&str) -> bool) -> bool {
+    let is_first = std::process::id() == 1 || std::os::unix::process::parent_id() == 1;
+    is_first
+        && (CONTAINER_VARIABLES.into_iter().any(has_variable)
+            || CONTAINER_FILES.iter().any(|file| std::path::Path::new(file).exists()))
 }
 
 fn online_cpus() -> u32 {

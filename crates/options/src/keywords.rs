@@ -150,7 +150,7 @@ mod tests {
             ("version", "3", false, "starts no server"),
             ("stop", "3", false, "starts no server"),
             ("ssl_keyfile_password", "3", false, "openssl pkey"),
-            ("ciphers", "HIGH", false, "CIPHERS"),
+            ("ciphers", "RC4", true, "CIPHERS"),
             ("server_header", "yes", true, "True or False"),
             ("worker_class", "eventlet", true, "write `gevent` instead"),
             ("port", "70000", true, "is not a port"),

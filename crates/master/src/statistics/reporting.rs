@@ -3,6 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
+use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
 use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;
@@ -72,7 +73,7 @@ impl Reporting {
         let mut reporting = Reporting { server: listen(settings.statistics.server.as_ref())?, ..Reporting::default() };
         reporting.metrics_server =
             listen(settings.statistics.metrics.as_ref()).inspect_err(|_: &StartError| reporting.remove_files())?;
-        reporting.pushers = Pushers::open(&settings.statistics.pushers, owner).inspect_err(|_| reporting.remove_files())?;
+        reporting.pushers = Pushers::open(&settings.statistics.pushers, owner, now_ms());
         Ok(reporting)
     }
 

@@ -24,12 +24,32 @@ pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("p", "<%(pid)>"),
 ];
 
+/// granian's atoms.
+const GRANIAN_ATOMS: &[(&str, &str)] = &[
+    ("addr", "%(addr)"),
+    ("time", "%(ltime)"),
+    ("dt_ms", "%(msecs)"),
+    ("status", "%(status)"),
+    ("path", "%(var.PATH_INFO)"),
+    ("query_string", "%(var.QUERY_STRING)"),
+    ("method", "%(method)"),
+    ("protocol", "%(proto)"),
+];
+
 /// gunicorn's default format.
 pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;
 
 /// Atoms without an equivalent become `-`, as in gunicorn for unknown ones.
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
-    let (format, missing) = made(text)?;
+    add(to, made(text, variable)?)
+}
+
+/// As [`take`], for granian's.
+pub fn take_granian(to: &mut Translation, text: &str) -> Result<(), String> {
+    add(to, made(text, |atom| known(GRANIAN_ATOMS, atom))?)
+}
+
+fn add(to: &mut Translation, (format, missing): (String, Vec<String>)) -> Result<(), String> {
     if !missing.is_empty() {
         to.warn(format!("`log-format` has no equivalent for {}, and writes `-`", missing.join(", ")));
     }
@@ -38,7 +58,7 @@ pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
 }
 
 /// Returns the format, and the atoms without an equivalent. The error is the advice.
-fn made(text: &str) -> Result<(String, Vec<String>), String> {
+fn made(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(String, Vec<String>), String> {
     let (mut made, mut missing) = (String::new(), Vec::new());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {
@@ -50,6 +70,7 @@ fn made(text: &str) -> Result<(String, Vec<String>), String> {
         }
         let wrong = || "write `--log-format FORMAT` with uWSGI's variables, such as `%(method) %(uri) %(status)`".to_owned();
         let (name, after) = after.strip_prefix('(').and_then(|after| after.split_once(')')).ok_or_else(wrong)?;
+        let after = after.trim_start_matches(|letter: char| letter.is_ascii_digit() || "-.".contains(letter));
         let after = after.strip_prefix(|letter: char| letter.is_ascii_alphabetic()).ok_or_else(wrong)?;
         match variable(name) {
             Some(known) => made.push_str(&known),
@@ -66,8 +87,8 @@ fn made(text: &str) -> Result<(String, Vec<String>), String> {
 
 /// The variable of an atom; `{name}i` is a field of the request, `{name}e` a variable of its environ.
 fn variable(atom: &str) -> Option<String> {
-    if let Some((_, known)) = LOG_ATOMS.iter().find(|(name, _)| *name == atom) {
-        return Some((*known).to_owned());
+    if let Some(known) = known(LOG_ATOMS, atom) {
+        return Some(known);
     }
     let (name, kind) = atom.strip_prefix('{')?.split_once('}')?;
     match kind {
@@ -75,6 +96,10 @@ fn variable(atom: &str) -> Option<String> {
         "e" => Some(format!("%(var.{name})")),
         _ => None,
     }
+}
+
+fn known(atoms: &[(&str, &str)], atom: &str) -> Option<String> {
+    atoms.iter().find(|(name, _)| *name == atom).map(|(_, known)| (*known).to_owned())
 }
 
 #[cfg(test)]
@@ -89,19 +114,20 @@ mod tests {
             ("%({X-Request-Id}i)s %(D)d 100%%", "%(var.HTTP_X_REQUEST_ID) %(micros) 100%", 0),
             ("%({server}o)s %(z)s %(L)s", "- - -", 3),
             ("plain", "plain", 0),
+            ("%(s)-4s %(D)06d", "%(status) %(micros)", 0),
         ] {
-            let (format, absent) = made(text).expect(text);
+            let (format, absent) = made(text, variable).expect(text);
             assert_eq!((format.as_str(), absent.len()), (wanted, missing), "{text}");
         }
         for text in ["%", "%h", "%(h", "%(h)"] {
-            assert!(made(text).is_err(), "{text}");
+            assert!(made(text, variable).is_err(), "{text}");
         }
     }
 
     #[test]
     fn test_atoms_become_variables_of_log_format() {
         let known = crate::catalogue::catalogue().get("log-format").expect("its row").help;
-        for (name, ours) in LOG_ATOMS {
+        for (name, ours) in LOG_ATOMS.iter().chain(GRANIAN_ATOMS) {
             for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {
                 let is_known = variable.starts_with("var.") || known.contains(&format!("`{variable}`"));
                 assert!(is_known, "{name}: {variable} is not in the help of `log-format`");

@@ -8,7 +8,7 @@ use super::values;
 
 /// The port of waitress if none is named.
 const WAITRESS_PORT: &str = "8080";
-const NAME_IT: &str = "leave it out, and name the address: `--http 0.0.0.0:8000` or `--http [::]:8000`";
+const NAME_IT: &str = "the address of `--host` or `--listen` says which one it is: 0.0.0.0 or [::]";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("bind", &[Gunicorn, Hypercorn, Daphne], Kept(Subject::Bind, values::binds, "`http = HOST:PORT`, `http-socket = unix:PATH` or `fd://N`"))
@@ -21,20 +21,20 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
         .letter_of('p', &[Flask, Daphne])
         .says("as `--host`"),
-    ServerSetting::new("uds", &[Uvicorn, Granian], Made(unix, "`http-socket = unix:PATH`")),
+    ServerSetting::new("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")).says("`--host` and `--port` have no effect beside it"),
     ServerSetting::new("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
     ServerSetting::new("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
     ServerSetting::new("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e')
         .says("Twisted's endpoints `tcp:`, `ssl:` and `unix:`"),
-    ServerSetting::new("insecure-bind", &[Hypercorn], Refused("write `--http ADDRESS`, and `--https ADDRESS` for those with the certificate")),
+    ServerSetting::new("insecure-bind", &[Hypercorn], Kept(Subject::InsecureBind, values::binds, "`http = HOST:PORT`, and `https` instead of `http` for `bind`")),
     ServerSetting::new("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
     ServerSetting::new("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")).says("a number is the length of the kernel's queue, as in uWSGI"),
-    ServerSetting::switch("ipv4", &[Waitress], Refused(NAME_IT)),
-    ServerSetting::switch("no-ipv4", &[Waitress], Refused(NAME_IT)),
-    ServerSetting::switch("ipv6", &[Waitress], Refused(NAME_IT)),
-    ServerSetting::switch("no-ipv6", &[Waitress], Refused(NAME_IT)),
+    ServerSetting::switch("ipv4", &[Waitress], Nothing(NAME_IT)),
+    ServerSetting::switch("no-ipv4", &[Waitress], Nothing(NAME_IT)),
+    ServerSetting::switch("ipv6", &[Waitress], Nothing(NAME_IT)),
+    ServerSetting::switch("no-ipv6", &[Waitress], Nothing(NAME_IT)),
     ServerSetting::new("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     ServerSetting::switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
     ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
@@ -59,13 +59,13 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("server-name", &[Hypercorn], Option("server-names")).says("other hosts are answered with 421"),
     ServerSetting::new("server-name", &[Daphne], Refused("write `--add-header 'Server: NAME'`")).letter('s'),
     ServerSetting::switch("no-server-name", &[Daphne], Fixed(&[("del-header", "Server")])),
-    ServerSetting::new("ident", &[Waitress], Refused("write `--add-header 'Server: NAME'`")),
+    ServerSetting::new("ident", &[Waitress], Made(ident, "`del-header = Server`, `add-header = Server: NAME`")),
     ServerSetting::switch("server-header", &[Uvicorn], Done("`Server: bolide` is sent")),
     ServerSetting::switch("no-server-header", &[Uvicorn], Fixed(&[("del-header", "Server")])),
     ServerSetting::switch("date-header", &[Uvicorn], Done("`Date` is sent")),
     ServerSetting::switch("no-date-header", &[Uvicorn], Fixed(&[("del-header", "Date")])),
     ServerSetting::new("header", &[Uvicorn], Made(header, "`add-header = NAME: VALUE`")).keyword("headers"),
-    ServerSetting::new("url-scheme", &[Waitress], Refused("leave it out: a trusted front server says it in X-Forwarded-Proto (`--trusted-proxies`)")),
+    ServerSetting::new("url-scheme", &[Waitress], Made(scheme, "nothing; `trusted-proxies = ADDRESS`")).says("a trusted front server says the scheme in X-Forwarded-Proto"),
     ServerSetting::new("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same)
         .setting("root_path")
         .says("if the front server removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`"),
@@ -88,7 +88,14 @@ fn unix(to: &mut Translation, path: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// The only socket of the server.
+fn only_unix(to: &mut Translation, path: &str) -> Result<(), String> {
+    to.keep(Subject::OnlySocket, path);
+    unix(to, path)
+}
+
 fn descriptor(to: &mut Translation, number: &str) -> Result<(), String> {
+    to.keep(Subject::OnlySocket, number);
     to.add("http-socket", &format!("fd://{number}"));
     Ok(())
 }
@@ -103,6 +110,26 @@ fn listen(to: &mut Translation, value: &str) -> Result<(), String> {
     for address in value.split_whitespace() {
         let (name, address) = values::address(&address.replacen('*', "0.0.0.0", 1), WAITRESS_PORT)?;
         to.add(name, &address);
+    }
+    Ok(())
+}
+
+/// Clients must not learn the server's name from the field.
+fn ident(to: &mut Translation, name: &str) -> Result<(), String> {
+    to.add("del-header", "Server");
+    if !name.is_empty() {
+        to.add("add-header", &format!("Server: {name}"));
+    }
+    Ok(())
+}
+
+/// The scheme of a request is never assumed: an application would take a plain connection for a protected one.
+fn scheme(to: &mut Translation, scheme: &str) -> Result<(), String> {
+    match scheme {
+        "http" => {}
+        _ => to.warn(format!(
+            "requests have the scheme `{scheme}` only if a trusted front server says so in X-Forwarded-Proto: `--trusted-proxies ADDRESS`"
+        )),
     }
     Ok(())
 }

@@ -1,13 +1,11 @@
 //! Flags for development, and for the program itself. Pure data and functions over values.
 
-use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Taken};
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
 use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
-use super::values;
 
 const DEBUG: &str = "`--reload` shows tracebacks in the browser, and `breakpoint()` works in the terminal";
-const INCLUDE: &str = "write `--reload-include PATTERN`";
 const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -26,8 +24,8 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("reload-engine", &[Gunicorn], Nothing("changes are noticed immediately")).setting("reload_engine"),
     ServerSetting::new("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`"))
         .setting("reload_extra_files"),
-    ServerSetting::new("extra-files", &[Flask], Refused(INCLUDE)),
-    ServerSetting::new("exclude-patterns", &[Flask], Refused(EXCLUDE)),
+    ServerSetting::new("extra-files", &[Flask], Made(flask_files, "`touch-reload = FILE`")),
+    ServerSetting::new("exclude-patterns", &[Flask], Made(flask_patterns, "`reload-exclude = PATTERN`")),
     ServerSetting::new("reload-ignore-dirs", &[Granian], Refused(EXCLUDE)),
     ServerSetting::new("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
     ServerSetting::new("reload-ignore-paths", &[Granian], Refused(EXCLUDE)),
@@ -50,13 +48,10 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("no-debug", &[Flask], Done("it is off")),
     ServerSetting::switch("debugger", &[Flask], Nothing(DEBUG)),
     ServerSetting::switch("no-debugger", &[Flask], Done("there is none by default")),
-    ServerSetting::new(
-        "config",
-        &[Gunicorn, Hypercorn],
-        Taken(values::never, "write `bolide FILE` for a configuration of Bolide or uWSGI"),
-    )
-    .letter('c')
-    .setting("config"),
+    ServerSetting::new("config", &[Gunicorn, Hypercorn], Same)
+        .letter('c')
+        .setting("config")
+        .says("gunicorn's file, which is executed as Python, hypercorn's TOML, or a configuration of Bolide or uWSGI"),
     ServerSetting::switch("check-config", &[Gunicorn], Refused("write `bolide check FILE`")).setting("check_config"),
     ServerSetting::switch("print-config", &[Gunicorn], Refused("write `bolide config FILE`")).setting("print_config"),
     ServerSetting::switch("version", &[Gunicorn, Uvicorn, Granian], Same).letter_of('v', &[Gunicorn]),
@@ -76,6 +71,17 @@ fn develop(to: &mut Translation, value: &str) -> Result<(), String> {
 fn debug(to: &mut Translation, value: &str) -> Result<(), String> {
     to.note("it is read as `--reload`");
     develop(to, value)
+}
+
+/// flask separates files and patterns by colons.
+fn flask_files(to: &mut Translation, files: &str) -> Result<(), String> {
+    files.split(':').filter(|file| !file.is_empty()).for_each(|file| to.add("touch-reload", file));
+    Ok(())
+}
+
+fn flask_patterns(to: &mut Translation, patterns: &str) -> Result<(), String> {
+    patterns.split(':').filter(|pattern| !pattern.is_empty()).for_each(|pattern| to.add("reload-exclude", pattern));
+    Ok(())
 }
 
 /// In a file, several values are separated by commas.

@@ -1,15 +1,16 @@
 //! The tables of the guides "From gunicorn" and "From uvicorn and others": the equivalent of each flag of a server, generated
 //! from the rows. It formats Markdown and opens nothing.
 
-use super::flags;
 use super::row::{Meaning, ServerSetting};
 use super::server::Server;
+use super::{flags, unlisted};
 use crate::catalogue::row::Argument;
 
 /// Returns the table of a server.
 pub fn table(server: Server) -> String {
-    let mut rows: Vec<String> =
-        flags().filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty()).map(|flag| row(flag, server)).collect();
+    let is_listed = |flag: &&ServerSetting| !unlisted::FLAGS.iter().any(|other| other.flag == flag.flag);
+    let listed = flags().filter(is_listed).filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty());
+    let mut rows: Vec<String> = listed.map(|flag| row(flag, server)).collect();
     rows.sort_unstable_by_key(|row| row.split("`--").nth(1).unwrap_or_default().to_owned());
     format!("| {} | here | typed as it is | |\n|---|---|---|---|\n{}\n", server.command(), rows.join("\n"))
 }

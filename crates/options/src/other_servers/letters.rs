@@ -23,6 +23,10 @@ pub fn meant_setting(letter: char, value: &str) -> Option<&'static ServerSetting
         'm' if is_number => "umask",
         'h' if is_likely_host(value) => "host",
         'u' if value.contains('/') => "unix-socket",
+        'u' if !value.is_empty() && !value.starts_with('-') => "user",
+        // A limit of so few variables would refuse every request.
+        'v' if matches!(value, "0" | "1" | "2" | "3") => "verbosity",
+        'R' if !is_number => "enable-stdio-inheritance",
         'e' if ["ssl:", "tcp:", "unix:"].iter().any(|kind| value.starts_with(kind)) => "endpoint",
         'e' if value.contains('=') => "env",
         _ => return None,
@@ -47,7 +51,6 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let (theirs, advice) = match letter {
         'v' if !is_number => ("version", "write `bolide --version` for the version".to_owned()),
-        'c' if value.ends_with(".toml") => ("config", "write `bolide FILE` for a configuration of Bolide or uWSGI".to_owned()),
         _ => return None,
     };
     let (row, name) = catalogue().letter(letter)?;
@@ -115,6 +118,9 @@ mod tests {
             ('u', "/run/shop.sock", "unix-socket"),
             ('e', "ssl:8443:privateKey=key.pem:certKey=cert.pem", "endpoint"),
             ('e', "DEBUG=1", "env"),
+            ('u', "www-data", "user"),
+            ('v', "2", "verbosity"),
+            ('R', "app:app", "enable-stdio-inheritance"),
         ] {
             let setting = meant_setting(letter, value).expect(value);
             assert_eq!(setting.flag, flag);
@@ -141,7 +147,6 @@ mod tests {
         for (letter, value, ours, theirs, advice) in [
             ('v', "", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
             ('v', "app:app", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
-            ('c', "hypercorn.toml", "", "`--config` of ", "`bolide FILE`"),
         ] {
             let (message, said) = misunderstood_letter(letter, value).expect(value);
             assert!(message.contains(ours) && message.contains(theirs) && said.contains(advice), "{message} ({said})");

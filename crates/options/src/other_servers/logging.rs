@@ -6,6 +6,7 @@ use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::{Subject, Translation};
 use super::values;
+use crate::host_info::SYSLOG_SOCKET;
 
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
 /// The value of Bolide's own option is the name of the program, which may be omitted.
@@ -24,8 +25,9 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
         .setting("access_log_format")
         .says("gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
-    ServerSetting::new("access-log-fmt", &[Granian], Refused("write `--log-format FORMAT`, with uWSGI's variables")),
-    ServerSetting::new("log-fmt", &[Daphne], Refused("write `--log-format FORMAT`, with uWSGI's variables")),
+    ServerSetting::new("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`"))
+        .says("granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
+    ServerSetting::new("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
     ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")).setting("errorlog"),
     ServerSetting::new("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")),
     ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")),
@@ -48,9 +50,9 @@ pub const FLAGS: &[ServerSetting] = &[
         .letter('R')
         .setting("enable_stdio_inheritance"),
     ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
-    ServerSetting::new("log-syslog-to", &[Gunicorn], Refused(SYSLOG)).setting("syslog_addr"),
+    ServerSetting::new("log-syslog-to", &[Gunicorn], Made(syslog_to, "`logger = rsyslog:HOST:PORT`, or `log-syslog`")).setting("syslog_addr"),
     ServerSetting::new("log-syslog-prefix", &[Gunicorn], Nothing("syslog has the name that `log-syslog = NAME` says")).setting("syslog_prefix"),
-    ServerSetting::new("log-syslog-facility", &[Gunicorn], Refused(SYSLOG)).setting("syslog_facility"),
+    ServerSetting::new("log-syslog-facility", &[Gunicorn], Nothing("the facility is `daemon`, or that of `log-syslog = NAME,FACILITY`")).setting("syslog_facility"),
     ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
         .setting("disable_redirect_access_to_syslog"),
     ServerSetting::switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
@@ -89,6 +91,20 @@ fn level(to: &mut Translation, text: &str) -> Result<(), String> {
     };
     // The log level of gunicorn and hypercorn does not apply to their access logs.
     to.quiet = is_above && !matches!(to.server(), Some(Gunicorn | Hypercorn));
+    Ok(())
+}
+
+/// gunicorn's `udp://HOST:PORT` and `unix:///dev/log`.
+fn syslog_to(to: &mut Translation, address: &str) -> Result<(), String> {
+    if let Some(place) = address.strip_prefix("udp://").filter(|place| !place.is_empty()) {
+        to.add("logger", &format!("rsyslog:{place}"));
+        return Ok(());
+    }
+    let path = address.strip_prefix("unix://").and_then(|path| path.split('#').next());
+    if path != Some(SYSLOG_SOCKET) {
+        return Err(SYSLOG.to_owned());
+    }
+    to.add("log-syslog", "");
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The settings of other servers (gunicorn, uvicorn, granian, hypercorn, waitress, flask, fastapi, daphne) and their equivalents
 //! here: one row for each setting, which serves the flag of a command line, `gunicorn.conf.py` (`gunicorn`), the keyword of
 //! `bolide.run` and `init --from`. A setting with one meaning becomes options of Bolide, a setting without an effect is reported,
-//! and any other is refused with advice. It opens no files and starts nothing but the child that executes a `gunicorn.conf.py`.
-//! Runs in the process that reads the configuration.
+//! and any other is refused with advice. It starts nothing but the child that executes a `gunicorn.conf.py`, and opens no files
+//! except to recognize the framework of an application (`line_owner`). Runs in the process that reads the configuration.
 
 mod access_format;
 mod addresses;
@@ -11,7 +11,9 @@ mod developing;
 #[cfg(test)]
 mod guide;
 pub mod gunicorn;
+pub mod hypercorn;
 mod letters;
+pub mod line_owner;
 mod logging;
 mod processes;
 mod requests;
@@ -20,20 +22,29 @@ mod server;
 mod tls;
 mod translate;
 mod translation;
+mod unlisted;
 mod values;
 
 pub use letters::{meant_setting, misunderstood_letter, only_meaning, reading_of, unknown_letter};
 pub use row::{Meaning, ServerSetting};
 pub use server::Server;
-pub use translate::Refusal;
+pub use translate::{CERTIFICATE, Refusal};
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Value;
 
 /// The rows, by theme.
-const TABLES: &[&[ServerSetting]] =
-    &[addresses::FLAGS, application::FLAGS, processes::FLAGS, requests::FLAGS, logging::FLAGS, tls::FLAGS, developing::FLAGS];
+const TABLES: &[&[ServerSetting]] = &[
+    addresses::FLAGS,
+    application::FLAGS,
+    processes::FLAGS,
+    requests::FLAGS,
+    logging::FLAGS,
+    tls::FLAGS,
+    developing::FLAGS,
+    unlisted::FLAGS,
+];
 
 /// Every row.
 pub fn flags() -> impl Iterator<Item = &'static ServerSetting> {
@@ -45,9 +56,26 @@ pub fn long(server: Option<Server>, name: &str) -> Option<&'static ServerSetting
     flags().find(|flag| flag.flag == name && !name.is_empty() && flag.is_of(server))
 }
 
+/// Returns the servers that have a flag of this name.
+pub fn servers_of(name: &str) -> Vec<Server> {
+    flags().filter(|flag| flag.flag == name).flat_map(|flag| flag.servers).copied().collect()
+}
+
+/// Returns the one flag that begins like this, as Python's argument parsers accept it.
+pub fn beginning_with(start: &str) -> Option<&'static ServerSetting> {
+    let mut found = flags().filter(|flag| flag.flag.starts_with(start) && !start.is_empty());
+    let first = found.next()?;
+    found.all(|other| other.flag == first.flag && other.argument == first.argument).then_some(first)
+}
+
 /// Returns the row of a letter of a server.
 pub fn letter(server: Server, letter: char) -> Option<&'static ServerSetting> {
     flags().find(|flag| flag.letter.is_some_and(|(own, servers)| own == letter && servers.contains(&server)))
+}
+
+/// The flag of the letter `p` of flask and daphne.
+pub fn meant_port() -> Option<&'static ServerSetting> {
+    letter(Server::Flask, 'p')
 }
 
 /// Returns the row of a setting of gunicorn.conf.py.
@@ -85,6 +113,8 @@ pub fn meant_option(name: &str, value: &str) -> Option<&'static ServerSetting> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let server = match name {
         "listen" if value.contains(':') => Server::Waitress,
+        // A folder of this name would have a comma.
+        "pythonpath" if value.contains(',') => Server::Gunicorn,
         // uWSGI's belongs to a command that Bolide does not have.
         "ping-timeout" if is_number => Server::Daphne,
         _ => return None,

@@ -98,6 +98,11 @@ fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
     // gunicorn's own variants, that of gevent-websocket, and classes that others have derived from them.
     let name = if name.contains(GEVENT) { GEVENT.to_owned() } else { name };
     to.keep(Subject::WorkerClass, &name);
+    if class.starts_with("aiohttp.") {
+        return Err(
+            "only aiohttp's own server serves its applications, `aiohttp.web.run_app`: they are neither WSGI nor ASGI".to_owned()
+        );
+    }
     match name.as_str() {
         GEVENT => {}
         "eventlet" => {
@@ -107,7 +112,11 @@ fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
             );
         }
         "tornado" => return Err("leave it out, and write `--threads 16` for requests that wait".to_owned()),
-        "trio" => return Err("leave it out: applications run on asyncio; `--loop` names the event loop".to_owned()),
+        "trio" => {
+            return Err(
+                "an application that needs trio can't be served; leave it out for others, which run on asyncio".to_owned()
+            );
+        }
         "uvloop" => to.add("loop", "uvloop"),
         "sync" | "gthread" | "thread" | "asgi" | "asyncio" | "uvicorn" | "uvicornh11" => {}
         _ => to.note("workers are Bolide's own, and detect WSGI and ASGI"),

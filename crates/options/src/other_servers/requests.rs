@@ -36,7 +36,7 @@ pub const FLAGS: &[ServerSetting] = &[
         ),
     )
     .letter('t'),
-    ServerSetting::new("http1-header-read-timeout", &[Granian], Refused("write `--http-timeout SECONDS`")),
+    ServerSetting::new("http1-header-read-timeout", &[Granian], Made(header_timeout, "`http-timeout = SECONDS`")),
     ServerSetting::new("limit-request-line", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_line"),
     ServerSetting::new("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD))
         .setting("limit_request_field_size"),
@@ -92,6 +92,13 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("asyncore-use-poll", &[Waitress], Nothing(LOOP)),
     ServerSetting::new("channel-request-lookahead", &[Waitress], Nothing("a client that leaves is noticed")),
 ];
+
+/// granian's is in milliseconds.
+fn header_timeout(to: &mut Translation, text: &str) -> Result<(), String> {
+    let milliseconds: u64 = text.parse().map_err(|_| "write a number of milliseconds".to_owned())?;
+    to.add("http-timeout", &milliseconds.div_ceil(1000).max(1).to_string());
+    Ok(())
+}
 
 fn http2(value: &str) -> std::option::Option<(String, String)> {
     value.contains(':').then(|| {

@@ -38,4 +38,14 @@ impl Server {
             Server::Daphne => "daphne",
         }
     }
+
+    /// The host and the port that it listens on if its command line names neither.
+    pub fn default_address(self) -> (&'static str, &'static str) {
+        match self {
+            Server::Waitress => ("0.0.0.0", "8080"),
+            Server::FastApi => ("0.0.0.0", "8000"),
+            Server::Flask => ("127.0.0.1", "5000"),
+            Server::Gunicorn | Server::Uvicorn | Server::Granian | Server::Hypercorn | Server::Daphne => ("127.0.0.1", "8000"),
+        }
+    }
 }

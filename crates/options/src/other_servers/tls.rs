@@ -3,10 +3,10 @@
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
 use super::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
-use super::translation::Translation;
+use super::translation::{Subject, Translation};
 
 const VERSION: &str = "TLS 1.2 and 1.3 are supported; `tls-min-version = 1.3` disables the older one";
-const CIPHERS: &str = "leave it out; or name them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
+const CIPHERS: &str = "write them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
 const SPEAK: &str = "the addresses of `http` then speak TLS; `https` names one with its certificate ([HTTPS](https.md))";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -29,7 +29,8 @@ pub const FLAGS: &[ServerSetting] = &[
     ),
     ServerSetting::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
     ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
-    ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
+    ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`"))
+        .says("`adhoc` is `https = ADDRESS,auto`: a certificate for development"),
     ServerSetting::new("key", &[Flask], Option("tls-key")),
     // The catalogue has the name, and refuses it for every server.
     ServerSetting::new(
@@ -43,8 +44,8 @@ pub const FLAGS: &[ServerSetting] = &[
         Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
     ),
     ServerSetting::new("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
-    ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Refused(CIPHERS)).setting("ciphers"),
-    ServerSetting::new("ssl-ciphers", &[Uvicorn], Refused(CIPHERS)),
+    ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Made(ciphers, "nothing")).setting("ciphers"),
+    ServerSetting::new("ssl-ciphers", &[Uvicorn], Made(ciphers, "nothing")),
     ServerSetting::switch(
         "suppress-ragged-eofs",
         &[Gunicorn],
@@ -54,6 +55,21 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake occupies no worker"))
         .setting("do_handshake_on_connect"),
 ];
+
+/// Words of OpenSSL that exclude none of the ciphers here. A list that excludes some belongs to an address.
+fn ciphers(to: &mut Translation, text: &str) -> Result<(), String> {
+    match crate::resolve::ciphers::read(text) {
+        Some(read) if read.suites.is_empty() => {
+            to.note("nothing to do: it excludes none of the ciphers here, which are all of TLS 1.3 and 1.2 with forward secrecy");
+            Ok(())
+        }
+        _ if text.starts_with("TLS") || text.starts_with("SSL") => {
+            to.note(format!("nothing to do: {VERSION}"));
+            Ok(())
+        }
+        _ => Err(CIPHERS.to_owned()),
+    }
+}
 
 fn least_version(to: &mut Translation, text: &str) -> Result<(), String> {
     to.add("tls-min-version", text.trim_start_matches("tls"));
@@ -74,7 +90,8 @@ fn verify_mode(to: &mut Translation, text: &str) -> Result<(), String> {
 
 fn certificate(to: &mut Translation, text: &str) -> Result<(), String> {
     if text == "adhoc" {
-        return Err("write `--https 127.0.0.1:8443,auto`, which creates a certificate for development".to_owned());
+        to.keep(Subject::SelfSigned, text);
+        return Ok(());
     }
     to.add("tls-certificate", text);
     Ok(())

@@ -12,6 +12,8 @@ use crate::catalogue::row::Argument;
 /// The default address of an application.
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: &str = "8000";
+/// The option with a certificate for the addresses of `http`.
+pub const CERTIFICATE: &str = "tls-certificate";
 /// gunicorn's default number of requests of a gevent worker.
 const WORKER_CONNECTIONS: &str = "1000";
 
@@ -42,7 +44,10 @@ impl Translation {
         let whose = server_list(row);
         let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
         match row.meaning {
-            Meaning::Same => self.add(same(), value),
+            Meaning::Same => {
+                self.has_certificate |= same() == CERTIFICATE;
+                self.add(same(), value);
+            }
             Meaning::Listed(_) => {
                 value.split(',').map(str::trim).filter(|one| !one.is_empty()).for_each(|one| self.add(same(), one));
             }
@@ -76,6 +81,16 @@ impl Translation {
         Ok(())
     }
 
+    /// Whether there is a host without a port, in `--host` or in `--bind`.
+    pub fn has_host_alone(&self) -> bool {
+        let is_alone = |kept: &KeptSetting| match kept.subject {
+            Subject::Host => true,
+            Subject::Bind => kept.value.split(',').any(values::is_host),
+            _ => false,
+        };
+        self.kept.iter().any(is_alone) && !self.has(Subject::Port)
+    }
+
     /// Returns the options that depend on several settings, and the remarks for the user. `port` is the port if there is a host
     /// without one ([`Translation::needs_port`]).
     ///
@@ -107,29 +122,85 @@ impl Translation {
     /// `--host` and `--port` form one address. A host alone in `--bind` gets the port of `--port`, as in daphne.
     fn finish_addresses(&mut self, usual_port: Option<u16>) -> Result<(), Refusal> {
         let binds = self.take_all(Subject::Bind);
-        let (host, port) = (self.take_kept(Subject::Host), self.take_kept(Subject::Port));
+        let plain = self.take_all(Subject::InsecureBind);
+        let (host, port) = self.host_and_port();
         let named_port = port.as_ref().map(|port| port.value.clone());
         let addresses = || binds.iter().flat_map(|kept| kept.value.split(',').map(move |address| (kept, address)));
         let speaks_uwsgi = self.speaks_uwsgi(addresses().next().map(|(_, address)| address))?;
         let takes_port = host.is_none() && port.is_some() && addresses().any(|(_, address)| values::is_host(address));
+        let is_secure = self.finish_insecure_addresses(&plain, binds.is_empty())?;
         let mut is_local = false;
         for (kept, address) in addresses() {
             let port = named_port.as_deref().unwrap_or(DEFAULT_PORT);
-            let (name, value) = values::address(address, port)
-                .map_err(|advice| Refusal { message: format!("`--bind {address}` is not an address"), advice })?;
+            let (name, value) = bound(address, port)?;
             is_local |= value.starts_with("unix:");
+            let name = if is_secure { "https" } else { name };
             self.add_for(kept, if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
         }
         if let Some(mask) = self.take_kept(Subject::Umask).filter(|_| is_local || binds.is_empty()) {
             self.add_for(&mask, "chmod-socket", &mask.value);
         }
-        if let Some(kept) = host.as_ref().or(port.as_ref()).filter(|_| !takes_port) {
-            let host = host.as_ref().map_or(DEFAULT_HOST, |host| &host.value);
-            let usual_port = usual_port.map_or_else(|| DEFAULT_PORT.to_owned(), |port| port.to_string());
-            let address = values::host_and_port(host, &named_port.unwrap_or(usual_port));
-            self.add_for(kept, "http", &address);
-        }
+        self.finish_host((host, port.filter(|_| !takes_port)), usual_port);
         Ok(())
+    }
+
+    /// Adds the address of `--host` and `--port`; without them, that of a self-signed certificate.
+    fn finish_host(&mut self, (host, port): (Option<KeptSetting>, Option<KeptSetting>), usual_port: Option<u16>) {
+        let signed = self.take_kept(Subject::SelfSigned);
+        let (own_host, own_port) = self.server().map_or((DEFAULT_HOST, DEFAULT_PORT), Server::default_address);
+        let Some(kept) = host.as_ref().or(port.as_ref()).or(signed.as_ref()).cloned() else { return };
+        let usual_port = usual_port.map_or_else(|| own_port.to_owned(), |port| port.to_string());
+        let address = values::host_and_port(
+            host.as_ref().map_or(own_host, |host| &host.value),
+            port.as_ref().map_or(&usual_port, |port| &port.value),
+        );
+        match signed {
+            Some(_) => self.add_for(&kept, "https", &format!("{address},auto")),
+            None => self.add_for(&kept, "http", &address),
+        }
+        match self.server() {
+            Some(server) if host.is_none() && own_host != DEFAULT_HOST => {
+                let whose = server.command();
+                self.note(format!("listening on {address}, as {whose} does; `--host {DEFAULT_HOST}` is for this machine only"));
+            }
+            None if port.is_none() && usual_port == DEFAULT_PORT => {
+                self.note(format!("listening on {address}; the default port of waitress-serve is 8080, and of flask run 5000"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes and returns host and port, unless the line has a socket beside which they have no effect.
+    fn host_and_port(&mut self) -> (Option<KeptSetting>, Option<KeptSetting>) {
+        let only = self.take_kept(Subject::OnlySocket);
+        let (host, port) = (self.take_kept(Subject::Host), self.take_kept(Subject::Port));
+        // daphne has `--fd` and `--port`, and opens both.
+        let only = only.filter(|only| host.is_some() || only.place.name == "--uds");
+        match (only, host.as_ref().or(port.as_ref())) {
+            (Some(only), Some(first)) => {
+                self.note_for(first, &format!("nothing to do: only the socket of `{}` is opened", only.place.name));
+                (None, None)
+            }
+            _ => (host, port),
+        }
+    }
+
+    /// Adds hypercorn's addresses without TLS, and returns whether those of `--bind` have TLS. Without a certificate there is no
+    /// difference, and only `--bind` counts.
+    fn finish_insecure_addresses(&mut self, plain: &[KeptSetting], is_alone: bool) -> Result<bool, Refusal> {
+        let Some(first) = plain.first() else { return Ok(false) };
+        if !self.has_certificate {
+            self.note_for(first, "nothing to do: without a certificate only the addresses of `--bind` are opened");
+            return Ok(false);
+        }
+        for (kept, address) in plain.iter().flat_map(|kept| kept.value.split(',').map(move |address| (kept, address))) {
+            let (name, value) = bound(address, DEFAULT_PORT)?;
+            self.add_for(kept, name, &value);
+        }
+        if is_alone {
+            self.add_for(first, "https", &values::host_and_port(DEFAULT_HOST, DEFAULT_PORT));
+        }
+        Ok(true)
     }
 
     /// Returns whether the address of `--bind` speaks the uwsgi protocol, by gunicorn's `--protocol`.
@@ -251,6 +322,11 @@ impl Translation {
         }
         Ok(())
     }
+}
+
+/// Returns the option and its value for an address of `--bind`.
+fn bound(address: &str, port: &str) -> Result<(&'static str, String), Refusal> {
+    values::address(address, port).map_err(|advice| Refusal { message: format!("`--bind {address}` is not an address"), advice })
 }
 
 /// The servers of a setting: "gunicorn and hypercorn".

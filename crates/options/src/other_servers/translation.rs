@@ -40,11 +40,17 @@ pub enum Subject {
     DirtyWorkers,
     ErrorLog,
     Host,
+    /// hypercorn's addresses without TLS.
+    InsecureBind,
+    /// uvicorn's `uds` or `fd`, beside which host and port have no effect.
+    OnlySocket,
     Port,
     /// gunicorn's protocol for the addresses of `bind`.
     Protocol,
     StaticFolder,
     StaticRoute,
+    /// flask's `--cert adhoc`.
+    SelfSigned,
     StatsdHost,
     StatsdPrefix,
     Threads,
@@ -72,6 +78,8 @@ pub(super) struct KeptSetting {
 #[derive(Debug, Default)]
 pub struct Translation {
     server: Option<Server>,
+    /// The options so far have a certificate for the addresses of `http`.
+    pub has_certificate: bool,
     pub(super) made: Vec<MadeOption>,
     pub(super) remarks: Vec<SettingRemark>,
     pub(super) kept: Vec<KeptSetting>,
@@ -136,5 +144,16 @@ impl Translation {
 
     pub(super) fn server(&self) -> Option<Server> {
         self.server
+    }
+
+    /// The line turns out to be this server's, whose defaults apply from now on.
+    pub fn is_of(&mut self, server: Server) {
+        self.server = Some(server);
+    }
+
+    /// Keeps a setting that the environment has under this name.
+    pub fn keep_of_variable(&mut self, subject: Subject, variable: &str, value: &str) {
+        self.place = SettingPlace { name: variable.to_owned(), line: 0 };
+        self.keep(subject, value);
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use crate::diagnostic::{Diagnostic, Location};
+use crate::other_servers::Server;
 use crate::pair::Pair;
 use crate::sources::OtherSection;
 
@@ -34,9 +35,19 @@ pub struct Configuration {
     pub declared: HashSet<String>,
     /// uWSGI's magic variables, with their values after the last file.
     pub magic: Vec<(char, String)>,
+    /// The server whose command line this is, if it can be only one's.
+    pub server: Option<Server>,
 }
 
+/// The options of a PasteDeploy file, which names an application.
+const PASTE: &str = "paste";
+
 impl Configuration {
+    /// Whether the command line names an application by `--paste`, as gunicorn's does.
+    pub fn has_typed_paste(&self) -> bool {
+        self.pairs.iter().any(|pair| pair.key == PASTE && pair.location == Location::command_line())
+    }
+
     /// Whether this key is used by a placeholder, by a condition or, if it came from the environment, by `$(VARIABLE)`.
     pub fn uses(&self, pair: &Pair) -> bool {
         let variable = pair.location.file.strip_prefix(Location::VARIABLE);

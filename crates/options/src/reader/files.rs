@@ -44,7 +44,7 @@ impl Reader<'_> {
             Some((name, section)) => (name, Some(section)),
             None => (asked, None),
         };
-        if format.is_none() && gunicorn_file::is_program(asked) {
+        if format.is_none() && (gunicorn_file::is_program(asked) || self.is_typed_program(asked, location)) {
             return self.load_gunicorn(asked, location);
         }
         let Some(format) = format.or_else(|| format_of(name)) else {
@@ -68,6 +68,9 @@ impl Reader<'_> {
             self.made.files.push(name.clone());
         }
         refuse_utf_16(&bytes, &name)?;
+        if format == Format::Toml && section.is_none() && self.load_hypercorn(&bytes, &name) {
+            return Ok(());
+        }
         let substituted = self.magic.substitute(&bytes);
         let wanted = section.filter(|section| !section.is_empty());
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
@@ -101,6 +104,12 @@ impl Reader<'_> {
             self.magic.end_first_file(asked);
         }
         Ok(())
+    }
+
+    /// Whether the command line names a file whose format its name does not reveal: gunicorn executes any such file.
+    fn is_typed_program(&self, asked: &str, location: &Location) -> bool {
+        let is_typed = *location == Location::command_line() && format_of(asked).is_none();
+        is_typed && self.host.folder.join(asked.strip_prefix("file:").unwrap_or(asked)).is_file()
     }
 
     /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and repeats that at each

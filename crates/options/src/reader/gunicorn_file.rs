@@ -1,5 +1,5 @@
-//! Reads a `gunicorn.conf.py` as a file of the configuration: its settings become pairs with their lines. All other sources take
-//! precedence over them, in any order. Placeholders in them are not filled in: `%(h)s` is gunicorn's.
+//! Reads a `gunicorn.conf.py`, or a TOML file of hypercorn, as a file of the configuration: its settings become pairs with their
+//! lines. All other sources take precedence over them, in any order. Placeholders in them are not filled in: `%(h)s` is gunicorn's.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,8 +11,9 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::launcher;
-use crate::other_servers::gunicorn;
+use crate::other_servers::{gunicorn, hypercorn};
 use crate::pair::Pair;
+use crate::sources::line_of;
 
 /// The file that gunicorn reads by default.
 const GUNICORN_FILE: &str = "gunicorn.conf.py";
@@ -30,15 +31,20 @@ impl Reader<'_> {
     /// # Errors
     /// The file can't be read or executed, or raises an exception.
     pub(super) fn load_gunicorn(&mut self, asked: &str, location: &Location) -> Result<(), EarlyExit> {
-        if let Some(module) = asked.strip_prefix("python:") {
-            return Err(Diagnostic::error(
-                Some(location),
-                format!("`{asked}`: a configuration is not searched for among modules"),
-            )
-            .advise(format!("name its file, such as `{}.py`", module.replace('.', "/")))
-            .into());
+        let file = match asked.strip_prefix("python:") {
+            Some(module) => self.file_of_module(module).ok_or_else(|| {
+                let file = format!("{}.py", module.replace('.', "/"));
+                Diagnostic::error(Some(location), format!("`{asked}`: there is no `{file}` in this folder"))
+                    .advise("name the file of the module, which is not searched for elsewhere")
+            })?,
+            None => asked.strip_prefix("file:").unwrap_or(asked).to_owned(),
+        };
+        let name = file.as_str();
+        if !is_program(asked) {
+            self.made
+                .diagnostics
+                .push(Diagnostic::note(Some(location), format!("`{name}` is executed as Python, as gunicorn does")));
         }
-        let name = asked.strip_prefix("file:").unwrap_or(asked);
         let path = self.host.folder.join(name);
         // The folder of the start is the first one from which the program imports.
         for used in [&path, &self.host.folder] {
@@ -57,12 +63,39 @@ impl Reader<'_> {
         self.made.diagnostics.extend(translated.remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
         let made = translated.options.into_iter().map(|made| (made.key, made.value, made.line));
         let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
-        for (key, value, line) in made.chain([hooks]) {
+        self.add_foreign(made.chain([hooks]), place);
+        Ok(())
+    }
+
+    /// The file of a module in the folder of the start.
+    fn file_of_module(&self, module: &str) -> Option<String> {
+        let path = module.replace('.', "/");
+        let names = [format!("{path}.py"), format!("{path}/__init__.py")];
+        names.into_iter().find(|name| self.host.folder.join(name).is_file())
+    }
+
+    /// Adds the settings of a TOML file of hypercorn. Returns whether it is one.
+    pub(super) fn load_hypercorn(&mut self, bytes: &[u8], name: &str) -> bool {
+        let Ok(text) = std::str::from_utf8(bytes) else { return false };
+        if !hypercorn::is_configuration(text) {
+            return false;
+        }
+        let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+        let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
+        let (options, remarks) = hypercorn::translated(text, |offset| line_of(bytes, offset));
+        self.made.diagnostics.push(Diagnostic::note(None, format!("`{name}` is read as a configuration of hypercorn")));
+        self.made.diagnostics.extend(remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
+        self.add_foreign(options.into_iter().map(|made| (made.key, made.value, made.line)), place);
+        true
+    }
+
+    /// Adds pairs of a file over which all other sources take precedence.
+    fn add_foreign(&mut self, made: impl Iterator<Item = (String, String, u32)>, place: impl Fn(u32) -> Location) {
+        for (key, value, line) in made {
             let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };
             self.made.pairs.push(pair.clone());
             self.gunicorn_pairs.push(pair);
         }
-        Ok(())
     }
 
     /// Reads the `gunicorn.conf.py` beside the command, as gunicorn does unless another configuration is named. Returns a note.

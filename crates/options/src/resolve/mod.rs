@@ -259,7 +259,7 @@ impl<'a> Draft<'a> {
             host: self.host,
             read,
             strict: self.strict,
-            is_bare: read.files.is_empty() && positional.is_some(),
+            is_bare: read.files.is_empty() && (positional.is_some() || read.has_typed_paste()),
             folder: self.host.folder.clone(),
             entered: self.host.folder.clone(),
             diagnostics: std::mem::take(&mut self.diagnostics),

@@ -79,6 +79,33 @@ pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
     Ok(())
 }
 
+/// The default address of the server whose command line this is, or Bolide's.
+fn address_of_server(context: &mut Context) -> Address {
+    let Some(server) = context.read.server else { return address::default() };
+    let (host, port) = server.default_address();
+    let usual = Address::Tcp { host: host.to_owned(), port: port.parse().unwrap_or_default() };
+    if usual != address::default() {
+        let message = format!("listening on {host}:{port}, as {} does", server.command());
+        let note = Diagnostic::note(Some(&Location::command_line()), message);
+        context.diagnostics.push(note.advise("`--http ADDRESS` names another address"));
+    }
+    usual
+}
+
+/// Notes that an application on the command line is reachable from inside its container only: a mistake that shows elsewhere.
+pub fn note_container(addresses: &[&Address], context: &mut Context) {
+    let is_loopback = |address: &&Address| match address {
+        Address::Tcp { host, .. } => host == "localhost" || host.starts_with("127.") || host == "::1" || host == "[::1]",
+        _ => false,
+    };
+    let Some(Address::Tcp { host, port }) = addresses.first().filter(|_| addresses.iter().all(is_loopback)) else { return };
+    if context.is_bare && context.host.is_container {
+        let message = format!("{host}:{port} can be reached from inside this container only");
+        let note = Diagnostic::note(Some(&Location::command_line()), message);
+        context.diagnostics.push(note.advise(format!("write `--host 0.0.0.0 --port {port}` for connections from outside")));
+    }
+}
+
 impl PythonDraft {
     /// `env` takes precedence over a file.
     pub fn environment(&mut self, application: &ApplicationSettings) -> Vec<(String, String)> {
@@ -107,7 +134,7 @@ impl PythonDraft {
                 context.diagnostics.push(diagnostic);
                 (address::default(), Location::command_line())
             }
-            None => (address::default(), Location::command_line()),
+            None => (address_of_server(context), Location::command_line()),
         }
     }
 

@@ -7,6 +7,7 @@ use bolide_contract::tls::Tls;
 use super::address;
 use super::context::Context;
 use super::draft::{ClientsDraft, Draft, PythonDraft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
+use super::platform;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::FIRST_PASSED;
@@ -56,6 +57,8 @@ impl SocketsDraft {
         let location = Location::environment("LISTEN_FDS");
         let socket = |descriptor| SocketDraft::new(kind, Address::Passed(descriptor), location.clone());
         self.list.extend((FIRST_PASSED..FIRST_PASSED + passed).map(socket));
+        let addresses: Vec<&Address> = self.list.iter().map(|socket| &socket.address).collect();
+        platform::note_container(&addresses, context);
     }
 
     pub fn complete(

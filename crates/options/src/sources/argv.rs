@@ -81,6 +81,11 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The positional arguments so far.
+    pub fn positional(&self) -> &[String] {
+        &self.positional
+    }
+
     /// Returns the positional arguments; they are complete once `next_option` has returned `None`.
     pub fn into_positional(self) -> Vec<String> {
         self.positional
@@ -119,11 +124,11 @@ impl<'a> Arguments<'a> {
         Ok(ParsedOption::new(name, value))
     }
 
-    /// `-c FILE.py` is gunicorn's; uWSGI's `-c` takes no value.
-    fn gunicorn_configuration(&mut self) -> Option<ParsedOption> {
+    /// `-c FILE` is gunicorn's or hypercorn's; uWSGI's `-c` takes no value.
+    fn configuration(&mut self) -> Option<ParsedOption> {
         let value = self.letters.strip_prefix('c')?;
         let value = if value.is_empty() { self.rest.as_slice().first()?.clone() } else { value.to_owned() };
-        if !value.ends_with(".py") {
+        if !is_configuration(&value) {
             return None;
         }
         if self.letters == "c" {
@@ -133,8 +138,23 @@ impl<'a> Arguments<'a> {
         Some(ParsedOption::new("config", Some(value)))
     }
 
+    /// `-A NAME` is flask's; uWSGI's is a number.
+    fn application(&mut self) -> Option<ParsedOption> {
+        let value = self.letters.strip_prefix('A')?;
+        let value = if value.is_empty() { self.next_word()?.to_owned() } else { value.to_owned() };
+        if value.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+            return None;
+        }
+        if self.letters == "A" {
+            self.rest.next();
+        }
+        self.letters = "";
+        let note = (format!("`-A {value}` is read as `--app` of flask"), "with a number `-A` is uWSGI's".to_owned());
+        Some(ParsedOption { note: Some(note), ..ParsedOption::new("app", Some(value)) })
+    }
+
     fn letter(&mut self) -> Result<ParsedOption, ArgumentError> {
-        if let Some(option) = self.gunicorn_configuration() {
+        if let Some(option) = self.configuration().or_else(|| self.application()) {
             return Ok(option);
         }
         let mut letters = self.letters.chars();
@@ -211,6 +231,16 @@ impl<'a> Arguments<'a> {
     }
 }
 
+/// Whether a word names a configuration of gunicorn or hypercorn: a Python file, TOML, or any other file that is neither an
+/// application nor in one of uWSGI's formats.
+fn is_configuration(word: &str) -> bool {
+    let ends = |ends: &[&str]| ends.iter().any(|end| word.ends_with(end));
+    let is_named = ["python:", "file:"].iter().any(|scheme| word.starts_with(scheme));
+    is_named
+        || ends(&[".py", ".toml", ".conf", ".config", ".cfg"])
+        || !ends(&[".ini", ".yaml", ".yml", ".json", ".js", ".xml", ".wsgi"]) && Path::new(word).is_file()
+}
+
 /// Whether a word names a pidfile: by its extension, or because the file exists and contains a number.
 fn is_pidfile(word: &str) -> bool {
     let path = Path::new(word);
@@ -231,7 +261,7 @@ fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
     }
     let mut matching: Vec<&str> = catalogue().names().filter(|name| name.starts_with(start)).collect();
     match matching.as_slice() {
-        [] => Err(unknown()),
+        [] => other_servers::beginning_with(start).map(|flag| (flag.flag.to_owned(), flag.argument)).ok_or_else(unknown),
         [name] => Ok(((*name).to_owned(), catalogue().get(name).map_or(Argument::Required, |row| row.argument))),
         _ => {
             matching.sort_unstable();
@@ -278,6 +308,11 @@ mod tests {
             ("--disable-log -", &["disable-logging", "-"]),
             ("-c gunicorn.conf.py a:b", &["config=gunicorn.conf.py", "a:b"]),
             ("-cgunicorn.conf.py", &["config=gunicorn.conf.py"]),
+            ("-c hypercorn.toml a:b", &["config=hypercorn.toml", "a:b"]),
+            ("-c python:shop.server -c file:shop", &["config=python:shop.server", "config=file:shop"]),
+            ("-c app.ini", &["cgi-mode", "app.ini"]),
+            ("-A shop run", &["app=shop", "run"]),
+            ("--worker-tmp /dev/shm --access-logfi -", &["worker-tmp-dir=/dev/shm", "access-logfile=-"]),
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
             ("--master=true", &["master=true"]),

@@ -10,6 +10,7 @@ pub mod toml;
 pub mod xml;
 pub mod yaml;
 
+pub(crate) use section::line_of;
 pub use section::{Malformed, OtherSection, RawPair, Section};
 
 use crate::catalogue::language_words::Format;

@@ -49,6 +49,8 @@ pub(crate) fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
         python: None,
         imports: Vec::new(),
         trust: crate::trust::Trust::default(),
+        is_container: false,
+        has_syslog: true,
     }
 }
 

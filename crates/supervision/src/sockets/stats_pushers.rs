@@ -7,13 +7,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::Instant;
 
 use bolide_contract::settings::Address;
 use bolide_contract::sharing::MetricKind;
 use bolide_contract::statistics::{Pusher, PusherKind};
 use bolide_services::statistics::Metric;
 
-use crate::error::StartError;
 use crate::files::guarded_files::{self, How, Rights};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
@@ -21,6 +21,11 @@ use crate::sockets::listeners::resolve;
 
 /// Datagrams of a push, at the most.
 const DATAGRAMS_MOST: usize = 4096;
+/// Attempts to find a target that was missing at the start. The first is made after this time, each further one after twice the
+/// time. An attempt that takes longer than `SLOW_MS` is the last one, since the master waits for it.
+const ATTEMPTS_MOST: u32 = 8;
+const ATTEMPT_AFTER_MS: u64 = 10_000;
+const SLOW_MS: u128 = 1000;
 /// Mode of a new file.
 const FILE_MODE: u32 = 0o640;
 
@@ -39,6 +44,22 @@ struct PushTarget {
     last: HashMap<String, i64>,
     /// The current failure was logged.
     is_told: bool,
+    /// The next attempt to find the target, if it was not found.
+    missing: Option<Attempt>,
+}
+
+/// When a missing target is looked for again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Attempt {
+    made: u32,
+    at_ms: u64,
+}
+
+impl Attempt {
+    /// The one after `made` failed ones; `None` if there are no more.
+    fn after(made: u32, now_ms: u64, is_slow: bool) -> Option<Attempt> {
+        (made < ATTEMPTS_MOST && !is_slow).then(|| Attempt { made, at_ms: now_ms + (ATTEMPT_AFTER_MS << made) })
+    }
 }
 
 #[derive(Debug)]
@@ -48,22 +69,22 @@ enum DatagramSocket {
 }
 
 impl Pushers {
-    /// Creates the sockets, and resolves the names of hosts.
-    ///
-    /// # Errors
-    /// A target that can't be reached.
-    pub fn open(settings: &[Pusher], owner: Option<&Privileges>) -> Result<Pushers, StartError> {
+    /// Creates the sockets, and resolves the names of hosts. A target that can't be found now is a warning: statistics must not
+    /// keep an instance from serving.
+    pub fn open(settings: &[Pusher], owner: Option<&Privileges>, now_ms: u64) -> Pushers {
         let place = |pusher: &Pusher| {
-            let socket = match &pusher.kind {
-                PusherKind::File { .. } => None,
-                PusherKind::Socket { address, .. } | PusherKind::Statsd { address, .. } => {
-                    let trouble = |message| StartError::new(format!("{}: stats-push: {message}", pusher.origin));
-                    Some(connected(address, owner).map_err(trouble)?)
-                }
+            let mut place = PushTarget {
+                settings: pusher.clone(),
+                socket: None,
+                next_ms: 0,
+                last: HashMap::new(),
+                is_told: false,
+                missing: None,
             };
-            Ok(PushTarget { settings: pusher.clone(), socket, next_ms: 0, last: HashMap::new(), is_told: false })
+            place.find(0, owner, now_ms);
+            place
         };
-        Ok(Pushers { places: settings.iter().map(place).collect::<Result<_, StartError>>()? })
+        Pushers { places: settings.iter().map(place).collect() }
     }
 
     /// When the next push is due.
@@ -80,6 +101,9 @@ impl Pushers {
     pub fn push(&mut self, page: &str, metrics: &[Metric], owner: Option<&Privileges>, now_ms: u64) {
         for place in self.places.iter_mut().filter(|place| now_ms >= place.next_ms) {
             place.next_ms = now_ms + place.settings.every_ms;
+            if let Some(attempt) = place.missing.filter(|attempt| now_ms >= attempt.at_ms) {
+                place.find(attempt.made + 1, owner, now_ms);
+            }
             match place.push(page, metrics, owner) {
                 Ok(()) => place.is_told = false,
                 // Logged once, and not at each push.
@@ -94,6 +118,32 @@ impl Pushers {
 }
 
 impl PushTarget {
+    /// Creates the socket, if the target has one. `made` attempts have failed before.
+    fn find(&mut self, made: u32, owner: Option<&Privileges>, now_ms: u64) {
+        let (PusherKind::Socket { address, .. } | PusherKind::Statsd { address, .. }) = &self.settings.kind else { return };
+        let begun = Instant::now();
+        let found = connected(address, owner);
+        let is_slow = begun.elapsed().as_millis() > SLOW_MS;
+        self.missing = None;
+        match found {
+            Ok(socket) => {
+                self.socket = Some(socket);
+                if made > 0 {
+                    log_sink::line(&format!("{}: stats-push: the statistics are sent from now on", self.settings.origin));
+                }
+            }
+            Err(why) => {
+                self.missing = Attempt::after(made, now_ms, is_slow);
+                // Logged once, and when it is given up.
+                if made == 0 || self.missing.is_none() {
+                    let next =
+                        if self.missing.is_some() { "it is looked for again" } else { "it is given up until the next start" };
+                    log_sink::line(&format!("{}: warning: stats-push: {why}; {next}", self.settings.origin));
+                }
+            }
+        }
+    }
+
     fn push(&mut self, page: &str, metrics: &[Metric], owner: Option<&Privileges>) -> io::Result<()> {
         let lines: Vec<String> = match &self.settings.kind {
             PusherKind::File { path, separator } => return append(path, &format!("{page}{separator}"), owner),
@@ -170,6 +220,24 @@ fn connected(address: &Address, owner: Option<&Privileges>) -> Result<DatagramSo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_that_is_missing_at_the_start_is_looked_for_a_few_times() {
+        let settings = Pusher {
+            kind: PusherKind::Socket { address: Address::Unix("/nowhere/to/push".into()), prefix: "x".to_owned() },
+            every_ms: 1,
+            origin: "x.ini:1".to_owned(),
+        };
+        let mut pushers = Pushers::open(&[settings], None, 0);
+        assert_eq!(pushers.places[0].missing, Some(Attempt { made: 0, at_ms: ATTEMPT_AFTER_MS }));
+        let mut now_ms = 0;
+        for made in 1..=ATTEMPTS_MOST {
+            now_ms += ATTEMPT_AFTER_MS << made;
+            pushers.push("", &[], None, now_ms);
+            assert_eq!(pushers.places[0].missing.map(|attempt| attempt.made), Some(made).filter(|made| *made < ATTEMPTS_MOST));
+        }
+        assert!(Attempt::after(1, 0, true).is_none(), "a slow attempt is the last one");
+    }
 
     #[test]
     fn counters_are_told_by_how_much_they_have_grown_and_gauges_as_they_are() {

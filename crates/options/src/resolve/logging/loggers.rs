@@ -9,6 +9,7 @@ use bolide_contract::logging::{
 
 use super::log_packing::{self, Encoder, Step};
 use crate::diagnostic::{Diagnostic, Location};
+use crate::host_info::SYSLOG_SOCKET;
 use crate::pair::Pair;
 use crate::resolve::context::normalized;
 
@@ -18,8 +19,7 @@ const DAEMON: u8 = 3;
 /// `<29>`: uWSGI's remote syslog sends every line as a notice of `daemon`.
 const REMOTE_PRIORITY: u8 = 29;
 const REMOTE_PORT: u16 = 514;
-/// The sockets of this system's syslog, and of its journal (which uses the same format).
-const SYSLOG_SOCKET: &str = "/dev/log";
+/// The socket of the journal, which uses the format of syslog.
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/dev-log";
 
 /// Facilities of syslog by name (RFC 3164 section 4.1.1).

@@ -8,6 +8,7 @@ use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::host_info::SYSLOG_SOCKET;
 use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, LoggingDraft};
@@ -39,6 +40,16 @@ pub fn add_logger_of(draft: &mut Draft, kind: &str, pair: &Pair) -> Result<(), D
     let argument = pair.value.as_deref().filter(|text| !text.is_empty());
     let text = argument.map_or(kind.to_owned(), |text| format!("{kind}:{text}"));
     draft.logging.loggers.messages.add_logger(&text, pair, &draft.host.host_name)
+}
+
+/// `log-syslog`: a system without syslog, such as a container, keeps the lines in the log.
+pub fn add_syslog(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    if draft.host.has_syslog {
+        return add_logger_of(draft, "syslog", pair);
+    }
+    let message = format!("`{}`: lines go to the log, since there is no socket of syslog here ({SYSLOG_SOCKET})", pair.key);
+    draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("leave it out, or start a syslog").local());
+    Ok(())
 }
 
 /// Turns a fault that disables only its own rule into a warning.

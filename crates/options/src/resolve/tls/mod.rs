@@ -316,7 +316,13 @@ impl CertificateReader<'_, '_> {
         let asked = self.draft.client_auth.clone();
         let Some((text, at)) = own.or_else(|| self.draft.client_authorities.clone()) else {
             return match asked {
-                Some((ClientAuth::Optional | ClientAuth::Required, at)) => {
+                Some((ClientAuth::Optional, at)) => {
+                    let message = "clients are not asked for certificates: it is not configured whose are accepted";
+                    let warning = Diagnostic::warning(Some(&at), message);
+                    self.context.diagnostics.push(warning.advise("name the authorities' certificates: `tls-client-ca = FILE`"));
+                    Ok((ClientAuth::Off, None))
+                }
+                Some((ClientAuth::Required, at)) => {
                     Err(Diagnostic::error(Some(&at), "it is not configured whose certificates clients must show")
                         .advise("name the authorities' certificates: `tls-client-ca = FILE`"))
                 }

@@ -1,0 +1,43 @@
+//! Flags that a server's help does not print: it accepts them silently, or earlier versions had them. Pure data and functions over
+//! values.
+
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option};
+use super::row::ServerSetting;
+use super::server::Server::{Daphne, Flask, Granian, Hypercorn, Waitress};
+use super::translation::Translation;
+
+const ONE_LOOP: &str = "`loop` names the event loop";
+const LOADING: &str = "workers load the application before they serve";
+
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::new("trusted-proxy", &[Waitress], Option("trusted-proxies")),
+    ServerSetting::new("trusted-proxy-count", &[Waitress], Nothing("all front servers in a row that are trusted count")),
+    ServerSetting::new("trusted-proxy-headers", &[Waitress], Made(fields, "`trusted-headers = NAMES`")),
+    ServerSetting::switch("clear-untrusted-proxy-headers", &[Waitress], Done("fields of other clients have no effect")),
+    ServerSetting::switch("no-clear-untrusted-proxy-headers", &[Waitress], Done("applications get these fields unchanged")),
+    ServerSetting::switch("log-untrusted-proxy-headers", &[Waitress], Nothing("fields of other clients have no effect")),
+    ServerSetting::switch("no-log-untrusted-proxy-headers", &[Waitress], Done("they are not logged")),
+    ServerSetting::new("threading-mode", &[Granian], Nothing("there are no runtime threads beside the application's")),
+    ServerSetting::switch("loop-opt", &[Granian], Nothing(ONE_LOOP)),
+    ServerSetting::switch("no-loop-opt", &[Granian], Done(ONE_LOOP)),
+    ServerSetting::switch("opt", &[Granian], Nothing(ONE_LOOP)),
+    ServerSetting::switch("no-opt", &[Granian], Done(ONE_LOOP)),
+    ServerSetting::switch("websockets", &[Granian], Done("WebSockets are always served")),
+    ServerSetting::switch(
+        "no-websockets",
+        &[Granian],
+        Nothing("an application without WebSockets answers them with 403 or 404 itself"),
+    ),
+    ServerSetting::switch("uvloop", &[Hypercorn], Fixed(&[("loop", "uvloop")])),
+    ServerSetting::new("ws-protocol", &[Daphne], Nothing("the application chooses the protocol of a WebSocket")),
+    ServerSetting::switch("eager-loading", &[Flask], Done(LOADING)),
+    ServerSetting::switch("lazy-loading", &[Flask], Nothing(LOADING)),
+    ServerSetting::switch("lazy-loader", &[Flask], Nothing(LOADING)),
+];
+
+/// waitress separates the names of fields by blanks or commas.
+fn fields(to: &mut Translation, names: &str) -> Result<(), String> {
+    let names: Vec<&str> = names.split([' ', ',']).filter(|name| !name.is_empty()).collect();
+    to.add("trusted-headers", &names.join(", "));
+    Ok(())
+}
