@@ -157,6 +157,12 @@ def test_the_last_timeout_counts(options):
         (["--pythonpath", "one,two"], {"pythonpath = one", "pythonpath = two"}),
         (["--listen", "*:9001", "--trusted-proxy", "10.0.0.1"], {"http = 0.0.0.0:9001", "trusted-proxies = 10.0.0.1"}),
         (["--log-syslog-to", "udp://127.0.0.1:514"], {"logger = rsyslog:127.0.0.1:514"}),
+        (["--access-log=access.log"], {"req-logger = file:access.log"}),
+        (["-e", "fd:fileno=7"], {"http-socket = fd://7"}),
+        (
+            ["--trusted-proxy", "*", "--trusted-proxy-headers", "x-forwarded-for x-forwarded-port"],
+            {"trusted-proxies = *", "http = 0.0.0.0:8080", "trusted-headers = x-forwarded-for, x-forwarded-port"},
+        ),
         (["--ciphers", "HIGH:!aNULL"], set()),
         (["--access-log-fmt", "%(addr)s %(dt_ms).3f"], {"log-format = %(addr) %(msecs)"}),
     ],
@@ -164,7 +170,7 @@ def test_the_last_timeout_counts(options):
 )
 def test_words_of_other_servers_become_options(flags, wanted, options):
     found, said = options(*flags, "shop:app")
-    usual = set() if any(option.startswith("http =") for option in wanted) else {"http = 127.0.0.1:8000"}
+    usual = set() if any(option.startswith(("http =", "http-socket =")) for option in wanted) else {"http = 127.0.0.1:8000"}
     assert found == {"module = shop:app"} | usual | wanted, said
 
 

@@ -27,7 +27,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
     ServerSetting::new("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e')
-        .says("Twisted's endpoints `tcp:`, `ssl:` and `unix:`"),
+        .says("Twisted's endpoints `tcp:`, `ssl:`, `unix:` and `fd:`"),
     ServerSetting::new("insecure-bind", &[Hypercorn], Kept(Subject::InsecureBind, values::binds, "`http = HOST:PORT`, and `https` instead of `http` for `bind`")),
     ServerSetting::new("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
     ServerSetting::new("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")).says("a number is the length of the kernel's queue, as in uWSGI"),
@@ -144,6 +144,11 @@ fn endpoint(to: &mut Translation, text: &str) -> Result<(), String> {
     if kind == "unix" {
         let path = named("address").or(first).ok_or_else(advice)?;
         return unix(to, path);
+    }
+    if kind == "fd" {
+        let number = named("fileno").or(first).ok_or_else(advice)?;
+        to.add("http-socket", &format!("fd://{number}"));
+        return Ok(());
     }
     let port = named("port").or(first).ok_or_else(advice)?;
     let place = values::host_and_port(named("interface").unwrap_or("0.0.0.0"), port);

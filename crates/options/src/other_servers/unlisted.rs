@@ -7,6 +7,9 @@ use super::server::Server::{Daphne, Flask, Granian, Hypercorn, Waitress};
 use super::translation::Translation;
 
 const ONE_LOOP: &str = "`loop` names the event loop";
+/// Fields of front servers that `trusted-headers` knows.
+const FIELDS: [&str; 6] =
+    ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded"];
 const LOADING: &str = "workers load the application before they serve";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -37,7 +40,15 @@ pub const FLAGS: &[ServerSetting] = &[
 
 /// waitress separates the names of fields by blanks or commas.
 fn fields(to: &mut Translation, names: &str) -> Result<(), String> {
-    let names: Vec<&str> = names.split([' ', ',']).filter(|name| !name.is_empty()).collect();
-    to.add("trusted-headers", &names.join(", "));
+    let (known, others): (Vec<&str>, Vec<&str>) = names
+        .split([' ', ','])
+        .filter(|name| !name.is_empty())
+        .partition(|name| FIELDS.contains(&name.to_ascii_lowercase().as_str()));
+    if !others.is_empty() {
+        to.note(format!("{} have no effect", others.join(", ")));
+    }
+    if !known.is_empty() {
+        to.add("trusted-headers", &known.join(", "));
+    }
     Ok(())
 }

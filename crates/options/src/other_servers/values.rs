@@ -53,7 +53,11 @@ pub fn binds(text: &str) -> Result<String, String> {
     Ok(all.join(","))
 }
 
+/// Checks a host. An empty one stands for all addresses, as in uvicorn.
 pub fn host(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Ok("0.0.0.0".to_owned());
+    }
     match text.contains('/') || !is_host(text) {
         true => Err(format!("write `--http {text}` for an address with a port, or `--http-socket {text}` for a UNIX socket")),
         false => Ok(text.to_owned()),

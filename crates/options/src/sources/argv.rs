@@ -4,12 +4,15 @@
 use std::path::Path;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::Argument;
+use crate::catalogue::row::{Argument, Value};
 use crate::other_servers::{self, ServerSetting};
 
 /// If a pidfile follows, it reloads a running instance, as in uWSGI; otherwise it has the meaning of other servers: [`DEVELOP`].
 const RELOAD: &str = "reload";
 const DEVELOP: &str = "develop";
+/// A flag without a value of uvicorn and granian. daphne's has a value, and means the other one, which is gunicorn's.
+const ACCESS_LOG: &str = "access-log";
+const ACCESS_LOG_FILE: &str = "access-logfile";
 /// Largest file that may be a pidfile, in bytes.
 const PIDFILE_BYTES: u64 = 32;
 
@@ -108,6 +111,9 @@ impl<'a> Arguments<'a> {
                 (None, None) => beginning_of(name)?,
             },
         };
+        if name == ACCESS_LOG && is_others && value.is_some() {
+            return Ok(ParsedOption::new(ACCESS_LOG_FILE, value));
+        }
         if is_others && argument == Argument::None && value.is_some() {
             let message = format!("`--{name}` takes no value");
             return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` only")) });
@@ -170,6 +176,10 @@ impl<'a> Arguments<'a> {
             let (message, advice) = other_servers::unknown_letter(letter, attached.or(self.next_word()));
             return Err(ArgumentError { message, unknown: None, advice });
         };
+        if row.value != Value::Address || !self.letters.starts_with("=0") {
+            // Python's argument parsers accept `-w=4`. In uWSGI `=` begins the number of a shared socket.
+            self.letters = self.letters.strip_prefix('=').unwrap_or(self.letters);
+        }
         let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
         // If a letter within a group takes no value, further letters follow it.
         let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
@@ -208,7 +218,7 @@ impl<'a> Arguments<'a> {
     ) -> Result<ParsedOption, ArgumentError> {
         let value = match setting.argument {
             Argument::None => None,
-            _ => match std::mem::take(&mut self.letters) {
+            _ => match std::mem::take(&mut self.letters).trim_start_matches('=') {
                 "" => Some(self.value_of(&format!("-{letter}"))?),
                 attached => Some(attached.to_owned()),
             },
@@ -312,6 +322,8 @@ mod tests {
             ("-c python:shop.server -c file:shop", &["config=python:shop.server", "config=file:shop"]),
             ("-c app.ini", &["cgi-mode", "app.ini"]),
             ("-A shop run", &["app=shop", "run"]),
+            ("-w=4 -b=0.0.0.0:80 -p=3", &["workers=4", "bind=0.0.0.0:80", "processes=3"]),
+            ("--access-log --access-log=a.log", &["access-log", "access-logfile=a.log"]),
             ("--worker-tmp /dev/shm --access-logfi -", &["worker-tmp-dir=/dev/shm", "access-logfile=-"]),
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
