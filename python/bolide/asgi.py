@@ -64,22 +64,35 @@ async def pause():
     await asyncio.sleep(0)
 
 
-def is_client_disconnect(error, has_left=False):
+def is_client_disconnect(error, has_left=False, known=None):
     """Return whether an application ended because its client had disconnected.
 
     That is so for our exception, for any that frameworks raise instead of it or around it, and, if the client has in fact left
     (`has_left`), for the frameworks' own exceptions of that meaning. An exception group counts only if all of its members do.
+    `known` has the results of exceptions by their identity, False for those that are being examined: a member that a framework
+    raises again has its group as its context.
     """
+    known = {} if known is None else known
+    examined = []
+    result = False
     for _ in range(CHAIN_MOST):
         if error is None:
-            return False
+            break
         if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DISCONNECTS):
-            return True
+            result = True
+            break
+        if id(error) in known:
+            result = known[id(error)]
+            break
+        known[id(error)] = False
+        examined.append(id(error))
         parts = getattr(error, "exceptions", None)
         if isinstance(error, Exception) and isinstance(parts, (tuple, list)) and parts:
-            return all(is_client_disconnect(part, has_left) for part in parts)
+            result = all(is_client_disconnect(part, has_left, known) for part in parts)
+            break
         error = error.__cause__ or error.__context__
-    return False
+    known.update(dict.fromkeys(examined, result))
+    return result
 
 
 def serve(native, assignment, applications, settings, trial=None, development=None):

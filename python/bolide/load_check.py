@@ -27,7 +27,7 @@ def main(half):
     faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)
     half.prepare(order["boot"])
     folder = os.getcwd()
-    reason = half.load()
+    reason = half.load() or half.load_urlconf()
     faulthandler.cancel_dump_traceback_later()
     said = {"reason": reason and reason[:REASON_CHARACTERS_MOST]}
     if reason and failures:

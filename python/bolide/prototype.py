@@ -101,6 +101,10 @@ class Half:
         if not described["is_hidden"]:
             self.uwsgi.register()
         self.hooks = Hooks(described, self.uwsgi)
+        if self.settings["watching"]["imports"] or self.settings["development"] is not None:
+            from bolide import bytecode
+
+            bytecode.skip_young_sources()
         if self.settings["watching"]["imports"]:
             from bolide import autoreload
 
@@ -266,6 +270,8 @@ class Half:
             self.hooks.begin_worker()
             if self.gunicorn is not None:
                 self.gunicorn.note_loaded(self.applications)
+            if not self.may_serve(assignment):
+                return self.native.EXIT_LOAD_FAILED
             trial = None
             if self.is_on_trial and self.settings["reloading"]["probe"]:
                 from bolide import internal_requests
@@ -298,6 +304,33 @@ class Half:
             self.log.log_exception(error, "the worker itself", is_ours=True)
             return 1
         return 0
+
+    def load_urlconf(self):
+        """Import Django's URLconf before this worker serves. Return None, or the reason why it can't be imported.
+
+        That is not done in the prototype: views may connect to databases when they are imported, and workers can't share
+        connections.
+        """
+        from bolide import django_projects
+
+        try:
+            django_projects.load_urlconf()
+        except Exception as error:
+            self.log.log_exception(error, "loading Django's URLconf")
+            return f"Django's URLconf can't be imported: {type(error).__name__}: {error}"
+        return None
+
+    def may_serve(self, assignment):
+        """Return whether the part of the application that is imported late lets this worker serve."""
+        reason = self.load_urlconf()
+        if reason is None:
+            return True
+        if self.is_on_trial:
+            assignment.note_failure(reason)
+            return False
+        # With uWSGI such a project starts, and may recover: Django tries again at each request.
+        self.log.tell(f"WARNING: {reason}; requests fail until it can be imported")
+        return True
 
     def end(self):
         """Call the application's functions for a worker's end."""
@@ -369,6 +402,12 @@ def load(boot, hooks, watched, development=None):
     try:
         with watched, slow:
             applications = import_all(settings, hooks)
+            if development is not None:
+                from bolide import django_projects
+
+                django_projects.load_urlconf()
+                tell = log.tell if boot["generation"] == 1 else lambda _: None
+                applications = django_projects.developed(applications, tell)
         after = settings["application"]["chdir_after"]
         if after:
             os.chdir(after)

@@ -39,6 +39,16 @@ app = fastapi.FastAPI()
 def view():
     return of_today(7)
 """,
+    "fastapi-with-a-middleware": """
+import fastapi
+app = fastapi.FastAPI()
+@app.middleware("http")
+async def timed(request, call_next):
+    return await call_next(request)
+@app.get("/")
+async def view():
+    return of_today(7)
+""",
     "starlette": """
 from starlette.applications import Starlette
 from starlette.routing import Route

@@ -1,7 +1,9 @@
 """`develop`: a request after a save sees the new code, or the reason why it can't be loaded, and never the old page."""
 
 import json
+import os
 import threading
+import time
 
 import pytest
 from support.waiting import wait_until
@@ -115,6 +117,19 @@ def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, s
     assert instance.body() == "old"
     ready.touch()
     wait_until(lambda: instance.get("/", BROWSER).text == "young", "the new code")
+
+
+def test_a_second_save_of_the_same_size_within_a_second_is_seen(develop, package):
+    # Without this, tests run without bytecode files.
+    instance = develop(APP, environment={"PYTHONDONTWRITEBYTECODE": ""})
+    views = package / "views.py"
+    # However slow the machine is, this second is not over.
+    second = int(time.time()) + 3600
+    for part, text in enumerate(("one", "two")):
+        with instance.looks_away():
+            views.write_text(f'TEXT = "{text}"\n')
+            os.utime(views, ns=(second * 10**9 + part,) * 2)
+        wait_until(lambda text=text: instance.body() == text, "the new code")
 
 
 def test_a_pause_while_requests_wait_for_new_code_is_the_users_and_outlives_code_that_does_not_load(develop, save, call):

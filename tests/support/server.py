@@ -80,7 +80,7 @@ class Server:
         #: The executable instead of the console script.
         self._command = command
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(REMOVED_PREFIXES)}
-        self._environment.update(PYTHONDONTWRITEBYTECODE="1", **(environment or {}))
+        self._environment.update({"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
         if arguments is None:
             self.configure(configuration, listen)
             arguments = [str(self.ini)]
