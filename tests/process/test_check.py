@@ -359,3 +359,21 @@ def test_values_from_commands_are_an_error_that_says_so(check, tmp_path):
     status, said, _ = check("shop.ini")
     assert status == FAILED
     assert "`@(exec://hostname)`: only files are read here, and `exec` is not supported" in said
+
+
+def test_init_writes_a_unit_of_systemd_that_starts_the_configuration(tmp_path, call):
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    application(folder)
+    status, said = call("init", "--systemd", "shop:application", folder=folder)
+    assert status == 0, said
+    assert "sudo systemctl enable --now shop" in said
+    unit = (folder / "shop.service").read_text()
+    assert f"\nExecStart={program()[0]} {folder}/bolide.ini\n" in unit
+    assert "module = shop:application\n" in (folder / "bolide.ini").read_text()
+    # The unit of a configuration that is there already; no file is overwritten.
+    status, said = call("init", "--systemd", folder=folder)
+    assert (status, "shop.service already exists" in said) == (1, True), said
+    (folder / "shop.service").unlink()
+    assert call("init", "--systemd", folder=folder)[0] == 0
+    assert (folder / "shop.service").read_text() == unit

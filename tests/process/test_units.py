@@ -55,3 +55,13 @@ def test_a_unit_with_a_mistake_would_be_noticed(analyze, tmp_path):
     open_to_all.write_text(f"[Service]\nExecStart={program()[0]} x.ini\n")
     status, _ = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MOST}", "--no-pager", str(open_to_all))
     assert status != 0
+
+
+def test_systemd_takes_the_unit_that_init_writes(analyze, tmp_path):
+    folder = tmp_path / "a shop"
+    folder.mkdir()
+    (folder / "app.py").write_text("def application(environ, start_response):\n    pass\n")
+    subprocess.run([*program(), "init", "--systemd", "app:application"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    (unit,) = folder.glob("*.service")
+    status, said = analyze("verify", "--man=no", str(unit))
+    assert (status, [line for line in said.splitlines() if "bolide" in line]) == (0, []), said

@@ -101,6 +101,7 @@ const INIT_FLAGS: &[CommandFlag] = &[
         help: "what starts the project now: gunicorn.conf.py, Procfile, Dockerfile, Compose, supervisord or systemd",
     },
     CommandFlag { name: "--to", words: &["ini", "toml"], help: "the format of the new file" },
+    flag("--systemd", "also write a unit of systemd; an existing bolide.ini is used"),
 ];
 const CONFIG_FLAGS: &[CommandFlag] =
     &[flag("--all", "show the defaults of the options that are not set, too"), flag("--json", "print one JSON object")];
@@ -127,6 +128,7 @@ const INIT_EXAMPLES: &[Example] = &[
     ("bolide init", "for the project in this folder"),
     ("bolide init app:app", "for this application"),
     ("bolide init --from Procfile", "for the command of another server"),
+    ("bolide init --systemd", "with a unit of systemd"),
 ];
 const SPOOL_FLAGS: &[CommandFlag] =
     &[flag("--json", "print one JSON object"), flag("--all", "with `retry`: all jobs that have failed")];

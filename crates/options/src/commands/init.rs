@@ -1,10 +1,11 @@
 //! `bolide init [APPLICATION]`: writes a short `bolide.ini` that runs this application, or else the one that it finds in the current
-//! folder. It never prompts and never overwrites a file.
+//! folder, and with `--systemd` a unit. It never prompts and never overwrites a file.
 
 use std::path::PathBuf;
 
 use bolide_contract::settings::ApplicationSource;
 
+use super::init_unit::Unit;
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding, Kind};
@@ -13,8 +14,41 @@ use crate::resolve::PositionalApplication;
 use crate::subcommand::Subcommand;
 
 const FILE: &str = "bolide.ini";
+/// The flag for a unit.
+const SYSTEMD: &str = "--systemd";
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
+    let words: Vec<String> = arguments.iter().filter(|word| *word != SYSTEMD).cloned().collect();
+    if words.len() == arguments.len() {
+        return write_configuration(&words, host);
+    }
+    let unit = Unit::of(FILE, host);
+    let file = unit.path.file_name().unwrap_or_default().to_string_lossy();
+    if unit.path.exists() {
+        return failed(format!("{file} already exists"), "remove it first, or move it aside");
+    }
+    // An existing configuration is what the unit starts.
+    let written = match words.is_empty() && host.folder.join(FILE).exists() {
+        true => Reading::Print { text: String::new(), status: 0 },
+        false => write_configuration(&words, host),
+    };
+    let Reading::Print { text: before, status: 0 } = written else { return written };
+    match std::fs::write(&unit.path, &unit.text) {
+        Ok(()) => {
+            let before = if before.is_empty() { before } else { format!("{before}\n") };
+            let text = format!("{before}{file} is written, a unit of systemd. {}\n\n{}", unit.steps(), unit.text);
+            Reading::Print { text, status: 0 }
+        }
+        Err(error) => failed(format!("can't write {}: {error}", unit.path.display()), "is the folder writable?"),
+    }
+}
+
+/// A command that has failed.
+fn failed(message: String, advice: &str) -> Reading {
+    Reading::Print { text: format!("{}\n", Diagnostic::error(None, message).advise(advice)), status: 1 }
+}
+
+fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
     let asked = match arguments {
         [] => None,
         [text] if !text.starts_with('-') => Some(text.as_str()),
@@ -26,10 +60,6 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     };
     let folder = &host.folder;
     let target = folder.join(FILE);
-    let failed = |message: String, advice: &str| Reading::Print {
-        text: format!("{}\n", Diagnostic::error(None, message).advise(advice)),
-        status: 1,
-    };
     if target.exists() {
         return failed(format!("{FILE} already exists"), "remove it first, or look at it with `bolide check bolide.ini`");
     }
@@ -56,7 +86,9 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             };
             let what = found.description();
             Reading::Print {
-                text: format!("{FILE} is written for {what}. Start it with: bolide {FILE}\n{others}\n{text}"),
+                text: format!(
+                    "{FILE} is written for {what}. Start it with: bolide {FILE}\n{others}`bolide init --systemd` writes a unit for it.\n\n{text}"
+                ),
                 status: 0,
             }
         }

@@ -7,6 +7,7 @@ mod config;
 mod explain;
 mod init;
 mod init_from;
+mod init_unit;
 mod lints;
 mod places;
 mod plan;
