@@ -77,7 +77,10 @@ impl Outcomes {
     pub fn note_reload(&mut self, result: Result<u32, String>, channel: &mut ControlSocket) {
         match &result {
             Ok(generation) => self.settle(format!("generation {generation} serves"), channel, clock_ms()),
-            Err(why) => report_failure(&format!("the reload has failed: {why}"), channel),
+            Err(why) => {
+                let words = format!("the reload has failed: {why}");
+                channel.answer_waiting(&json!({"ok": false, "message": words}), clock_ms());
+            }
         }
         self.reloads.note(seconds_since_1970(), self.cause, result.err());
     }
@@ -115,7 +118,8 @@ impl Outcomes {
     }
 }
 
-/// Reports the failure of a reload or an upgrade to waiting clients.
+/// Reports to all waiting clients that what they wait for does not come.
 pub fn report_failure(words: &str, channel: &mut ControlSocket) {
+    channel.begin_next_wait();
     channel.answer_waiting(&json!({"ok": false, "message": words}), clock_ms());
 }

@@ -3,6 +3,7 @@
 //! does not know. The master runs it.
 
 pub mod canary;
+pub mod following;
 pub mod fork_safety;
 pub mod forming;
 pub mod generation;
@@ -10,9 +11,12 @@ pub mod helpers;
 pub mod imports;
 pub mod workers;
 
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::processes::backoff::Backoff;
+use bolide_supervision::text::duration;
 
-use crate::generations::generation::{Forming, FormingStage, Generation};
+use crate::generations::following::{Following, WaitingReload};
+use crate::generations::generation::{Forming, FormingStage, Generation, Reason};
 use crate::provision::Provision;
 
 /// The present generations, and whether another one is requested.
@@ -26,6 +30,10 @@ pub struct Generations {
     last_number: u32,
     /// A reload was requested and has not begun; several requests count as one.
     reload_requested: bool,
+    /// A reload that was requested while a generation was starting.
+    following: Following,
+    /// The time that the generation in service took until it served.
+    last_formed_ms: u64,
     /// The old generation gets no time to finish when the forming generation, or the next one, takes over.
     reload_is_brutal: bool,
     backoff: Backoff,
@@ -114,6 +122,36 @@ impl Generations {
         self.reload_requested = false;
     }
 
+    /// Returns whether a generation is loading that a further reload may follow. Before the first one serves, and while a canary
+    /// is watched, another reload begins at once.
+    pub fn may_follow(&self) -> bool {
+        let is_loading = |forming: &Forming| forming.reason != Reason::First && !matches!(forming.stage, FormingStage::Canary(_));
+        self.forming.as_ref().is_some_and(is_loading)
+    }
+
+    /// Lets a reload follow the generation that is starting. Returns that one's state in words if no reload follows it yet.
+    pub fn follow(&mut self, by: &str, cause: ReloadCause, now_ms: u64) -> Option<String> {
+        let forming = self.forming.as_ref()?;
+        let time = duration(now_ms.saturating_sub(forming.began_ms));
+        let is_first = self.following.wait(by, cause);
+        is_first.then(|| format!("generation {} is still starting (for {time})", forming.generation.number))
+    }
+
+    pub fn has_following(&self) -> bool {
+        self.following.is_waiting()
+    }
+
+    /// Returns the reload whose turn it is: the generation before it serves, has failed, has got as far as its canary, or takes
+    /// too long.
+    pub fn take_due_following(&mut self, now_ms: u64) -> Option<WaitingReload> {
+        let is_late = self.following_late_ms().is_some_and(|late_ms| now_ms >= late_ms);
+        if self.may_follow() && !is_late { None } else { self.following.take(is_late) }
+    }
+
+    fn following_late_ms(&self) -> Option<u64> {
+        self.following.late_ms(self.forming.as_ref()?.began_ms, self.last_formed_ms)
+    }
+
     /// Returns whether the generations before the next get no time to finish, and clears the flag.
     pub fn take_brutal_flag(&mut self) -> bool {
         std::mem::take(&mut self.reload_is_brutal)
@@ -136,6 +174,7 @@ impl Generations {
     /// Puts a formed generation into service. Returns the generation that it replaces, and the one that has ended for it.
     pub fn replace_serving(&mut self, formed: Generation) -> (Option<u32>, Option<u32>) {
         self.backoff.lived();
+        self.last_formed_ms = formed.formed_in_ms.unwrap_or(self.last_formed_ms);
         (self.serving.replace(formed).map(|old| old.number), self.vacated_by.take())
     }
 
@@ -178,6 +217,6 @@ impl Generations {
                 [late_ms, Some(forming.notice_ms)].into_iter().flatten().min()
             }
         };
-        pauses.chain(self.forming.as_ref().and_then(look)).min()
+        pauses.chain(self.forming.as_ref().and_then(look)).chain(self.following_late_ms()).min()
     }
 }

@@ -100,6 +100,42 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Requests another generation. One that is starting is completed first, unless it takes far longer than the last one, and
+    /// one more reload follows it, however many are requested meanwhile. A brutal reload abandons it, and gives the previous
+    /// generation no time to finish.
+    ///
+    /// # Errors
+    /// The configuration can't be used; the error is logged too.
+    pub(super) fn reload(&mut self, asker: Asker<'_>, is_brutal: bool, now_ms: u64) -> Result<(), String> {
+        if self.ending.is_stopping() {
+            return Ok(());
+        }
+        if is_brutal || !self.reload_follows(asker.cause) {
+            return self.reload_now(asker, is_brutal, now_ms);
+        }
+        if let Some(starting) = self.generations.follow(asker.words, asker.cause, now_ms) {
+            let by = asker.words;
+            log_sink::line(&format!("reload: {starting}: one more reload follows it, which {by} asks for"));
+            self.notifier.reloading(&format!("{starting}, another reload follows it"));
+        }
+        Ok(())
+    }
+
+    /// Returns whether a reload for this cause would follow the generation that is starting. In development, newer code makes
+    /// older code worthless.
+    pub(super) fn reload_follows(&self, cause: ReloadCause) -> bool {
+        !self.provision.is_developed() && cause != ReloadCause::Change && self.generations.may_follow()
+    }
+
+    /// Begins the reload that was requested while a generation was starting, when that one has ended its start or takes too long.
+    pub(super) fn begin_following_if_due(&mut self, now_ms: u64) {
+        let Some(following) = self.generations.take_due_following(now_ms) else { return };
+        self.control.channel.begin_next_wait();
+        let asker = Asker { words: &following.by, cause: following.cause };
+        // The error is logged already.
+        drop(self.reload_now(asker, false, now_ms));
+    }
+
     /// Executes what an application requests through uWSGI's Python module. `worker` is the child that the application runs in.
     fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
         let (command, by) = match asked {
@@ -198,7 +234,9 @@ impl Supervisor {
         }
         log_sink::line(&format!("control socket: {}", command.row().done));
         // Before the command, because its outcome may be known immediately.
-        if waits {
+        if waits && command == Command::Reload && self.reload_follows(ReloadCause::Command) {
+            self.control.channel.keep_waiting_for_next(client);
+        } else if waits {
             self.control.channel.keep_waiting(client);
         }
         let asked = question["change"].as_i64().map_or(1, i64::unsigned_abs);

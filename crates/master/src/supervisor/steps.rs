@@ -37,15 +37,8 @@ const LIFESPAN: &str = "the application's lifespan ";
 
 // Generations.
 impl Supervisor {
-    /// Requests another generation. A forming generation has begun with older code and may hang in it, so it is abandoned. A
-    /// brutal reload gives the previous generation no time to finish.
-    ///
-    /// # Errors
-    /// The configuration can't be used; the error is logged too.
-    pub(super) fn reload(&mut self, asker: Asker<'_>, is_brutal: bool, now_ms: u64) -> Result<(), String> {
-        if self.ending.is_stopping() {
-            return Ok(());
-        }
+    /// Requests another generation. A forming generation has begun with older code and may hang in it, so it is abandoned.
+    pub(super) fn reload_now(&mut self, asker: Asker<'_>, is_brutal: bool, now_ms: u64) -> Result<(), String> {
         let by = asker.words;
         self.outcomes.note_cause(asker.cause);
         if self.takeover.defers_reload(by, is_brutal) {
@@ -183,6 +176,7 @@ impl Supervisor {
 
     /// Begins a reload if one is requested or needed, and none is in progress.
     pub(super) fn begin_reload_if_due(&mut self, now_ms: u64) {
+        self.begin_following_if_due(now_ms);
         if !self.generations.is_due(now_ms) {
             return;
         }
@@ -301,7 +295,9 @@ impl Supervisor {
                 log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms"));
             }
         }
-        self.notifier.ready(&format!("{workers} of generation {number}"));
+        if !self.generations.has_following() {
+            self.notifier.ready(&format!("{workers} of generation {number}"));
+        }
         if is_ordered {
             // Requests that wait for changed code continue when the old workers have their order to end.
             if !self.development.holds_requests() {

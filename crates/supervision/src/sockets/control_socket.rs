@@ -65,6 +65,8 @@ enum ClientState {
     Asks(Vec<u8>),
     /// Waits for an outcome.
     Waits,
+    /// Waits for the outcome after the next: that of a reload which follows one that is under way.
+    WaitsForNext,
     /// The outcome that it waits for is known, and is sent in a moment.
     OutcomeNoted,
     /// Reads its answer, of which this part is left.
@@ -157,7 +159,9 @@ impl ControlSocket {
         let question = match &mut client.state {
             ClientState::Asks(received) => read_question(&mut client.stream, received),
             // It has nothing more to send, so this is its end.
-            ClientState::Waits | ClientState::OutcomeNoted => Err(io::ErrorKind::UnexpectedEof.into()),
+            ClientState::Waits | ClientState::WaitsForNext | ClientState::OutcomeNoted => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
             ClientState::Takes(answer) => send(&mut client.stream, answer),
         };
         match question {
@@ -179,6 +183,20 @@ impl ControlSocket {
     pub fn keep_waiting(&mut self, id: u64) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             (client.state, client.until_ms) = (ClientState::Waits, None);
+        }
+    }
+
+    /// The client waits for the outcome after the next, without a deadline.
+    pub fn keep_waiting_for_next(&mut self, id: u64) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
+            (client.state, client.until_ms) = (ClientState::WaitsForNext, None);
+        }
+    }
+
+    /// What comes next is the outcome of the reload that has followed another one.
+    pub fn begin_next_wait(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| matches!(client.state, ClientState::WaitsForNext)) {
+            client.state = ClientState::Waits;
         }
     }
 
