@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -112,6 +113,80 @@ def test_the_same_file_does_the_same_under_gunicorn_and_here(launch):
         assert all(note[1] == note[2] for note in notes(server) if note[0] in ("post_fork", "worker_exit"))
     assert seen["bolide"] == seen["gunicorn"]
     assert json.loads(answer.body)["wsgi.url_scheme"] == "https"
+
+
+PRINTING = """
+import sys
+def app(environ, start_response):
+    print("to standard output", flush=True)
+    print("to standard error", file=sys.stderr, flush=True)
+    print("to wsgi.errors", file=environ["wsgi.errors"], flush=True)
+    raise RuntimeError("told by the server")
+"""
+LOGGED = "bind = '127.0.0.1:0'\nerrorlog = 'error.log'\ncontrol_socket_disable = True\n"
+
+
+def told(server):
+    """Sends a request to a server that logs to error.log. Returns what it printed, and the file."""
+    file = server.folder / "error.log"
+    found = server.wait_for(
+        lambda: file.exists() and re.search(r"[Ll]istening at:? http://127\.0\.0\.1:(\d+)", file.read_text()), "its address"
+    )
+    with Client(("127.0.0.1", int(found[1]))) as client:
+        assert client.request("GET", "/").status == 500
+    server.wait_for(lambda: "told by the server" in file.read_text(), "the exception is logged")
+    server.stop()
+    return server.log, file.read_text()
+
+
+@pytest.mark.parametrize("how", ["gunicorn", "file", "flags", "captured"])
+def test_without_capture_output_only_the_servers_own_lines_go_to_errorlog(how, serve):
+    command = [sys.executable, "-m", "gunicorn"] if how == "gunicorn" else None
+    flags = ("--bind", "127.0.0.1:0", "--error-logfile", "error.log")
+    server = serve.prepare(arguments=[*(flags if how == "flags" else ()), "app:app"], command=command)
+    (server.folder / "app.py").write_text(PRINTING)
+    if how != "flags":
+        (server.folder / "gunicorn.conf.py").write_text(LOGGED + ("capture_output = True\n" if how == "captured" else ""))
+    printed, logged = told(server.launch())
+    words = ("to wsgi.errors", "Traceback", "to standard output", "to standard error")
+    found = [[word for word in words if word in text] for text in (printed, logged)]
+    assert found == ([[], list(words)] if how == "captured" else [list(words[2:]), list(words[:2])])
+
+
+#: It notes each process that loads it.
+LOADED = """
+import os
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "loads"), "a") as file:
+    file.write(f"{os.getpid()}\\n")
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [str(os.getpid()).encode()]
+"""
+TWO_WORKERS = "bind = '127.0.0.1:0'\nworkers = 2\n"
+FLAGS = ("--bind", "127.0.0.1:0", "--workers", "2")
+INI = "[uwsgi]\nmodule = app:app\nhttp = 127.0.0.1:0\nprocesses = 2\n"
+#: The same application from a file of gunicorn, from flags and from an ini, without and with preloading.
+PRELOADING = {
+    ("gunicorn.conf.py", False): ((), TWO_WORKERS),
+    ("gunicorn.conf.py", True): ((), TWO_WORKERS + "preload_app = True\n"),
+    ("flags", False): (FLAGS, ""),
+    ("flags", True): ((*FLAGS, "--preload"), ""),
+    ("uWSGI's flags", True): (("--bind", "127.0.0.1:0", "-p", "2"), ""),
+    ("shop.ini", False): ((), INI + "lazy-apps = true\n"),
+    ("shop.ini", True): ((), INI),
+}
+
+
+@pytest.mark.parametrize(("how", "preloads"), PRELOADING)
+def test_preloading_means_the_same_in_a_file_in_flags_and_in_an_ini(how, preloads, serve):
+    flags, text = PRELOADING[how, preloads]
+    server = serve.prepare(arguments=[how] if how == "shop.ini" else [*flags, "app:app"])
+    (server.folder / "app.py").write_text(LOADED)
+    if text:
+        (server.folder / how).write_text(text)
+    worker = server.start().get().text
+    loads = (server.folder / "loads").read_text().split()
+    assert (len(loads), worker in loads) == ((1, False) if preloads else (2, True))
 
 
 METRICS = """
@@ -285,6 +360,7 @@ loglevel = "warning"
         [
             "req-logger = file:/var/log/shop/access.log",
             "logto = /var/log/shop/error.log",
+            "log-output = false",
             'log-format = %(var.HTTP_X_REQUEST_ID) %(addr) "%(method) %(uri) %(proto)" %(status) %(rsize) %(micros)',
         ],
     ),

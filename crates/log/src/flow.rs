@@ -100,8 +100,13 @@ impl Flow {
         }
     }
 
+    /// Whether lines usually go to this log.
+    pub fn reaches(&self, log: usize) -> bool {
+        self.usual.contains(&log)
+    }
+
     /// The one log that gets all lines as they are.
-    fn plain_log(&self) -> Option<usize> {
+    pub fn plain_log(&self) -> Option<usize> {
         let is_plain = self.drains.is_empty() && self.filters.is_empty() && self.routes.is_empty() && self.encoders.is_empty();
         self.usual.first().copied().filter(|_| is_plain && self.usual.len() == 1)
     }

@@ -99,9 +99,10 @@ pub fn descriptor() -> Option<BorrowedFd<'static>> {
 }
 
 /// The descriptor for lines that a signal handler in C writes past this crate: the log, or the pipe to the master if that
-/// captures the output. It is above 2.
+/// captures the output. If the only log of messages is another file, it is that one. It is above 2.
 pub fn raw_descriptor() -> Option<BorrowedFd<'static>> {
-    RAW.get().map(AsFd::as_fd).or_else(descriptor)
+    let only = || LOGS[flows()?.messages.plain_log()?].destination().map(Destination::descriptor);
+    RAW.get().map(AsFd::as_fd).or_else(only).or_else(descriptor)
 }
 
 /// The descriptors of the logs after the first, to pass them on.
@@ -109,9 +110,10 @@ pub fn targets() -> Vec<RawFd> {
     LOGS[1..].iter().map_while(|sink| Some(sink.destination()?.descriptor().as_raw_fd())).collect()
 }
 
-/// Whether the log is a terminal.
+/// Whether the log is a terminal, and messages go there.
 pub fn is_terminal() -> bool {
-    descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
+    flows().is_none_or(|flows| flows.messages.reaches(0))
+        && descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
 }
 
 /// Whether lines of the log are coloured: it is a terminal that can show colours and they are not turned off (no-color.org), or
@@ -129,7 +131,6 @@ pub fn colours_lines() -> bool {
 
 /// Sets the form and the flows of the settings. The master calls it at its start, and a prototype; workers inherit them.
 pub fn configure(logging: &Logging) {
-    form::set(logging, is_terminal(), is_coloured());
     if logging.takes_output() && RAW.get().is_none() {
         // Without the copy such lines go to the log as they are.
         let _ = io::stderr().as_fd().try_clone_to_owned().map(|copy| RAW.set(copy));
@@ -142,6 +143,8 @@ pub fn configure(logging: &Logging) {
     let flows = Flows::for_settings(logging).map(|flows| Box::into_raw(Box::new(flows)));
     // Never freed: a thread may be writing, and there is one for each reading of the configuration.
     FLOWS.store(flows.unwrap_or(null_mut()), Release);
+    // The form depends on whether messages reach the terminal.
+    form::set(logging, is_terminal(), is_coloured());
 }
 
 /// Writes whole lines of messages, each with its newline. Never blocks.

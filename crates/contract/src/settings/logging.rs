@@ -14,6 +14,8 @@ pub struct Logging {
     pub always: AlwaysLogged,
     /// `logto`: standard output and standard error go to this file.
     pub file: Option<PathBuf>,
+    /// `log-output`: standard output and standard error go to the log. Off: they stay as they were at the start.
+    pub takes_all_output: bool,
     /// Further destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
     pub targets: Vec<LogTarget>,
     /// The routing of lines; `None`: all lines go to the log.
@@ -221,14 +223,13 @@ impl AlwaysLogged {
 }
 
 impl Logging {
-    /// Output of applications can't go to the log directly: the master reads it and routes it like messages.
+    /// Output of applications goes to the log, and can't go there directly: the master reads it and routes it like messages.
     pub fn takes_output(&self) -> bool {
         let is_plain = |flow: &LogFlow| {
             *flow == LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] }
         };
-        self.style == LogStyle::Json
-            || !self.alarms.is_empty()
-            || self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages))
+        let is_routed = self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages));
+        self.takes_all_output && (self.style == LogStyle::Json || !self.alarms.is_empty() || is_routed)
     }
 
     /// Whether any request may be logged.
@@ -244,6 +245,7 @@ impl Default for Logging {
             requests: true,
             always: AlwaysLogged::default(),
             file: None,
+            takes_all_output: true,
             targets: Vec::new(),
             flows: None,
             alarms: Vec::new(),

@@ -43,10 +43,11 @@ const RELOADED: &[&str] = &[
 ];
 
 /// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.
-const KEPT: [(&str, &str); 6] = [
+const KEPT: [(&str, &str); 7] = [
     ("/lifecycle/crash_reports", "crash-reports"),
     ("/lifecycle/pidfile", "pidfile"),
     ("/logging/file", "logto"),
+    ("/logging/takes_all_output", "log-output"),
     ("/reloading/descriptors_most", "max-fd"),
     ("/logging/targets", "logger or req-logger"),
     ("/logging/flows", "logger or log-route"),

@@ -27,6 +27,14 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("logto = /var/log/shop.log"),
     OptionEntry::supported("logto2", Setting::By(logging::set_log_to2), Value::Path, "standard error", "Like `logto`, and the file belongs to the user that workers run as.")
         .example("uid = www-data\nlogto2 = /var/log/shop/shop.log"),
+    OptionEntry::supported(
+        "log-output",
+        Setting::Switch(|draft| &mut draft.logging.settings.takes_all_output),
+        Value::Switch,
+        "on",
+        "What the application and its programs print goes to the log. Off: their standard output and standard error stay as they were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.",
+    )
+    .example("logto = /var/log/shop.log\nlog-output = false"),
     list("logger", set!(|draft, _, pair| draft.logging.loggers.messages.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "The destination of messages: the server's own lines, output of applications, and request lines if there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in each process; further ones are dropped and counted.")
         .uwsgi("uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI starts without a missing syslog and loses the lines; here that is an error, and a warning with `log-syslog`.")
         .example("logger = file:/var/log/shop.log\nreq-logger = file:/var/log/shop-requests.log\nlogger = errors syslog:shop,local0\nlog-route = errors (ERROR|CRITICAL)"),

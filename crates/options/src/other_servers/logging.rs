@@ -28,9 +28,9 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`"))
         .says("granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
     ServerSetting::new("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
-    ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")).setting("errorlog"),
-    ServerSetting::new("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")),
-    ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")),
+    ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")).setting("errorlog"),
+    ServerSetting::new("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
+    ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
     ServerSetting::new("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
         .setting("loglevel")
         .says("the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access log is configured"),
@@ -45,8 +45,10 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("logconfig_json")
         .in_file(Made(python_logging, "")),
     ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
-    ServerSetting::switch("capture-output", &[Gunicorn], Done("the application's output goes to the log")).setting("capture_output"),
-    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output goes to the log"))
+    ServerSetting::switch("capture-output", &[Gunicorn], Kept(Subject::CaptureOutput, values::as_it_is, "`log-output`"))
+        .setting("capture_output")
+        .says("without it, what the application prints does not go to the file of `--error-logfile`"),
+    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output is always inherited"))
         .letter('R')
         .setting("enable_stdio_inheritance"),
     ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),

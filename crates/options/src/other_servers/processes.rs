@@ -51,7 +51,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("workers-kill-timeout", &[Granian], Made(mercy, "`worker-reload-mercy = SECONDS`")),
     ServerSetting::switch("preload", &[Gunicorn], Fixed(&[("master", "true")]))
         .setting("preload_app")
-        .says("several workers are always forked from one process that has loaded the application; `lazy-apps = true` loads it in each, like gunicorn without `--preload`"),
+        .says("without it, each of several `--workers` loads the application ([Preloading](migrate-from-gunicorn.md#preloading))"),
     ServerSetting::switch("daemon", &[Gunicorn, Hypercorn], Kept(Subject::Daemon, values::as_it_is, "`daemonize = FILE`"))
         .letter('D')
         .setting("daemon")

@@ -114,7 +114,7 @@ fn test_flags_become_options_of_ours() {
         ("log-level", "info", vec![]),
         ("access-logfile", "-", vec![]),
         ("access-logfile", "a.log", vec!["req-logger=file:a.log"]),
-        ("error-logfile", "e.log", vec!["logto=e.log"]),
+        ("error-logfile", "e.log", vec!["logto=e.log", "log-output=false"]),
         ("daemon", "", vec!["daemonize=/dev/null"]),
         ("statsd-host", "127.0.0.1:8125", vec!["stats-push=statsd:127.0.0.1:8125"]),
         ("header", "X-A:b", vec!["add-header=X-A: b"]),

@@ -275,11 +275,17 @@ impl Translation {
             self.add("disable-logging", "true");
         }
         let error_log = self.take_kept(Subject::ErrorLog).filter(|log| !values::is_terminal(&log.value));
+        let captures_output = self.take_kept(Subject::CaptureOutput).is_some_and(|captures| captures.value != "false");
         match (self.take_kept(Subject::Daemon), error_log) {
             (Some(daemon), log) => {
                 self.add_for(&daemon, "daemonize", log.as_ref().map_or("/dev/null", |log| &log.value));
             }
-            (None, Some(log)) => self.add_for(&log, "logto", &log.value),
+            (None, Some(log)) => {
+                self.add_for(&log, "logto", &log.value);
+                if !captures_output {
+                    self.add_for(&log, "log-output", "false");
+                }
+            }
             (None, None) => {}
         }
     }

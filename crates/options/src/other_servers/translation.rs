@@ -35,6 +35,7 @@ impl SettingRemark {
 pub enum Subject {
     AccessLog,
     Bind,
+    CaptureOutput,
     Daemon,
     DirtyApps,
     DirtyWorkers,

@@ -50,6 +50,10 @@ pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut 
         ));
         logging.file = None;
     }
+    if !std::mem::replace(&mut logging.settings.takes_all_output, true) {
+        let message = "`log-output = false` has no effect: in the background, output has no place but the file of `daemonize`";
+        context.diagnostics.push(Diagnostic::warning(None, message));
+    }
     let log = logging.file.get_or_insert_with(|| background.log.to_string_lossy().into_owned());
     background.log = context.absolute_at_start(log);
     control

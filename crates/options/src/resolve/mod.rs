@@ -188,6 +188,7 @@ impl<'a> Draft<'a> {
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
         // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
+        self.application.lazy |= context.is_bare && processes::are_of_other_servers(&workers, read);
         let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = self.attendant.complete(has_mercy.then_some(lifecycle.reload_mercy_ms), &context);

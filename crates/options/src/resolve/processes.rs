@@ -89,6 +89,14 @@ pub(super) fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
 }
 
+/// Whether the number of workers is written in the words of servers that load the application in each worker unless they are
+/// told to preload it: `--workers`, or WEB_CONCURRENCY. `--processes` is uWSGI's word.
+pub(super) fn are_of_other_servers(workers: &Workers, read: &Configuration) -> bool {
+    let says_otherwise =
+        |pair: &Pair| matches!(pair.key.as_str(), "processes" | "p" | "master" | "lazy-apps" | "lazy" | "fork-safety");
+    workers.processes > 1 && !read.effects.iter().any(says_otherwise)
+}
+
 impl ProcessesDraft {
     /// Completes the settings of the workers.
     pub fn complete(&self, python: &PythonDraft, context: &mut Context) -> Workers {

@@ -83,7 +83,7 @@ struct LoggerRequest {
     target: Option<LogTarget>,
     most_bytes: Option<u64>,
     backup: Option<PathBuf>,
-    location: Location,
+    location: Option<Location>,
 }
 
 /// A regular expression, compiled by the crate `log`. An invalid one disables its rule and not the start: its error is a warning.
@@ -104,7 +104,8 @@ impl LoggerDraft {
             _ => (None, text),
         };
         let (kind, argument) = rest.split_once(':').unwrap_or((rest, ""));
-        let mut asked = LoggerRequest { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
+        let mut asked =
+            LoggerRequest { name, target: None, most_bytes: None, backup: None, location: Some(pair.location.clone()) };
         asked.target = match kind.trim() {
             "stdio" => None,
             "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
@@ -121,6 +122,12 @@ impl LoggerDraft {
         Ok(())
     }
 
+    /// Adds the file of `logto`, set at this place.
+    pub fn add_file(&mut self, path: PathBuf, location: Option<Location>) {
+        let target = Some(plain(LogPlace::File(path)));
+        self.loggers.push(LoggerRequest { name: None, target, most_bytes: None, backup: None, location });
+    }
+
     /// Sets or clears the address of `logto`.
     pub fn send_to(&mut self, address: Option<&String>, pair: &Pair) {
         self.log = address.map(|address| LoggerRequest {
@@ -128,7 +135,7 @@ impl LoggerDraft {
             target: Some(plain(LogPlace::Udp(address.clone()))),
             most_bytes: None,
             backup: None,
-            location: pair.location.clone(),
+            location: Some(pair.location.clone()),
         });
     }
 
@@ -221,7 +228,7 @@ impl Loggers {
     pub fn complete(mut self, folder: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
         let log = self.messages.log.take();
         self.messages.loggers.extend(log);
-        if let Some(asked) = self.messages.only_file() {
+        if let Some(asked) = self.messages.only_file().filter(|_| logging.takes_all_output) {
             if let Some(LogTarget { place: LogPlace::File(path), .. }) = &asked.target {
                 logging.file = Some(normalized(&folder.join(path)));
             }
@@ -238,7 +245,7 @@ impl Loggers {
         let first_of_requests = 1 + count(&self.messages);
         if let Some(asked) = all().nth(LOGS_MOST - 1) {
             let message = format!("there are more than {} loggers", LOGS_MOST - 1);
-            return Err(Diagnostic::error(Some(&asked.location), message).advise("let several routes share one"));
+            return Err(Diagnostic::error(asked.location.as_ref(), message).advise("let several routes share one"));
         }
         let mut names = self.requests.named(first_of_requests);
         names.extend(self.messages.named(1));

@@ -66,9 +66,13 @@ pub fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnost
 
 impl LoggingDraft {
     /// Completes the settings. Files of loggers start at the folder of `chdir`, as in uWSGI, which opens them after `logto`.
-    pub fn complete(self, context: &mut Context) -> Logging {
+    pub fn complete(mut self, context: &mut Context) -> Logging {
         let mut made = self.settings;
         made.file = self.file.map(|path| context.absolute_at_start(path));
+        if let Some(path) = made.file.take_if(|_| !made.takes_all_output) {
+            // The file of `logto` is standard output. A logger's is a further one.
+            self.loggers.messages.add_file(path, self.log_to);
+        }
         made.files.backup = made.files.backup.map(|path| context.absolute_at_start(path));
         if let Err(diagnostic) = self.loggers.complete(&context.entered, &mut made) {
             context.diagnostics.push(diagnostic);
