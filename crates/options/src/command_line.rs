@@ -319,7 +319,7 @@ fn take_positional(
     let location = &Location::command_line();
     // uWSGI skips these words, which label a process in `ps`.
     words.retain(|word| !word.starts_with('['));
-    let serves = words.first().is_some_and(|first| is_serving_word(first, words.len() > 1, host));
+    let serves = words.first().is_some_and(|first| is_serving_word(first, words.len() > 1 || chosen.is_some(), host));
     let develops = serves && words[0] == "dev";
     let mut application: Option<PositionalApplication> = None;
     let mut has_file = false;
@@ -361,7 +361,7 @@ fn take_access_log(words: &mut Vec<String>, reader: &mut Reader<'_>) -> Result<(
 }
 
 /// Returns whether the first word is a command of another server that means to serve. A module of this name is served if nothing
-/// follows it.
+/// else names an application.
 fn is_serving_word(word: &str, has_more: bool, host: &HostInfo) -> bool {
     SERVING_WORDS.contains(&word) && (has_more || !project::has_module(&host.folder, word))
 }

@@ -61,9 +61,10 @@ pub fn servers_of(name: &str) -> Vec<Server> {
     flags().filter(|flag| flag.flag == name).flat_map(|flag| flag.servers).copied().collect()
 }
 
-/// Returns the one flag that begins like this, as Python's argument parsers accept it.
+/// Returns the one flag that begins like this, of the servers that accept it.
 pub fn beginning_with(start: &str) -> Option<&'static ServerSetting> {
-    let mut found = flags().filter(|flag| flag.flag.starts_with(start) && !start.is_empty());
+    let accepts = |server: &Server| matches!(server, Server::Gunicorn | Server::Hypercorn | Server::Daphne | Server::Waitress);
+    let mut found = flags().filter(|flag| flag.flag.starts_with(start) && !start.is_empty() && flag.servers.iter().any(accepts));
     let first = found.next()?;
     found.all(|other| other.flag == first.flag && other.argument == first.argument).then_some(first)
 }

@@ -270,8 +270,12 @@ fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
         return Err(unknown());
     }
     let mut matching: Vec<&str> = catalogue().names().filter(|name| name.starts_with(start)).collect();
+    let theirs = other_servers::beginning_with(start).filter(|_| matching.len() != 1);
+    if let Some(flag) = theirs {
+        return Ok((flag.flag.to_owned(), flag.argument));
+    }
     match matching.as_slice() {
-        [] => other_servers::beginning_with(start).map(|flag| (flag.flag.to_owned(), flag.argument)).ok_or_else(unknown),
+        [] => Err(unknown()),
         [name] => Ok(((*name).to_owned(), catalogue().get(name).map_or(Argument::Required, |row| row.argument))),
         _ => {
             matching.sort_unstable();
@@ -325,6 +329,7 @@ mod tests {
             ("-w=4 -b=0.0.0.0:80 -p=3", &["workers=4", "bind=0.0.0.0:80", "processes=3"]),
             ("--access-log --access-log=a.log", &["access-log", "access-logfile=a.log"]),
             ("--worker-tmp /dev/shm --access-logfi -", &["worker-tmp-dir=/dev/shm", "access-logfile=-"]),
+            ("--conf gunicorn.conf.py", &["config=gunicorn.conf.py"]),
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
             ("--master=true", &["master=true"]),

@@ -105,6 +105,7 @@ fn test_words_of_other_servers_serve() {
     folder.write("run.py", "");
     assert_eq!(module("run", &[]).0, source("run"));
     assert_eq!(module("run app:app", &[]).0, source("app"));
+    assert_eq!(module("--app run.py run --debug", &[]), (source("run"), None, true));
     // Only daphne's `--access-log` takes such words.
     for line in ["app:app shop.log", "app:app -"] {
         assert!(fails(&folder, line)[0].contains("already an application"), "{line}");
