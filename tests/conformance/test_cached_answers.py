@@ -299,7 +299,7 @@ def test_check_cache_answers_with_whole_responses(serve):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("route-run = cache:key=x", r"this needs a cache, and there is none \(write `cache2 = name=NAME,items=1000`\)"),
+        ("route-run = cache:key=x", r"this needs a cache: add `cache2` \(write `cache2 = name=NAME,items=1000`\)"),
         (
             "cache2 = name=a,items=1\nroute-run = cachestore:key=x,name=b",
             r"no cache with the name `b` \(the caches are a\)",
@@ -308,7 +308,7 @@ def test_check_cache_answers_with_whole_responses(serve):
         ("cache2 = name=a,items=1\ncheck-cache = b", r"there is no cache with the name `b`"),
         ("cache2 = name=a,items=1\nadd-cache-item = b x=y", r"there is no cache with the name `b`"),
         ("cache2 = name=a,items=1\nadd-cache-item = x", r"`add-cache-item = x` has no key with a value"),
-        ("load-file-in-cache = x", r"this needs a cache, and there is none"),
+        ("load-file-in-cache = x", r"this needs a cache: add `cache2`"),
     ],
 )
 def test_a_cache_that_is_missing_is_an_error_of_the_configuration(lines, message, serve):

@@ -399,7 +399,7 @@ MISTAKES = {
     "alarm = web curl:http://x;color=red": "has `color`, which is not an option of `curl`",
     "alarm = a log:\nalarm-log = a (?=x)": "uwsgi.ini:5: error: `alarm-log = a (?=x)` is invalid: `(?=x)` has a lookahead",
     "metric = m\nmetric-threshold = key=m,value=1,alarm=none": "uwsgi.ini:5: error: no alarm is called `none`",
-    "alarm = m mule:1": "uwsgi.ini:4: error: the alarm `m` is for a mule, and there is none (write `mule = true`)",
+    "alarm = m mule:1": "uwsgi.ini:4: error: the alarm `m` needs a mule: add `mule` or `mules` (write `mule = true`)",
     "alarm = m signal:256": "uwsgi.ini:4: error: `alarm = m signal` has no number of a signal",
     "alarm = m mule:x": "uwsgi.ini:4: error: `alarm = m mule` has no number of a mule",
     "hook-touch = x alarm:none text": "uwsgi.ini:4: error: no alarm is called `none`",

@@ -21,7 +21,7 @@ def test_stop_and_reload_signal_the_instance_of_a_pidfile(names, start, fail, tm
     instance = start("--pidfile", tmp_path / "shop.pid", *names)
     status, lines = fail("--reload", "shop.pid")
     assert (status, len(lines)) == (0, 1)
-    assert f"{instance.pid} is told to reload" in lines[0]
+    assert f"to the instance with pid {instance.pid} (reload)" in lines[0]
     instance.wait_for_generation(2)
     assert fail("--stop", "shop.pid")[0] == 0
     assert instance.wait_for_exit() == 0

@@ -77,7 +77,7 @@ def test_logs_that_cannot_be_reopened_are_an_error(start, call, tmp_path):
     for command in ("log-reopen", "log-rotate"):
         assert call(command, instance.pid) == (
             REFUSED,
-            f"bolide: master {instance.pid}: no log is a file, so there is none to open again\n",
+            f"bolide: master {instance.pid}: no log goes to a file, so there is nothing to reopen\n",
         )
     (tmp_path / "logs").mkdir()
     other = start("--logto", tmp_path / "logs" / "log", ready=False)

@@ -83,7 +83,7 @@ def test_a_native_fault_leaves_the_stacks_of_all_threads_and_the_native_function
     assert report["modules"]
     text = read_aloud(path, "--all")
     assert "was killed by SIGSEGV" in text
-    assert "used memory that is not its own in " in text
+    assert "accessed invalid memory in " in text
     assert f"{report['fault']['module']}+" in text
     assert "GET /native?token=…" in text
     assert re.search(r"^  greenlet \d\S+: greenlet/_greenlet\.", text, re.MULTILINE)
@@ -119,7 +119,7 @@ def test_an_abort_below_limit_as_is_explained_by_it_and_a_memory_error_is_no_dea
     assert list(folder.iterdir()) == []
     path, report = die(instance, "/abort")
     assert (report["signal"], report["settings"]["limit-as"]) == (6, 3000 << 20)
-    assert "probably because it got no memory within `limit-as`" in read_aloud(path)
+    assert "probably because it could not allocate memory within `limit-as`" in read_aloud(path)
 
 
 def test_a_worker_that_is_killed_for_its_memory_leaves_the_request_that_took_it(deadly):

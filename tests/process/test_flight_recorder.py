@@ -16,7 +16,7 @@ def test_a_death_names_the_request_in_flight_and_the_last_ones_without_the_value
     with pytest.raises(Closed):
         instance.connect().request("GET", "/exit/3?token=s3cret")
     instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) exited with status 3 while it served GET /exit/3\?token=… \(for .*\)")
-    line = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, the last one first: .*$")[0]
+    line = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, latest first: .*$")[0]
     assert re.search(r"first: GET /pid\?token=…&… \(\d+ in .*, .* ago\), (GET /\?number=… \(200 in .* ago\)(, )?){3}$", line)
     assert "s3cret" not in instance.log
 
@@ -26,11 +26,11 @@ def test_a_worker_that_is_killed_for_harakiri_names_what_it_has_answered_and_its
     instance.get("/pid")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/wait")
-    instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, the last one first: GET /pid \(200 in .*\)$")
+    instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, latest first: GET /pid \(200 in .*\)$")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/exit/4")
     instance.wait_for_text("exited with status 4 while it served GET /exit/4")
-    assert instance.log.count("had answered, the last one first") == 1
+    assert instance.log.count("had answered, latest first") == 1
 
 
 def test_a_death_by_lack_of_memory_is_told_as_the_kernels(start, tmp_path):
@@ -68,6 +68,6 @@ def test_a_death_names_the_requests_of_a_worker_that_serves_many_on_one_thread(i
     # The one that its thread was in comes first.
     in_flight = re.findall(r"(GET /\S+) \(for ", said)
     assert (in_flight[0], sorted(in_flight[1:])) == ("GET /exit?token=…", [f"GET /wait/{number}?token=…" for number in range(2)])
-    line = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, the last one first: .*$")[0]
+    line = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had answered, latest first: .*$")[0]
     assert re.search(r"GET /\?token=… \(200 in .* ago\)$", line)
     assert "s3cret" not in instance.log

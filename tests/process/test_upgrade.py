@@ -119,7 +119,7 @@ def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_pa
     )
     assert "generation 2" not in instance.log
     hold.unlink()
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this one stays$")
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this master keeps serving$")
     instance.wait_for_log(r"^bolide: generation 2 could not be loaded")
     assert instance.body() == "old"
 
@@ -131,7 +131,9 @@ def test_binary_path_is_the_program_of_the_new_master(upgradable, tmp_path):
     wrapper.chmod(0o755)
     instance.send_signal(UPGRADE)
     instance.wait_for_log(f"^wrapped .*--binary-path {wrapper}")
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this one stays$")
+    instance.wait_for_log(
+        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this master keeps serving$"
+    )
     assert instance.body() == "old"
 
 

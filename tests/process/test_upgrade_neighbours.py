@@ -250,7 +250,7 @@ def test_a_daemon_goes_on_where_the_upgrade_fails(upgradable, alone, tmp_path):
     (pid,) = map(int, wait_until(lambda: lines_of(pids), "the daemon"))
     write(tmp_path, "broken", before="def (:\n")
     instance.send_signal(UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this one stays$")
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this master keeps serving$")
     assert is_alive(pid)
     assert lines_of(pids) == [str(pid)]
 

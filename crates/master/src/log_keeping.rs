@@ -119,7 +119,7 @@ impl LogKeeping {
 
 fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Children) -> Result<(), String> {
     if done.is_empty() {
-        let why = "no log is a file, so there is none to open again";
+        let why = "no log goes to a file, so there is nothing to reopen";
         log_sink::line(&format!("{by}: {why}"));
         return Err(why.to_owned());
     }

@@ -154,7 +154,7 @@ impl Takeover {
             Some(why) => format!("the new master (pid {pid}) does not serve: {}", printable(&why)),
             None => format!("the new master (pid {pid}) {} before it served", cause.words()),
         };
-        log_sink::line(&format!("upgrade: {why}: this one stays"));
+        log_sink::line(&format!("upgrade: {why}: this master keeps serving"));
         match successor.stage {
             SuccessorStage::Starting { reload_waits, .. } => Some((why, reload_waits)),
             SuccessorStage::InPlace { .. } => Some((why, None)),

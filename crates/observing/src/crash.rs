@@ -62,7 +62,7 @@ fn told(report: &Value, with_all: bool) -> String {
             format!("{name}: {status} in {}, begun {} before the end", ms(&request["ms"]), ms(&request["began_ms_ago"]))
         })
         .collect();
-    part(&mut text, "Answered before, the last one first", &last);
+    part(&mut text, "Answered before, latest first", &last);
     if let Some(module) = report["fault"]["module"].as_str() {
         let offset = report["fault"]["offset"].as_u64().unwrap_or(0);
         let of = symbol.map(|symbol| format!(", in {symbol}")).unwrap_or_default();
@@ -111,14 +111,14 @@ fn cause(report: &Value, symbol: Option<&str>) -> String {
         (Some("harakiri"), ..) => "The request waited or computed for too long; the stack below shows where.".to_owned(),
         (Some(_), ..) => "The application keeps more memory than the limit allows: a leak, or one large request.".to_owned(),
         (_, Some(libc_signal::SEGV | libc_signal::BUS), _) => {
-            format!("Native code has used memory that is not its own{place}: an error of an extension module, or of a call by ctypes.")
+            format!("Native code accessed invalid memory{place}: a bug in an extension module, or a wrong ctypes call.")
         }
         (_, Some(libc_signal::ABRT), _) if has_limit => {
-            format!("A library has given up{place}, probably because it got no memory within `limit-as`.")
+            format!("A library aborted{place}, probably because it could not allocate memory within `limit-as`.")
         }
-        (_, Some(libc_signal::ABRT), _) => format!("A library has found an error and ended the process{place}; its own message is in the log."),
+        (_, Some(libc_signal::ABRT), _) => format!("A library detected an error and aborted the process{place}; its message is in the log."),
         (_, Some(libc_signal::ILL), _) => {
-            format!("The processor does not know an instruction{place}: the module was built for another processor.")
+            format!("The CPU does not support an instruction{place}: the module was built for another CPU.")
         }
         (_, Some(libc_signal::FPE), _) => format!("Native code has divided by zero{place}."),
         (_, Some(libc_signal::KILL), _) if report["by_kernel"] == true => "The kernel was out of memory and chose this process.".to_owned(),
@@ -127,7 +127,7 @@ fn cause(report: &Value, symbol: Option<&str>) -> String {
         }
         (_, Some(signal), _) => format!("Another process, or the application itself, has sent signal {signal}."),
         (_, _, Some(status)) => format!("Code in the process has called os._exit({status}), or a library exit({status})."),
-        _ => "It is not known.".to_owned(),
+        _ => "Unknown.".to_owned(),
     }
 }
 
@@ -146,21 +146,33 @@ fn advice(report: &Value) -> Vec<String> {
     let module = report["fault"]["module"].as_str().unwrap_or_default();
     match (report["killed_for"].as_str(), report["signal"].as_i64()) {
         (Some("harakiri"), _) => {
-            lines.push("Give the call in the stack a time limit of its own, or raise `harakiri` for this route.".to_owned());
+            lines.push("Set a timeout for the call in the stack, or raise `harakiri` for this route.".to_owned());
         }
-        (Some(_), _) => lines.push("Find what keeps the memory, and replace workers with `max-requests` or `reload-on-rss` meanwhile: these lose no request.".to_owned()),
+        (Some(_), _) => lines.push(
+            "Find the leak. Meanwhile, replace workers with `max-requests` or `reload-on-rss`, which lose no request.".to_owned(),
+        ),
         (_, Some(4 | 6 | 7 | 8 | 11)) if is_of_interpreter(module) => {
             lines.push("Look at the innermost Python frame of the thread of the fault: it made the call.".to_owned());
-            lines.push("Update the extension module that it uses; if it is ctypes or cffi, check the types of the arguments.".to_owned());
+            lines.push(
+                "Update the extension module that it uses; if it is ctypes or cffi, check the types of the arguments.".to_owned(),
+            );
         }
         (_, Some(4 | 6 | 7 | 8 | 11)) => {
-            lines.push(format!("Update the package that {} belongs to, and report the fault to its authors with this file.", printable(module)));
+            lines.push(format!(
+                "Update the package that {} belongs to, and report the fault to its authors with this file.",
+                printable(module)
+            ));
         }
         (_, Some(9)) if report["by_kernel"] == true => {
             lines.push("Use fewer workers, or give each one a limit (`reload-on-rss`), or the machine more memory.".to_owned());
         }
-        (_, Some(_)) => lines.push("Find the sender of the signal: `auditctl`, or the logs of other programs at this time.".to_owned()),
-        _ => lines.push("Search the application and its libraries for os._exit; raise SystemExit instead, which ends only the request.".to_owned()),
+        (_, Some(_)) => {
+            lines.push("Find the sender of the signal: `auditctl`, or the logs of other programs at this time.".to_owned())
+        }
+        _ => lines.push(
+            "Search the application and its libraries for os._exit; raise SystemExit instead, which ends only the request."
+                .to_owned(),
+        ),
     }
     if list(report, "in_flight").count() > 0 {
         lines.push("Repeat the requests in flight on a test system.".to_owned());
@@ -240,13 +252,13 @@ mod tests {
     #[test]
     fn each_kind_of_death_has_its_probable_cause() {
         for (more, words) in [
-            (json!({ "signal": 11, "fault": { "module": "/lib/x.so", "offset": 1 } }), "used memory that is not its own in x.so"),
+            (json!({ "signal": 11, "fault": { "module": "/lib/x.so", "offset": 1 } }), "accessed invalid memory in x.so"),
             (json!({ "signal": 9, "by_kernel": true }), "The kernel was out of memory"),
             (json!({ "signal": 9 }), "Another process has sent SIGKILL"),
             (json!({ "signal": 6, "settings": { "limit-as": 1 } }), "within `limit-as`"),
             (json!({ "signal": 9, "killed_for": "harakiri" }), "longer than `harakiri`"),
             (json!({ "status": 3 }), "os._exit(3)"),
-            (json!({}), "It is not known."),
+            (json!({}), "Unknown."),
         ] {
             let text = report(more);
             assert!(text.contains(words), "{text}");

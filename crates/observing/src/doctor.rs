@@ -90,7 +90,7 @@ pub fn examine(settings: &[Settings], language: Option<&str>, report: &mut Check
 fn of_language(language: Option<&str>, now: u64) -> Option<Diagnostic> {
     let minor: u64 = language?.strip_prefix("CPython 3.")?.split('.').next()?.parse().ok()?;
     let end = END_OF_PYTHON_3_9 + minor.checked_sub(9)? * YEAR_SECONDS;
-    let message = format!("Python 3.{minor} gets no security fixes any more");
+    let message = format!("Python 3.{minor} no longer gets security fixes");
     (now > end).then(|| Diagnostic::warning(None, message).advise("use a newer version: https://devguide.python.org/versions"))
 }
 
@@ -107,7 +107,7 @@ fn of_descriptors(machine: &Machine) -> Option<Diagnostic> {
 fn of_user(machine: &Machine, settings: &Settings) -> Option<Diagnostic> {
     let runs_as_root = machine.is_root && settings.identity.user.is_none() && settings.confinement.user.is_none();
     runs_as_root.then(|| {
-        let message = "the application would run as root: each hole in it is one in the machine";
+        let message = "the application would run as root: a vulnerability in it would expose the whole machine";
         Diagnostic::warning(None, message).advise("set `uid` (and `gid`) to an ordinary user")
     })
 }
@@ -119,7 +119,7 @@ fn of_memory(machine: &Machine, limits: &MemoryLimits, processes: u32) -> Option
     let all = limit.saturating_mul(u64::from(processes));
     (machine.memory_bytes > 0 && all > machine.memory_bytes).then(|| {
         let message = format!(
-            "`{name}` lets {processes} workers use {} together, and there are {}: the kernel would end one before the limit does",
+            "`{name}` allows {processes} workers {} in total, but the machine has {}: the kernel would kill a worker before the limit applies",
             in_gigabytes(all),
             in_gigabytes(machine.memory_bytes),
         );
@@ -131,7 +131,7 @@ fn of_workers(machine: &Machine, processes: u32) -> Option<Diagnostic> {
     (processes > machine.cpus.saturating_mul(WORKERS_A_CPU_MOST)).then(|| {
         let cpus = if machine.cpus == 1 { "one CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
         Diagnostic::note(None, format!("{processes} workers share {cpus}"))
-            .advise("`bolide tune` proposes a number by what a running instance has recorded")
+            .advise("`bolide tune` proposes a number from the requests of a running instance")
     })
 }
 
@@ -195,7 +195,7 @@ mod tests {
     fn a_version_of_python_is_supported_for_five_years() {
         let november_2026 = 1_795_000_000;
         assert!(message(of_language(Some("CPython 3.9.2"), november_2026)).contains("Python 3.9"));
-        assert!(message(of_language(Some("CPython 3.10.1"), november_2026)).contains("no security fixes"));
+        assert!(message(of_language(Some("CPython 3.10.1"), november_2026)).contains("no longer gets security fixes"));
         for language in [Some("CPython 3.11.0"), Some("CPython 3.14.0"), Some("PyPy 3.9"), Some("CPython 3.x"), None] {
             assert_eq!(of_language(language, november_2026), None, "{language:?}");
         }
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn what_does_not_suffice_is_told_with_its_cure() {
         let limits = MemoryLimits { resident: Some(100 << 20), ..MemoryLimits::default() };
-        assert!(message(of_memory(&MACHINE, &limits, 20)).contains("20 workers use 2.0 GB together, and there are 1.0 GB"));
+        assert!(message(of_memory(&MACHINE, &limits, 20)).contains("20 workers 2.0 GB in total, but the machine has 1.0 GB"));
         assert!(message(of_workers(&MACHINE, 20)).contains("20 workers share 2 CPUs"));
         assert!(message(of_descriptors(&MACHINE)).contains("1024 descriptors"));
         assert_eq!(of_memory(&MACHINE, &limits, 2), None);

@@ -152,7 +152,7 @@ fn described(given: &Bound<'_, PyDict>) -> PyResult<Described> {
         push_variable(&mut job.variables, &name, &value).map_err(|error| match error {
             Unwritable::Nameless => failure("a name is empty"),
             Unwritable::TooLarge => {
-                failure(&format!("the arguments have more than {VARIABLES_BYTES_MOST} bytes; put what is larger into `body`"))
+                failure(&format!("the arguments have more than {VARIABLES_BYTES_MOST} bytes; put larger values into `body`"))
             }
         })?;
         match name.as_slice() {

@@ -549,6 +549,6 @@ fn send_signal(child: &Child, signal: i32) {
 /// Logs the requests that a worker has answered before its unexpected end.
 pub fn log_last_requests(worker: &Child, remembered: &[(u32, Remembered)], now: u64) {
     if let Some(last) = exit_report::last_requests(remembered, now) {
-        log_sink::line(&format!("{worker} had answered, the last one first: {last}"));
+        log_sink::line(&format!("{worker} had answered, latest first: {last}"));
     }
 }

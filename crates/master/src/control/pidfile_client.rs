@@ -27,7 +27,7 @@ pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
     let no_signal = || (EXIT_NOT_SENT, format!("no signal means `{name}`"));
     match signal.ok_or_else(no_signal).and_then(|signal| Ok((send(signal, pidfile)?, signal))) {
         Ok((pid, signal)) => {
-            log_sink::line(&format!("{shown}: the instance with pid {pid} is told to {name} ({})", signal.as_str()));
+            log_sink::line(&format!("{shown}: sent {} to the instance with pid {pid} ({name})", signal.as_str()));
             0
         }
         Err((status, why)) => {

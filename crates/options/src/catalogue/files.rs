@@ -20,7 +20,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("check-static = /srv/shop/public"),
     OptionEntry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.files.document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
         .example("check-static-docroot = true"),
-    OptionEntry::supported("static-serve", set!(|draft, _, pair| draft.files.missing = files::word(pair, &SERVES)?), Value::Special, "fallback", "Determines who answers paths below a `static-map` without a file: `fallback` means the application; `only` means the server, with 404, or 405 for methods that files do not support.")
+    OptionEntry::supported("static-serve", set!(|draft, _, pair| draft.files.missing = files::word(pair, &SERVES)?), Value::Special, "fallback", "Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the server, with 404, or 405 for methods that files do not support.")
         .example("static-serve = only"),
     OptionEntry::supported("static-index", set!(|draft, _, pair| draft.files.index.push(files::file_name(pair)?)), Value::List, "", "A file with this name is served for its folder; of several, the first that exists.").example("static-index = index.html"),
     OptionEntry::supported("static-skip-ext", Setting::Texts(|draft| &mut draft.files.skip), Value::List, "", "Paths and files with this extension are never served from a folder.").example("static-skip-ext = .php"),

@@ -59,7 +59,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("develop = true\nreload-exclude = generated/"),
     OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is something new to show. Pages are not modified.")
         .example("develop = true\nreload-browser = true"),
-    OptionEntry::supported("develop-values", Setting::LocatedSwitch(|draft| &mut draft.developing.shows_values), Value::Switch, "off", "With `develop`: the traceback page has the values of local variables, behind a click at each line. Names such as `password` and `token` have no value there.")
+    OptionEntry::supported("develop-values", Setting::LocatedSwitch(|draft| &mut draft.developing.shows_values), Value::Switch, "off", "With `develop`: the traceback page has the values of local variables, behind a click at each line. Values of names such as `password` and `token` are hidden.")
         .example("develop = true\ndevelop-values = true"),
     OptionEntry::supported("develop-editor", Setting::By(watching::choose_editor), Value::Text, "vscode", "With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`, `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.")
         .example("develop = true\ndevelop-editor = pycharm"),
@@ -83,7 +83,7 @@ pub const ENTRIES: &[OptionEntry] = &[
 
 /// uWSGI's signals.
 pub const SIGNALS: &[OptionEntry] = &[
-    OptionEntry::supported("timer", Setting::By(watching::add_timer), Value::List, "", "Raises a signal of uWSGI's again and again: its number, a space, and the seconds between. The application says what happens then, with `uwsgi.register_signal` or `uwsgidecorators.signal`. The timer fires once for the instance, however many workers it has, and goes on over reloads.")
+    OptionEntry::supported("timer", Setting::By(watching::add_timer), Value::List, "", "Raises a uWSGI signal repeatedly: its number, a space, and the seconds between. The application says what happens then, with `uwsgi.register_signal` or `uwsgidecorators.signal`. The timer fires once for the instance, regardless of the number of workers, and continues over reloads.")
         .example("timer = 17 60"),
     OptionEntry::supported("rbtimer", Setting::By(watching::add_timer), Value::List, "", "Like `timer`, except that the seconds count from each time that it fires, so that a delay puts off all later ones.")
         .example("rbtimer = 18 5"),

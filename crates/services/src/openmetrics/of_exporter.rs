@@ -23,7 +23,7 @@ macro_rules! family {
 #[rustfmt::skip]
 pub const FAMILIES: &[Family] = &[
     family!("uwsgi_listen_queue_length", Gauge, &[], "Connections in the fullest accept queue.", |facts, samples| samples(&[], facts.snapshot.queue().into())),
-    family!("uwsgi_listen_queue_errors", Unknown, &[], "Looks that found an accept queue full.", |facts, samples| samples(&[], facts.snapshot.queue_errors.into())),
+    family!("uwsgi_listen_queue_errors", Unknown, &[], "Checks that found an accept queue full.", |facts, samples| samples(&[], facts.snapshot.queue_errors.into())),
     family!("uwsgi_signal_queue_length", Gauge, &[], "Signals of uWSGI's that wait for any worker.", |facts, samples| samples(&[], facts.snapshot.signal_queue.into())),
     family!("uwsgi_workers", Gauge, &[], "Workers of the configuration.", |facts, samples| samples(&[], (facts.snapshot.workers.len() as u64).into())),
     family!("uwsgi_socket_queue_length", Gauge, SOCKET, "Connections in the accept queue of a socket.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue)),
@@ -45,7 +45,7 @@ pub const FAMILIES: &[Family] = &[
     family!("uwsgi_worker_harakiri_count_total", Counter, WORKER, "Processes of the worker that harakiri has killed.", |facts, samples| of_workers(facts, samples, |worker| worker.harakiri_count.into())),
     family!("uwsgi_worker_signals_total", Counter, WORKER, "Calls of handlers of uWSGI's signals.", |facts, samples| of_workers(facts, samples, |worker| worker.signals.into())),
     family!("uwsgi_worker_respawn_count_total", Counter, WORKER, "Processes that have had this worker's number.", |facts, samples| of_workers(facts, samples, |worker| worker.spawn_count.into())),
-    family!("uwsgi_worker_transmitted_bytes_total", Counter, WORKER, "Bytes of answers.", |facts, samples| of_workers(facts, samples, |worker| worker.work().sent_bytes.into())),
+    family!("uwsgi_worker_transmitted_bytes_total", Counter, WORKER, "Bytes of responses.", |facts, samples| of_workers(facts, samples, |worker| worker.work().sent_bytes.into())),
     family!("uwsgi_worker_busy", Gauge, WORKER, "Whether the worker serves a request.", |facts, samples| of_workers(facts, samples, |worker| (worker.status() == "busy").into())),
     family!("uwsgi_worker_idle", Gauge, WORKER, "Whether the worker waits for requests.", |facts, samples| of_workers(facts, samples, |worker| (worker.status() == "idle").into())),
     family!("uwsgi_worker_cheap", Gauge, WORKER, "Whether the worker has no process at present.", |facts, samples| of_workers(facts, samples, |worker| (worker.status() == "cheap").into())),
@@ -57,7 +57,7 @@ pub const FAMILIES: &[Family] = &[
     family!("uwsgi_worker_core_static_requests_total", Counter, CORE, "Requests that were answered with a file.", |facts, samples| of_cores(facts, samples, |work, _| work.static_requests)),
     family!("uwsgi_worker_core_routed_requests_total", Counter, CORE, "Requests that a route has answered.", |facts, samples| of_cores(facts, samples, |work, _| work.routed_requests)),
     family!("uwsgi_worker_core_offloaded_requests_total", Counter, CORE, "Always 0.", |facts, samples| of_cores(facts, samples, |_, _| 0)),
-    family!("uwsgi_worker_core_write_errors_total", Counter, CORE, "Clients that have disconnected, or not read their answer in time.", |facts, samples| of_cores(facts, samples, |work, _| work.write_errors)),
+    family!("uwsgi_worker_core_write_errors_total", Counter, CORE, "Clients that have disconnected, or not read their response in time.", |facts, samples| of_cores(facts, samples, |work, _| work.write_errors)),
     family!("uwsgi_worker_core_read_errors_total", Counter, CORE, "Request bodies that were incomplete.", |facts, samples| of_cores(facts, samples, |work, _| work.read_errors)),
     family!("uwsgi_cache_hits", Unknown, CACHE, "Reads of a cache that found their item.", |facts, samples| of_caches(facts, samples, |cache| cache.hits)),
     family!("uwsgi_cache_misses", Unknown, CACHE, "Reads of a cache that found nothing.", |facts, samples| of_caches(facts, samples, |cache| cache.misses)),

@@ -256,7 +256,7 @@ impl Work<'_> {
         let value = needed.max(LISTEN_LEAST).next_power_of_two().min(self.machine.listen_most.max(1));
         if needed > present.listen && value > present.listen {
             let reason = format!(
-                "at twice the load {:.0} connections come in the second that a restart of all workers may take",
+                "at twice the load {:.0} connections arrive in the second that a restart of all workers may take",
                 twice.rate
             );
             proposal.lines.push(Line { option: "listen", value: value.to_string(), reason });
@@ -275,13 +275,13 @@ impl Work<'_> {
             None => {
                 let seconds = ((long_s * HARAKIRI_FACTOR / 10.0).ceil() as u32 * 10).max(HARAKIRI_LEAST);
                 let reason = format!(
-                    "999 of 1,000 requests took less than {}; one that takes {seconds} s will not end by itself, and has a worker's place",
+                    "999 of 1,000 requests took less than {}; one that takes {seconds} s is probably stuck, and occupies a worker",
                     time(long_s * 1e6)
                 );
                 proposal.lines.push(Line { option: "harakiri", value: seconds.to_string(), reason });
             }
             Some(seconds) if f64::from(seconds) < 2.0 * long_s => proposal.notes.push(format!(
-                "`harakiri = {seconds}` is near the longest requests ({}): under load it kills workers whose requests would have ended",
+                "`harakiri = {seconds}` is close to the longest requests ({}): under load it kills requests that would have completed",
                 time(long_s * 1e6)
             )),
             Some(_) => {}
@@ -305,7 +305,7 @@ impl Work<'_> {
             return;
         }
         let reason = format!(
-            "a worker has {used} MiB; one that has grown to {value} MiB is replaced after its request, before the kernel kills one amid requests"
+            "a worker uses {used} MiB; at {value} MiB it is replaced between requests, before the kernel kills it during one"
         );
         proposal.lines.push(Line { option: "reload-on-rss", value: value.to_string(), reason });
     }

@@ -76,7 +76,7 @@ fn a_limit_near_the_longest_requests_is_told() {
     let set = Present { harakiri: Some(10), ..present(true) };
     let proposal = propose(&recorded(5.0, 8_000_000, 0.01, 4, 8), MACHINE, &set).expect("a proposal");
     assert!(
-        proposal.notes.iter().any(|note| note.contains("`harakiri = 10` is near the longest requests (8.8 s)")),
+        proposal.notes.iter().any(|note| note.contains("`harakiri = 10` is close to the longest requests (8.8 s)")),
         "{:?}",
         proposal.notes
     );

@@ -202,7 +202,7 @@ impl AlarmsDraft {
             let origin = context.read.effects.iter().find(|pair| pair.location.to_string() == alarm.origin);
             let location = origin.map(|pair| &pair.location);
             if mules == 0 {
-                let message = format!("the alarm `{}` is for a mule, and there is none", alarm.name);
+                let message = format!("the alarm `{}` needs a mule: add `mule` or `mules`", alarm.name);
                 context.diagnostics.push(Diagnostic::error(location, message).advise("write `mule = true`"));
             } else if *number as usize > mules {
                 // As in uWSGI.

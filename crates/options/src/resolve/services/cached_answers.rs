@@ -62,7 +62,7 @@ pub fn check(name: &str, caches: &[SharedCache], location: &Location, context: &
     let message = match name {
         _ if caches.iter().any(|cache| cache.name == name) => return,
         "" if !caches.is_empty() => return,
-        "" => "this needs a cache, and there is none".to_owned(),
+        "" => "this needs a cache: add `cache2`".to_owned(),
         _ => format!("there is no cache with the name `{name}`"),
     };
     let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();

@@ -49,7 +49,7 @@ impl MetricsDraft {
                 None => names.contains(&metric.name).then(|| format!("there are two metrics `{}`", metric.name)),
             };
             if let Some(fault) = fault {
-                let advice = "each metric has a name of its own, and is computed from metrics that stand before it";
+                let advice = "give each metric a unique name, and define the metrics that it uses before it";
                 context.diagnostics.push(Diagnostic::error(Some(&location), fault).advise(advice));
                 continue;
             }

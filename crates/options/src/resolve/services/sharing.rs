@@ -25,7 +25,7 @@ impl QueueDraft {
     pub fn complete(self, context: &mut Context) -> Option<Queue> {
         let Some((slots, location)) = self.slots.filter(|(slots, _)| *slots > 0) else {
             if let Some((_, location)) = self.store {
-                let message = "`queue-store` keeps a queue, and there is none";
+                let message = "`queue-store` has no effect without `queue`";
                 context.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `queue = NUMBER` too"));
             }
             return None;
