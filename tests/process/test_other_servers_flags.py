@@ -206,6 +206,8 @@ SAMPLES = {
     "reload-delay": ("1", []),
     "reload-engine": ("poll", []),
     "reload-extra-file": ("variables", ["touch-reload = variables"]),
+    "reload-ignore-dirs": ("logs", ["reload-exclude = logs/"]),
+    "reload-ignore-paths": ("logs/app", ["reload-exclude = logs/app"]),
     "reload-ignore-worker-failure": ("", []),
     "reload-tick": ("50", []),
     "reset-contextvars": ("", []),

@@ -158,6 +158,7 @@ def test_the_last_timeout_counts(options):
         (["--listen", "*:9001", "--trusted-proxy", "10.0.0.1"], {"http = 0.0.0.0:9001", "trusted-proxies = 10.0.0.1"}),
         (["--log-syslog-to", "udp://127.0.0.1:514"], {"logger = rsyslog:127.0.0.1:514"}),
         (["--access-log=access.log"], {"req-logger = file:access.log"}),
+        (["-e", "tcp6:9001:interface=\\:\\:1"], {"http = [::1]:9001"}),
         (["-e", "fd:fileno=7"], {"http-socket = fd://7"}),
         (
             ["--trusted-proxy", "*", "--trusted-proxy-headers", "x-forwarded-for x-forwarded-port"],

@@ -27,7 +27,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
     ServerSetting::new("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e')
-        .says("Twisted's endpoints `tcp:`, `ssl:`, `unix:` and `fd:`"),
+        .says("Twisted's endpoints `tcp:`, `tcp6:`, `ssl:`, `unix:` and `fd:`"),
     ServerSetting::new("insecure-bind", &[Hypercorn], Kept(Subject::InsecureBind, values::binds, "`http = HOST:PORT`, and `https` instead of `http` for `bind`")),
     ServerSetting::new("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
     ServerSetting::new("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")).says("a number is the length of the kernel's queue, as in uWSGI"),
@@ -138,9 +138,11 @@ fn scheme(to: &mut Translation, scheme: &str) -> Result<(), String> {
 fn endpoint(to: &mut Translation, text: &str) -> Result<(), String> {
     let advice = || "write `--http HOST:PORT`, or `--https HOST:PORT,CERTIFICATE,KEY`".to_owned();
     let (kind, rest) = text.split_once(':').ok_or_else(advice)?;
-    let parts: Vec<&str> = rest.split(':').collect();
+    // A colon within a part has a backslash before it.
+    let hidden = rest.replace("\\:", "\0");
+    let parts: Vec<String> = hidden.split(':').map(|part| part.replace('\0', ":")).collect();
     let named = |name: &str| parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-    let first = parts.first().copied().filter(|part| !part.contains('='));
+    let first = parts.first().map(String::as_str).filter(|part| !part.contains('='));
     if kind == "unix" {
         let path = named("address").or(first).ok_or_else(advice)?;
         return unix(to, path);
@@ -151,9 +153,10 @@ fn endpoint(to: &mut Translation, text: &str) -> Result<(), String> {
         return Ok(());
     }
     let port = named("port").or(first).ok_or_else(advice)?;
-    let place = values::host_and_port(named("interface").unwrap_or("0.0.0.0"), port);
+    let host = named("interface").unwrap_or(if kind == "tcp6" { "::" } else { "0.0.0.0" });
+    let place = values::host_and_port(host, port);
     match kind {
-        "tcp" => to.add("http", &place),
+        "tcp" | "tcp6" => to.add("http", &place),
         "ssl" => {
             let key = named("privateKey").ok_or_else(advice)?;
             // As in Twisted, the key's file may hold the certificate, too.

@@ -26,9 +26,9 @@ pub const FLAGS: &[ServerSetting] = &[
         .setting("reload_extra_files"),
     ServerSetting::new("extra-files", &[Flask], Made(flask_files, "`touch-reload = FILE`")),
     ServerSetting::new("exclude-patterns", &[Flask], Made(flask_patterns, "`reload-exclude = PATTERN`")),
-    ServerSetting::new("reload-ignore-dirs", &[Granian], Refused(EXCLUDE)),
+    ServerSetting::new("reload-ignore-dirs", &[Granian], Made(ignored_folder, "`reload-exclude = NAME/`")),
     ServerSetting::new("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
-    ServerSetting::new("reload-ignore-paths", &[Granian], Refused(EXCLUDE)),
+    ServerSetting::new("reload-ignore-paths", &[Granian], Option("reload-exclude")),
     ServerSetting::switch(
         "reload-ignore-worker-failure",
         &[Granian],
@@ -76,6 +76,12 @@ fn debug(to: &mut Translation, value: &str) -> Result<(), String> {
 /// flask separates files and patterns by colons.
 fn flask_files(to: &mut Translation, files: &str) -> Result<(), String> {
     files.split(':').filter(|file| !file.is_empty()).for_each(|file| to.add("touch-reload", file));
+    Ok(())
+}
+
+/// granian's is the name of folders anywhere.
+fn ignored_folder(to: &mut Translation, name: &str) -> Result<(), String> {
+    to.add("reload-exclude", &format!("{}/", name.trim_end_matches('/')));
     Ok(())
 }
 

@@ -27,7 +27,7 @@ pub fn meant_setting(letter: char, value: &str) -> Option<&'static ServerSetting
         // A limit of so few variables would refuse every request.
         'v' if matches!(value, "0" | "1" | "2" | "3") => "verbosity",
         'R' if !is_number => "enable-stdio-inheritance",
-        'e' if ["ssl:", "tcp:", "unix:", "fd:"].iter().any(|kind| value.starts_with(kind)) => "endpoint",
+        'e' if ["ssl:", "tcp:", "tcp6:", "unix:", "fd:"].iter().any(|kind| value.starts_with(kind)) => "endpoint",
         'e' if value.contains('=') => "env",
         _ => return None,
     };
