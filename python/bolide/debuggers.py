@@ -1,8 +1,9 @@
-"""Debuggers of editors: debugpy (VS Code and others), and pydevd, on which it is built.
+"""Debuggers: pdb and those built on it, and those of editors: debugpy (VS Code and others), and pydevd, on which it is built.
 
-A debugger launches one Python process and follows the ones that it starts. The application runs elsewhere, in a worker that a
-program in Rust forks. So the launched process waits for the server, and each worker joins the session of the launched process. It
-must not know requests. The launched process runs :func:`launch`, workers run the rest.
+A debugger of an editor launches one Python process and follows the ones that it starts. The application runs elsewhere, in a
+worker that a program in Rust forks. So the launched process waits for the server, and each worker joins the session of the
+launched process. Any debugger that stops a worker is reported to the master (:class:`Halts`). It must not know requests. The
+launched process runs :func:`launch`, workers run the rest.
 """
 
 import contextlib
@@ -123,6 +124,8 @@ def connect(session):
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         pydevd = imported(session)
+        if halts is not None:
+            halts.follow_editor()
         own = os.path.dirname(os.path.abspath(__file__))
         pydevd.settrace(
             host=session["host"],
@@ -193,24 +196,104 @@ def patient(listen):
     return patient_listen
 
 
-def watch(halt, let_go, listens):
-    """Call `halt` when pydevd stops a thread and `let_go` when it continues, in that thread, and `listens` if the application
-    has opened a port for an editor (``debugpy.listen``).
+class Halts:
+    """The threads that debuggers have stopped in this worker. The master and the watcher of the event loop are told.
+
+    With `keeps_breakpoints`, a debugger that continues still counts as stopped while it has breakpoints: the caller calls
+    :meth:`let_go` at the end of the request.
     """
-    pydevd = sys.modules.get("pydevd")
-    original = getattr(getattr(pydevd, "PyDB", None), "do_wait_suspend", None)
-    if original is None:
-        return
 
-    @functools.wraps(original)
-    def do_wait_suspend(*arguments, **more):
-        halt()
-        try:
-            return original(*arguments, **more)
-        finally:
-            let_go()
+    def __init__(self, native, keeps_breakpoints):
+        self.native = native
+        self.keeps_breakpoints = keeps_breakpoints
+        self.threads = set()
+        self.follows_editor = False
 
-    pydevd.PyDB.do_wait_suspend = do_wait_suspend
-    api = sys.modules.get("debugpy.server.api")
-    if api is not None and getattr(api.listen, "called", False):
-        listens()
+    def halt(self):
+        if not self.threads:
+            self.native.note_debugger(True)
+        self.threads.add(threading.get_ident())
+
+    def let_go(self):
+        here = threading.get_ident()
+        if here in self.threads:
+            self.threads.discard(here)
+            if not self.threads:
+                self.native.note_debugger(False)
+
+    def follow_pdb(self):
+        import bdb
+
+        names = ("set_trace", "break_here", "set_continue", "set_quit")
+        original = {name: getattr(bdb.Bdb, name) for name in names}
+
+        def set_trace(itself, frame=None, *rest, **more):
+            self.halt()
+            return original["set_trace"](itself, frame or sys._getframe().f_back, *rest, **more)
+
+        def break_here(itself, frame):
+            found = original["break_here"](itself, frame)
+            if found:
+                self.halt()
+            return found
+
+        def set_continue(itself):
+            original["set_continue"](itself)
+            if not (self.keeps_breakpoints and itself.breaks):
+                self.let_go()
+
+        def set_quit(itself):
+            original["set_quit"](itself)
+            self.let_go()
+
+        for function in (set_trace, break_here, set_continue, set_quit):
+            setattr(bdb.Bdb, function.__name__, function)
+
+    def follow_editor(self):
+        """Follow pydevd, if it is imported."""
+        pydevd = sys.modules.get("pydevd")
+        original = getattr(getattr(pydevd, "PyDB", None), "do_wait_suspend", None)
+        if original is None or self.follows_editor:
+            return
+        self.follows_editor = True
+
+        @functools.wraps(original)
+        def do_wait_suspend(*arguments, **more):
+            self.halt()
+            try:
+                return original(*arguments, **more)
+            finally:
+                self.let_go()
+
+        pydevd.PyDB.do_wait_suspend = do_wait_suspend
+
+
+#: The :class:`Halts` of this worker, if it has any.
+halts = None
+
+
+def follow_halts(native, keeps_breakpoints):
+    """Report from here on what debuggers stop in this worker."""
+    global halts
+    halts = Halts(native, keeps_breakpoints)
+    halts.follow_pdb()
+    halts.follow_editor()
+    return halts
+
+
+def listens_for_editor():
+    """Return whether the application has opened a port for an editor (``debugpy.listen``)."""
+    return getattr(getattr(sys.modules.get("debugpy.server.api"), "listen", None), "called", False)
+
+
+def stop_without_terminal(frame, header):
+    """``breakpoint()`` in a process that has no terminal: pdb only shows the place and ends the request (``bdb.BdbQuit``)."""
+    import pdb
+
+    from bolide import log
+
+    log.tell("breakpoint() needs the terminal: start Bolide in one, with `--reload` or with one worker")
+    debugger = pdb.Pdb()
+    if header is not None:
+        debugger.message(header)
+    debugger.set_trace(frame)

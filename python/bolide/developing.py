@@ -133,8 +133,8 @@ class Development:
         self.is_first = boot["generation"] == 1
         #: The application that is served instead of one that could not be loaded.
         self.stand_in = None
-        #: Threads that a debugger has stopped.
-        self.halted = set()
+        #: What debuggers have stopped in this worker.
+        self.halts = None
 
     def wrap(self, applications):
         """Return the applications, wrapped so that their exceptions are shown."""
@@ -311,37 +311,12 @@ class Development:
 
     def watch_debuggers(self):
         """Notify the master when a debugger stops this worker, and when it continues."""
-        import bdb
-
-        original = {name: getattr(bdb.Bdb, name) for name in ("set_trace", "set_continue", "set_quit")}
-
-        def set_trace(itself, frame=None, *rest, **more):
-            self.halt()
-            return original["set_trace"](itself, frame or sys._getframe().f_back, *rest, **more)
-
-        def set_continue(itself):
-            original["set_continue"](itself)
-            if not itself.breaks:
-                self.let_go()
-
-        def set_quit(itself):
-            original["set_quit"](itself)
-            self.let_go()
-
-        bdb.Bdb.set_trace, bdb.Bdb.set_continue, bdb.Bdb.set_quit = set_trace, set_continue, set_quit
-        debuggers.watch(self.halt, self.let_go, self.native.note_debugger_port)
-
-    def halt(self):
-        if not self.halted:
-            self.native.note_debugger(True)
-        self.halted.add(threading.get_ident())
+        self.halts = debuggers.follow_halts(self.native, keeps_breakpoints=True)
+        if debuggers.listens_for_editor():
+            self.native.note_debugger_port()
 
     def let_go(self):
-        here = threading.get_ident()
-        if here in self.halted:
-            self.halted.discard(here)
-            if not self.halted:
-                self.native.note_debugger(False)
+        self.halts.let_go()
 
 
 def open_in_browser(page):

@@ -90,6 +90,8 @@ class Half:
         if python["executable"]:
             sys.executable = python["executable"]
         threads.stack_bytes = python["thread_stack_bytes"] or 0
+        if not boot["at_terminal"] and sys.breakpointhook is sys.__breakpointhook__:
+            sys.breakpointhook = stop_without_terminal
         # As with uWSGI, applications find the server's name here, whichever program runs.
         sys.argv = ["uwsgi", *python["arguments"]]
         name_process(self.native, self.settings, "prototype")
@@ -267,6 +269,10 @@ class Half:
             if self.development is not None:
                 self.development.note_success()
                 self.development.watch_debuggers()
+            elif self.boot["at_terminal"] or "bolide.debuggers" in sys.modules:
+                from bolide import debuggers
+
+                debuggers.follow_halts(self.native, keeps_breakpoints=False)
             self.hooks.begin_worker()
             if self.gunicorn is not None:
                 self.gunicorn.note_loaded(self.applications)
@@ -349,6 +355,15 @@ def finish(native):
     for number in native.GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     native.finish_log()
+
+
+def stop_without_terminal(*arguments, **more):
+    """``sys.breakpointhook`` of processes without a terminal."""
+    if arguments or set(more) - {"header"} or os.environ.get("PYTHONBREAKPOINT"):
+        return sys.__breakpointhook__(*arguments, **more)
+    from bolide import debuggers
+
+    return debuggers.stop_without_terminal(sys._getframe(1), more.get("header"))
 
 
 def import_native():

@@ -61,6 +61,7 @@ ALLOWED = {
         "/proc/self/cgroup",
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
+    "master/terminal.rs": ["/proc/self/status"],
     "supervision/processes/process_state.rs": ["/proc/{pid}/stat", "/proc/{pid}/task/{thread}/stat"],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/processes/system.rs": ["/proc/self/fd"],

@@ -1,7 +1,8 @@
-"""Development at a terminal: `breakpoint()`, Ctrl-C and Ctrl-D, colours."""
+"""A server at a terminal, mostly in development: `breakpoint()`, Ctrl-C and Ctrl-D, the end of the terminal, colours."""
 
 import os
 import re
+import signal
 import termios
 import threading
 
@@ -30,6 +31,20 @@ async def application(scope, receive, send):
         basket += 1
     await send({{"type": "http.response.start", "status": 200, "headers": []}})
     await send({{"type": "http.response.body", "body": TEXT.encode()}})
+"""
+
+
+TICKING = """\
+import threading, time
+def tick():
+    while True:
+        print("tick")
+        time.sleep(0.1)
+threading.Thread(target=tick, daemon=True).start()
+async def application(scope, receive, send):
+    if scope["type"] == "http":
+        breakpoint()
+        raise RuntimeError("no answer")
 """
 
 
@@ -69,9 +84,9 @@ class Asking:
         return self.answer
 
 
-def develop(terminal, tmp_path, application=APPLICATION, **environment):
+def develop(terminal, tmp_path, application=APPLICATION, arguments=("--reload",), **environment):
     (tmp_path / "shop.py").write_text(application.format(text="old"))
-    shown = terminal("shop", "--reload", "--http", "127.0.0.1:0", **environment)
+    shown = terminal("shop", *arguments, "--http", "127.0.0.1:0", **environment)
     return shown, int(shown.wait_for(r"open http://127\.0\.0\.1:(\d+)")[1])
 
 
@@ -107,8 +122,9 @@ def test_ipdb_has_the_terminal_and_the_reload_waits_for_it(application, terminal
     wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
 
 
-def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(terminal, tmp_path):
-    shown, port = develop(terminal, tmp_path, TERM="xterm")
+@pytest.mark.parametrize("arguments", [("--reload",), ()], ids=["develop", "plain"])
+def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(arguments, terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path, arguments=arguments, TERM="xterm")
     before = termios.tcgetattr(shown.ours)
     asking = Asking(port, "/stop")
     shown.wait_for(r"\(Pdb\) ")
@@ -128,6 +144,64 @@ def test_ctrl_d_at_the_debugger_ends_the_request_and_the_worker_serves_on(termin
     shown.type("\x04")
     assert asking.result().status == 500
     assert Asking(port, "/").result().text == "old"
+
+
+def test_a_breakpoint_of_one_of_several_workers_says_what_it_needs(terminal, tmp_path):
+    shown, port = develop(terminal, tmp_path, arguments=("--workers", "2"))
+    assert Asking(port, "/stop").result().status == 500
+    shown.wait_for("breakpoint\\(\\) needs the terminal: start Bolide in one, with `--reload` or with one worker")
+    # The place is shown as ever.
+    shown.wait_for(r"shop\.py\(6\)application\(\)[^$]*bdb\.BdbQuit")
+
+
+@pytest.mark.parametrize("arguments", [("--reload",), ()], ids=["develop", "plain"])
+def test_the_time_in_the_debugger_is_not_a_blocked_event_loop(arguments, terminal, tmp_path):
+    (tmp_path / "shop.py").write_text(TICKING)
+    shown = terminal("shop", *arguments, "--http", "127.0.0.1:0", "--loop-stall", "0.3")
+    asking = Asking(int(shown.wait_for(r"open http://127\.0\.0\.1:(\d+)")[1]), "/")
+    shown.wait_for(r"\(Pdb\) [^$]*" + r"tick\s*" * 8)
+    shown.type("c\n")
+    assert asking.result().status == 500
+    assert "has not turned" not in shown.words
+
+
+def closed(terminal, *arguments):
+    """A server whose terminal has been closed, and its log."""
+    shown = terminal(*arguments, "--http", "127.0.0.1:0", "--logto", "log")
+    wait_until(lambda: "open http" in log_of(shown), "the start")
+    os.close(shown.ours)
+    # Closed again at the end of the test.
+    shown.ours = os.open(os.devnull, os.O_RDONLY)
+    return shown
+
+
+def log_of(shown):
+    log = shown.folder / "log"
+    return log.read_text() if log.exists() else ""
+
+
+@pytest.mark.parametrize("arguments", [("shop", "--reload"), ("shop",)], ids=["develop", "plain"])
+def test_a_server_ends_with_its_terminal(arguments, terminal, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION.format(text="old"))
+    shown = closed(terminal, *arguments)
+    assert shown.process.wait(TIMEOUT_SECONDS) == 0
+    assert len(re.findall("bolide: the terminal has been closed\n", log_of(shown))) == 1
+
+
+@pytest.mark.parametrize("is_kept", ["configuration", "hang-ups ignored"])
+def test_a_closed_terminal_reloads_what_has_a_configuration_or_was_to_stay(is_kept, terminal, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION.format(text="old"))
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nmodule = shop\n")
+    usual = signal.getsignal(signal.SIGHUP)
+    if is_kept != "configuration":
+        # The server inherits it, as from nohup(1).
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        shown = closed(terminal, "shop.ini" if is_kept == "configuration" else "shop")
+    finally:
+        signal.signal(signal.SIGHUP, usual)
+    wait_until(lambda: re.search("reload.* generation 2", log_of(shown)), "the reload")
+    assert shown.process.poll() is None
 
 
 @pytest.mark.parametrize(

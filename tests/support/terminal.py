@@ -22,6 +22,7 @@ class Terminal:
     """``bolide`` in a terminal whose input and output are ours."""
 
     def __init__(self, folder, *arguments, **environment):
+        self.folder = folder
         self.ours, theirs = pty.openpty()
         inherited = {
             name: value

@@ -1,13 +1,10 @@
 //! Differences of the master in development (`develop`): requests wait while changed code is loaded, a reload waits for a debugger,
 //! the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
 
-use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use bolide_contract::settings::Settings;
 use bolide_supervision::logs::log_sink;
-use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
@@ -16,23 +13,6 @@ use crate::provision::error_report;
 
 /// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
 const DEBUGGER_CHECK_MS: u64 = 1_000;
-
-/// The terminal settings at the start: a debugger that is killed while it reads a line leaves the terminal without echo.
-pub struct Terminal(Option<Termios>);
-
-impl Terminal {
-    pub fn remember(settings: &Settings) -> Terminal {
-        let is_wanted = settings.development.is_some() && io::stdin().is_terminal();
-        Terminal(if is_wanted { tcgetattr(io::stdin()).ok() } else { None })
-    }
-
-    pub fn restore(self) {
-        if let Some(before) = self.0 {
-            // If the terminal is gone, there is nothing to restore.
-            let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &before);
-        }
-    }
-}
 
 /// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
 /// with one that says where the import stands, and all other requests with the old code.

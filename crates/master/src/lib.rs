@@ -23,6 +23,7 @@ mod spans;
 mod start;
 mod statistics;
 mod supervisor;
+mod terminal;
 mod token;
 mod touch_hooks;
 mod upgrade;

@@ -31,7 +31,6 @@ use crate::children::Children;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
 use crate::daemons::attendants;
-use crate::development::Terminal;
 use crate::hooking;
 use crate::log_keeping::LogKeeping;
 use crate::provision::Provision;
@@ -42,6 +41,7 @@ use crate::provision::message_queues::MessageQueues;
 use crate::provision::spool_folders;
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
+use crate::terminal::TerminalSettings;
 
 /// Runs an instance to its end, in this process, which becomes its master. Returns the exit status. `warnings` are diagnostics
 /// about the configuration, logged after the line with the URL to open.
@@ -293,7 +293,7 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
 }
 
 fn run(supervisor: Supervisor, parent_pipe: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
-    let terminal = Terminal::remember(supervisor.provision().settings());
+    let terminal = TerminalSettings::remember();
     let Ended { status, exit_message, provision, parent_pipe, stop_progress, removes_files } = supervisor.run(parent_pipe);
     terminal.restore();
     hooking::at_end(provision.settings(), provision.privileges(), stop_progress);

@@ -38,6 +38,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
     loop {
         let asked_ms = now_ms();
         heartbeat.ask();
+        let mut since_ms = asked_ms;
         let mut told_ms = None;
         loop {
             std::thread::sleep(pause);
@@ -47,15 +48,20 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
             if heartbeat.beaten_ms() >= asked_ms {
                 break;
             }
-            let stuck_ms = now_ms().saturating_sub(asked_ms);
+            if is_halted() {
+                // Time in a debugger is not the application's: the loop has its whole time again when the debugger continues.
+                since_ms = now_ms();
+                continue;
+            }
+            let stuck_ms = now_ms().saturating_sub(since_ms);
             let due_ms = told_ms.map_or(stall_ms, |told: u64| told + AGAIN_MS);
-            if stuck_ms >= due_ms && !is_halted() {
-                tell(heartbeat, asked_ms, stuck_ms, worker, report);
-                told_ms = Some(now_ms().saturating_sub(asked_ms));
+            if stuck_ms >= due_ms {
+                tell(heartbeat, since_ms, stuck_ms, worker, report);
+                told_ms = Some(now_ms().saturating_sub(since_ms));
             }
         }
         if told_ms.is_some() {
-            let seconds = heartbeat.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
+            let seconds = heartbeat.beaten_ms().saturating_sub(since_ms) as f64 / 1000.0;
             bolide_log::report(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
         }
     }

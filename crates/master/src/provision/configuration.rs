@@ -124,6 +124,11 @@ impl Configuration {
         self.sources = sources;
     }
 
+    /// Returns whether the settings of the start came from files, and not only from the command line and the environment.
+    pub fn has_files(&self) -> bool {
+        !self.sources.files.is_empty()
+    }
+
     /// Returns warnings if we are root and the user that the application runs as may change files that we read or run.
     pub fn weak_points(&self, settings: &Settings) -> Vec<String> {
         let Some(writer) = distrusted(settings) else { return Vec::new() };

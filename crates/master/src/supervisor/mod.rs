@@ -48,6 +48,7 @@ use crate::statistics::reporting::Reporting;
 use crate::statistics::routes::Door;
 use crate::statistics::view::View;
 use crate::supervisor::ending::{Ending, StopProgress};
+use crate::terminal::EndsWithTerminal;
 use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
 use crate::upgrade::Takeover;
@@ -120,6 +121,7 @@ pub struct Supervisor {
     signalling: Signalling,
     touch_hooks: TouchHooks,
     signals: Signals,
+    ends_with_terminal: EndsWithTerminal,
 }
 
 impl Supervisor {
@@ -148,6 +150,7 @@ impl Supervisor {
             attendants: if is_successor { Attendants::held() } else { Attendants::default() },
             exporters: Exporters::default(),
             touch_hooks: TouchHooks::default(),
+            ends_with_terminal: EndsWithTerminal::of(settings, configuration.has_files()),
             alarms,
             signalling: Signalling::default(),
             children,
@@ -291,6 +294,13 @@ impl Supervisor {
     fn take_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
             match action(signal) {
+                SignalAction::Command(Command::Reload) if self.ends_with_terminal.is_due() => {
+                    // The shell and the kernel may both send one.
+                    if !self.ending.is_stopping() {
+                        log_sink::line("the terminal has been closed");
+                        self.stop(now_ms());
+                    }
+                }
                 SignalAction::Command(command) => {
                     let asker = Asker { words: &signals::name(signal), cause: ReloadCause::Signal };
                     self.obey(command, asker, now_ms());
