@@ -434,6 +434,8 @@ def load(boot, hooks, watched, development=None):
                 for mount, application, interface in applications
             ]
         if any(interface == "asgi" for _, _, interface in applications):
+            if any("|" in mount for mount, _, _ in applications):
+                raise LoadError("an ASGI application can't be mounted at a host (vhost): start an instance for each host")
             # Modules that are imported before the fork are shared by workers.
             import bolide.asgi  # noqa: F401
             from bolide.loops import event_loop_factory

@@ -8,7 +8,10 @@ import sys
 import sysconfig
 
 import pytest
-from support.client import Closed
+from support.client import Client, Closed
+from support.real_uwsgi import prepared as real_prepared
+from support.real_uwsgi import real_uwsgi
+from support.uwsgi import ask
 
 SAYS = "def {name}(environ, start_response):\n    start_response('200 OK', [])\n    return [{body}]\n"
 #: The same for an answer that is an expression over environ.
@@ -85,6 +88,63 @@ def test_mounts_with_manage_script_name(serve):
         "/": "main  /",
     }.items():
         assert server.get(target).text == told
+
+
+#: A mount for a host and one for a path of it, and the application for all others.
+HOSTS = """\
+vhost = true
+mount = shop.example|=shop.py
+mount = shop.example:8000|=port.py
+module = main
+"""
+IDENTIFIED = TELLS.format(answer="__name__ + ' ' + environ.get('UWSGI_APPID', '')")
+
+
+def answers_of_hosts(address):
+    """Returns the bodies of requests for several hosts, the last one without a host."""
+    hosts = ("Host: shop.example\r\n", "Host: shop.example:8000\r\n", "Host: blog.example\r\n", "")
+    found = []
+    for host in hosts:
+        with Client(address) as client:
+            client.send(f"GET /admin {'HTTP/1.1' if host else 'HTTP/1.0'}\r\n{host}Connection: close\r\n\r\n".encode())
+            found.append(client.read_to_end().partition(b"\r\n\r\n")[2].decode())
+    return found
+
+
+def test_with_vhost_the_host_selects_the_application_and_environ_has_its_identifier_as_in_uwsgi(
+    serve, uwsgi, tmp_path, free_port
+):
+    names = ("shop", "port", "main")
+    folder, configuration = real_prepared(tmp_path / "theirs", HOSTS, **dict.fromkeys(names, IDENTIFIED))
+    with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
+        theirs = answers_of_hosts(address)
+    server = started(serve, HOSTS, {f"{name}.py": IDENTIFIED for name in names})
+    ours = answers_of_hosts(server.address())
+    identifiers = [answer.split(" ")[-1] for answer in ours]
+    assert identifiers[:3] == ["shop.example|", "shop.example:8000|", "blog.example|"]
+    # Without a host, the name of the machine stands for it.
+    assert ours == theirs
+    assert [answer.split(" ")[0].rpartition("_")[2] for answer in ours[2:]] == ["main", "main"]
+
+
+def test_a_front_server_may_name_the_identifier_of_the_application(serve):
+    server = started(
+        serve,
+        HOSTS.replace("vhost", "vhost-host"),
+        {f"{name}.py": IDENTIFIED for name in ("shop", "port", "main")},
+        listen=("socket = 127.0.0.1:0",),
+    )
+    assert ask(server.address("uwsgi"), extra=[("UWSGI_APPID", "shop.example|")]).body.endswith(b"shop.example|")
+    assert ask(server.address("uwsgi")).body.endswith(b" www.example.com|")
+
+
+def test_a_configuration_whose_applications_the_front_server_names_is_told_how_to_name_them(serve):
+    server = serve.prepare("vhost = true").launch()
+    assert server.wait_for_exit() != 0
+    server.wait_for_text("UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module`")
+    without = prepared(serve, "mount = shop.example|=shop.py", {"shop.py": says("shop")}).launch()
+    assert without.wait_for_exit() != 0
+    without.wait_for_text("requests have no host without `vhost` (write `vhost = true` too)")
 
 
 def test_chdir_comes_before_sockets_and_the_application(serve):

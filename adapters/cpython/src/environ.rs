@@ -232,6 +232,22 @@ impl Environs {
         Some((environ, log_facts))
     }
 
+    /// Returns `HOST|SCRIPT_NAME`, which is UWSGI_APPID from here on unless a front server has set it.
+    pub fn application_id(&self, environ: &mut Dictionary, log_facts: &mut LogFacts) -> Option<Vec<u8>> {
+        if let Some(given) = environ.get(&self.names.uwsgi_appid).filter(|given| length_of(given) > 0) {
+            return Some(utf8_of(&given));
+        }
+        let text = |environ: &Dictionary, name: &Object| environ.get(name).filter(|text| length_of(text) > 0);
+        let host = text(environ, &self.names.http_host).or_else(|| text(environ, &self.names.server_name));
+        let host = host.map_or_else(|| latin1(b""), Some)?;
+        let below = text(environ, &self.names.script_name).map_or_else(|| latin1(b""), Some)?;
+        let id = joined(&host, b"|", &below)?;
+        environ.set(&self.names.uwsgi_appid, &id);
+        log_facts.variables += 1;
+        log_facts.variable_bytes += (4 + "UWSGI_APPID".len()) as u32 + length_of(&id);
+        Some(utf8_of(&id))
+    }
+
     fn header(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
         // A client's Proxy header would become HTTP_PROXY, which HTTP libraries take for the machine's setting (CVE-2016-5385).
         if name.eq_ignore_ascii_case(b"proxy") {
@@ -330,6 +346,20 @@ impl Environs {
 fn length_of(text: &Object) -> u32 {
     // SAFETY: the object is a str that we put there.
     unsafe { ffi::PyUnicode_GetLength(text.as_ptr()) as u32 }
+}
+
+/// The UTF-8 of a text; empty if no memory is left.
+fn utf8_of(text: &Object) -> Vec<u8> {
+    let mut length = 0;
+    // SAFETY: the object is a str, which keeps its UTF-8 while it lives.
+    unsafe {
+        let start = ffi::PyUnicode_AsUTF8AndSize(text.as_ptr(), &mut length);
+        if start.is_null() {
+            ffi::PyErr_Clear();
+            return Vec::new();
+        }
+        std::slice::from_raw_parts(start.cast::<u8>(), length as usize).to_vec()
+    }
 }
 
 fn joined(before: &Object, separator: &[u8], after: &Object) -> Option<Object> {

@@ -45,6 +45,8 @@ interned! { EnvironNames {
     wsgi_input = "wsgi.input",
     wsgi_url_scheme = "wsgi.url_scheme",
     uwsgi_core = "uwsgi.core",
+    uwsgi_appid = "UWSGI_APPID",
+    http_host = "HTTP_HOST",
     http = "http",
     https = "https",
     https_variable = "HTTPS",

@@ -239,6 +239,8 @@ pub struct ApplicationSettings {
     pub manage_script_name: bool,
     /// `ignore-script-name`: a front server's SCRIPT_NAME does not select the application.
     pub ignore_script_name: bool,
+    /// `vhost`: the host of a request and its SCRIPT_NAME, `HOST|SCRIPT_NAME`, select the application.
+    pub by_host: bool,
     /// `no-default-app`: a request that matches no mount point is an error, instead of going to the first application.
     pub no_default_app: bool,
     /// `lazy-apps`, or one worker without `master`: every worker loads the application itself, after the fork.

@@ -73,19 +73,34 @@ impl Calls {
 
     /// Returns the application of a request, and sets SCRIPT_NAME and PATH_INFO for its mount.
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
-        let choice = match self.wsgi.mounts.choose(&request.parts) {
-            Ok(choice) => choice,
-            Err(problem) => return raise(lookup_error(), &problem),
+        let mounts = &self.wsgi.mounts;
+        let number = if mounts.is_by_host() {
+            self.set_mount(environ, request.script_name, mounts.below(request.parts.path()));
+            let id = self.environs.application_id(environ, &mut request.log_facts)?;
+            mounts.of_id(&id)
+        } else {
+            mounts.choose(&request.parts).map(|choice| {
+                self.set_mount(environ, request.script_name, choice.below);
+                choice.number
+            })
         };
-        if let Some((mount, rest)) = choice.below {
-            match request.script_name {
-                [] => environ.set_text(&self.environs.names.script_name, mount),
-                prefix => environ.set_text(&self.environs.names.script_name, &[prefix, mount].concat()),
+        match number {
+            Ok(number) => {
+                request.log_facts.application = number as u32;
+                self.wsgi.callables.get(number).map(Object::as_ptr)
             }
-            environ.set_text(&self.environs.names.path_info, rest);
+            Err(problem) => raise(lookup_error(), &problem),
         }
-        request.log_facts.application = choice.number as u32;
-        self.wsgi.callables.get(choice.number).map(Object::as_ptr)
+    }
+
+    /// Moves the mount point from the start of PATH_INFO to SCRIPT_NAME.
+    fn set_mount(&self, environ: &mut Dictionary, script_name: &[u8], below: Option<(&[u8], &[u8])>) {
+        let Some((mount, rest)) = below else { return };
+        match script_name {
+            [] => environ.set_text(&self.environs.names.script_name, mount),
+            prefix => environ.set_text(&self.environs.names.script_name, &[prefix, mount].concat()),
+        }
+        environ.set_text(&self.environs.names.path_info, rest);
     }
 
     fn give_body(&mut self, environ: &mut Dictionary, body: Body) -> Option<()> {

@@ -21,6 +21,7 @@ pub struct Mounts {
     default: Option<usize>,
     manages_path: bool,
     ignores_script_name: bool,
+    by_host: bool,
 }
 
 impl Mounts {
@@ -32,7 +33,22 @@ impl Mounts {
             paths,
             manages_path: settings.manage_script_name,
             ignores_script_name: settings.ignore_script_name,
+            by_host: settings.by_host,
         }
+    }
+
+    /// Whether [`of_id`](Mounts::of_id) selects the application.
+    pub fn is_by_host(&self) -> bool {
+        self.by_host
+    }
+
+    /// With `vhost`: the application whose mount point is this UWSGI_APPID, else the default one.
+    ///
+    /// # Errors
+    /// The message if no application matches.
+    pub fn of_id(&self, id: &[u8]) -> Result<usize, String> {
+        let found = self.paths.iter().position(|path| path == id).or(self.default);
+        found.ok_or_else(|| format!("no application is mounted at {}", String::from_utf8_lossy(id)))
     }
 
     /// Whether there is only one application, without a mount point.
@@ -59,7 +75,7 @@ impl Mounts {
 
     /// With `manage-script-name`: returns the longest mount point that is a prefix of the path, and the rest of the path. A slash
     /// at the end of a mount point is part of SCRIPT_NAME, but is ignored in the comparison.
-    fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
+    pub fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
         if !self.manages_path {
             return None;
         }
@@ -109,6 +125,14 @@ mod tests {
             assert_eq!(made.below(path.as_bytes()), wanted, "{path}");
         }
         assert_eq!(mounts(&["", "/app"], |settings| settings.manage_script_name = false).below(b"/app"), None);
+    }
+
+    #[test]
+    fn an_identifier_selects_the_application_of_its_host() {
+        let made = mounts(&["shop.example|", "shop.example|/admin"], |settings| settings.by_host = true);
+        assert_eq!(made.of_id(b"shop.example|/admin"), Ok(1));
+        assert_eq!(made.of_id(b"else|").expect_err("no default"), "no application is mounted at else|");
+        assert_eq!(mounts(&["shop.example|", ""], |settings| settings.by_host = true).of_id(b"else|"), Ok(1));
     }
 
     #[test]

@@ -146,6 +146,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/application/ignore_script_name",
     "/python/wsgi_strict",
     "/python/no_file_wrapper",
+    "/application/by_host",
     "/application/no_default_app",
     "/application/lazy",
     "/python/catch_exceptions",

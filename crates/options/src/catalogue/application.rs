@@ -65,6 +65,23 @@ pub const ENTRIES: &[OptionEntry] = &[
     )
     .example("manage-script-name = true"),
     OptionEntry::supported(
+        "vhost",
+        Setting::Switch(|draft| &mut draft.application.by_host),
+        Value::Switch,
+        "off",
+        "The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests for other hosts go to the application of `module` or `wsgi-file`, if there is one.",
+    )
+    .uwsgi("uWSGI also loads applications that a front server names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they are named in the configuration. uWSGI's request lines begin with the host; here `log-format` has `%(host)`.")
+    .example("vhost = true\nmount = shop.example|=shop.wsgi:application\nmount = blog.example|=blog.py"),
+    OptionEntry::supported(
+        "vhost-host",
+        Setting::Switch(|draft| &mut draft.application.by_host),
+        Value::Switch,
+        "off",
+        "The same as `vhost`.",
+    )
+    .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application"),
+    OptionEntry::supported(
         "no-default-app",
         Setting::Switch(|draft| &mut draft.application.no_default_app),
         Value::Switch,

@@ -214,11 +214,6 @@ const FAMILIES: &[Family] = &[
         &["allowed-modifiers"],
     ),
     // Small parts of the core.
-    accepted(
-        "Selects an application by the request's host, among those that a front server names in its variables.",
-        "the configured applications serve every host; applications that a front server names with UWSGI_MODULE, UWSGI_SCRIPT or UWSGI_FILE are not loaded",
-        &["vhost", "vhost-host"],
-    ),
     accepted("The maximum number of loaded applications.", "there is no limited table", &["max-apps"]),
     accepted(
         "The maximum number of variables of a request.",

@@ -53,6 +53,10 @@ use crate::reader::Configuration;
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
+/// How to name an application.
+const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`";
+/// The same for a configuration whose applications uWSGI finds in each request.
+const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
 /// The message if no address is configured; `check` adds how to name one.
 pub const NO_SOCKET: &str = "there is no socket to serve on";
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -180,6 +184,7 @@ impl<'a> Draft<'a> {
         let serves_itself = files.is_some() || answers_from_cache || rules.len() > usize::from(self.developing.tells_browsers());
         // An invalid application on the command line has its own error.
         let is_named = !applications.is_empty() || positional.is_some();
+        check_hosts(self.application.by_host, &mut context);
         check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
@@ -270,6 +275,16 @@ impl<'a> Draft<'a> {
     }
 }
 
+/// Reports mounts at hosts, which no request reaches without `vhost`.
+fn check_hosts(by_host: bool, context: &mut Context) {
+    let has_host = |value: &str| value.split_once('=').is_some_and(|(mount, _)| mount.contains('|'));
+    let mounts = context.read.effects.iter().filter(|pair| pair.key == "mount" && !by_host);
+    for pair in mounts.filter(|pair| pair.value.as_deref().is_some_and(has_host)) {
+        let message = format!("`mount = {}`: requests have no host without `vhost`", pair.value.as_deref().unwrap_or_default());
+        context.diagnostics.push(Diagnostic::error(Some(&pair.location), message).advise("write `vhost = true` too"));
+    }
+}
+
 fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut Context) {
     let end = match context.read.files.last() {
         Some(file) => Location::file(file, 0),
@@ -283,10 +298,9 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
         return;
     }
     if !serves {
-        context.diagnostics.push(
-            Diagnostic::error(Some(&end), NO_APPLICATION)
-                .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
-        );
+        context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(
+            if context.read.effects.iter().any(|pair| pair.key.starts_with("vhost")) { NAMED_BY_FRONT_SERVER } else { NAME_ONE },
+        ));
     }
     if sockets.list.is_empty() {
         context.diagnostics.push(Diagnostic::error(Some(&end), NO_SOCKET).advise(

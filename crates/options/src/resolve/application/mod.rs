@@ -292,8 +292,11 @@ fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic>
     };
     let (path, what) = text.split_once('=').ok_or_else(|| wrong(format!("`mount = {text}` has no `=`")))?;
     let path = path.trim();
-    if path.contains('|') || !path.starts_with('/') && !path.is_empty() {
-        return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
+    let (host, below) = path.split_once('|').map_or((None, path), |(host, below)| (Some(host), below));
+    if host.is_some_and(str::is_empty) || !below.starts_with('/') && !below.is_empty() {
+        let message = format!("`{path}` is neither a path nor `HOST|` or `HOST|/path`");
+        let advice = format!("for requests of a host write `mount = {path}|={}` and `vhost = true`", what.trim());
+        return Err(Diagnostic::error(Some(&location), message).advise(advice));
     }
     // uWSGI does not find an application either, reports nothing, and continues.
     let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
