@@ -23,6 +23,8 @@ pub struct Writer {
     begun: Vec<u8>,
     /// Dropped lines that the log has not reported yet.
     lost: u64,
+    /// Why the destination refused the last of them; `None` if it was not ready for too long.
+    refusal: Option<Errno>,
     /// The destination failed after the beginning of a line: the next line must begin with a newline.
     is_torn: bool,
 }
@@ -30,7 +32,7 @@ pub struct Writer {
 impl Writer {
     pub fn new(destination: &'static Destination, packing: Option<&Packing>) -> Writer {
         let packer = packing.map(Packer::new);
-        Writer { destination, packer, begun: Vec::new(), waiting: Vec::new(), lost: 0, is_torn: false }
+        Writer { destination, packer, begun: Vec::new(), waiting: Vec::new(), lost: 0, refusal: None, is_torn: false }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -80,12 +82,16 @@ impl Writer {
         let lost = self.lost;
         if !self.is_waiting() && lost > 0 {
             let line_end: &[u8] = if self.is_torn { b"\n" } else { b"" };
-            let notice = [line_end, &notice(lost)].concat();
+            let notice = [line_end, &notice(lost, self.refusal)].concat();
             let sent = self.send(&notice);
             self.waiting.extend_from_slice(&notice[sent..]);
             // A destination that still fails has refused the notice as well, which does not count as a lost line.
             let is_broken = self.lost > lost;
-            (self.lost, self.is_torn) = if is_broken { (lost, self.is_torn) } else { (0, false) };
+            if is_broken {
+                self.lost = lost;
+            } else {
+                (self.lost, self.refusal, self.is_torn) = (0, None, false);
+            }
         }
         if self.waiting.is_empty() && self.waiting.capacity() > ATOMIC_BYTES {
             self.waiting = Vec::new();
@@ -106,8 +112,9 @@ impl Writer {
                 Ok(count) => done += count,
                 Err(Errno::EINTR) => {}
                 // The reader is gone, or the disk is full. There is no other place to report it.
-                Err(_) => {
+                Err(error) => {
                     self.lost += count_lines(rest);
+                    self.refusal = Some(error);
                     self.is_torn |= done > 0 && lines[done - 1] != b'\n';
                     return lines.len();
                 }
@@ -136,8 +143,9 @@ impl Writer {
                     done += line.len();
                 }
                 Err(Errno::EINTR) => {}
-                Err(_) => {
+                Err(error) => {
                     self.lost += count_lines(rest);
+                    self.refusal = Some(error);
                     return lines.len();
                 }
             }
@@ -175,12 +183,12 @@ impl Writer {
         let mut rest = lines;
         while !rest.is_empty() {
             let (line, after) = rest.split_at(end_of_line(rest));
-            let notice = if self.lost > 0 { notice(self.lost) } else { Vec::new() };
+            let notice = if self.lost > 0 { notice(self.lost, self.refusal) } else { Vec::new() };
             if self.waiting.len() + notice.len() + line.len() > WAITING_MOST_BYTES {
                 self.lost += count_lines(rest);
                 return;
             }
-            self.lost = 0;
+            (self.lost, self.refusal) = (0, None);
             self.waiting.extend_from_slice(&notice);
             self.waiting.extend_from_slice(line);
             rest = after;
@@ -188,9 +196,10 @@ impl Writer {
     }
 }
 
-fn notice(lost: u64) -> Vec<u8> {
+fn notice(lost: u64, refusal: Option<Errno>) -> Vec<u8> {
     let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-    form::message(&format!("{lines} of process {} are lost here: nobody took them", std::process::id()))
+    let why = refusal.map_or("nobody took them", Errno::desc);
+    form::message(&format!("{lines} of process {} are lost here: {why}", std::process::id()))
 }
 
 fn count_lines(text: &[u8]) -> u64 {
@@ -303,7 +312,7 @@ mod tests {
         std::fs::remove_file(&path).expect("removed");
         assert_eq!(
             text,
-            format!("bolide: 2000 lines of process {} are lost here: nobody took them\ntaken\n", std::process::id())
+            format!("bolide: 2000 lines of process {} are lost here: No space left on device\ntaken\n", std::process::id())
         );
     }
 
