@@ -74,7 +74,9 @@ def ask(address, context=None):
         return b"".join(iter(lambda: client.recv(4096), b"")).partition(b"\r\n\r\n")[2].decode()
 
 
-@pytest.mark.parametrize("name", ["gunicorn.config", "config/server", "python:config.settings", "file:server_settings"])
+@pytest.mark.parametrize(
+    "name", ["gunicorn.config", "gunicorn.py.ini", "config/server", "python:config.settings", "file:server_settings"]
+)
 def test_gunicorn_executes_a_configuration_of_any_name(name, options, shop):
     (shop / "config").mkdir()
     file = {"python:config.settings": "config/settings.py", "file:server_settings": "server_settings"}.get(name, name)
@@ -82,7 +84,9 @@ def test_gunicorn_executes_a_configuration_of_any_name(name, options, shop):
     for flag in ("-c", "--config"):
         found, said = options(flag, name, "shop:app")
         assert {"http = 127.0.0.1:9001", "processes = 3"} <= found, said
-        assert said.count("is executed as Python, as gunicorn does") == (not name.startswith("python:")), said
+        assert said.count("is executed as Python, as gunicorn does") == (
+            name in ("gunicorn.config", "config/server", "file:server_settings")
+        )
 
 
 def test_a_missing_module_of_a_configuration_is_an_error_with_its_file(fail, shop):

@@ -366,8 +366,18 @@ fn is_serving_word(word: &str, has_more: bool, host: &HostInfo) -> bool {
     SERVING_WORDS.contains(&word) && (has_more || !project::has_module(&host.folder, word))
 }
 
-/// hypercorn and granian name a file without its extension: `src/app:app`.
+/// hypercorn and granian name a file without its extension: `src/app:app`. waitress finds an object after a dot, too:
+/// `app.create_app`.
 fn as_file(text: &str, host: &HostInfo) -> String {
+    if let Some((module, object)) = text.rsplit_once('.').filter(|(_, object)| project::is_module_name(text) && *object != "py") {
+        let is_there = |name: &str| project::has_module(&host.folder, name);
+        if !is_there(text)
+            && !host.folder.join(text).exists()
+            && host.folder.join(format!("{}.py", module.replace('.', "/"))).is_file()
+        {
+            return format!("{module}:{object}");
+        }
+    }
     let (name, callable) = text.split_once(':').map_or((text, None), |(name, callable)| (name, Some(callable)));
     let is_path = name.contains('/') && !name.ends_with(".py") && !host.folder.join(name).exists();
     match (is_path && host.folder.join(format!("{name}.py")).is_file(), callable) {

@@ -158,7 +158,7 @@ impl Reader<'_> {
 
 /// Whether a name is that of a configuration that is a program, as a value of `config`, which can't name anything else.
 pub fn is_program(name: &str) -> bool {
-    name.ends_with(".py") || name.starts_with("python:")
+    name.ends_with(".py") || name.contains(".py.") || name.starts_with("python:")
 }
 
 /// Whether a file is gunicorn's configuration and not an application, by its name, where it could be either.

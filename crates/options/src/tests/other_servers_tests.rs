@@ -102,6 +102,7 @@ fn test_words_of_other_servers_serve() {
         assert_eq!(module(line, &[]), (source(name), callable, develops), "{line}");
     }
     assert_eq!(module("run --port 8080", &[("FLASK_APP", "shop:made")]).1.as_deref(), Some("made"));
+    assert_eq!(module("--call app.made", &[]), (source("app"), Some("made".to_owned()), false));
     folder.write("run.py", "");
     assert_eq!(module("run", &[]).0, source("run"));
     assert_eq!(module("run app:app", &[]).0, source("app"));
