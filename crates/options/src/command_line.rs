@@ -3,6 +3,7 @@
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
+use crate::manual::other_words;
 use crate::manual::words::listed;
 use crate::other_servers::line_owner::{self, FLASK_APP, LineOwner};
 use crate::other_servers::{self, CERTIFICATE, Refusal, Server, ServerSetting, Subject, Translation};
@@ -303,9 +304,11 @@ fn argument_diagnostic(error: ArgumentError, location: &Location) -> Diagnostic 
     if let Some(advice) = error.advice {
         return diagnostic.advise(advice);
     }
-    match error.unknown.as_deref().and_then(nearest) {
-        Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
-        None => diagnostic.advise("`bolide --help` lists the options"),
+    let unknown = error.unknown.as_deref();
+    match (unknown.and_then(other_words::advice), unknown.and_then(nearest)) {
+        (Some(advice), _) => diagnostic.advise(advice),
+        (None, Some(nearest)) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
+        (None, None) => diagnostic.advise("`bolide --help` lists the options"),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::catalogue::row::{OptionRow, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::manual::command_line_words::{CommandLineWord, word};
 use crate::manual::help::{beginning, one_line, wrap};
+use crate::manual::other_words;
 use crate::manual::words::{value, verdict};
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
@@ -18,51 +19,115 @@ const UNKNOWN: i32 = 1;
 const NAME: usize = 32;
 const LIST_WIDTH: usize = 120;
 const VERDICT: usize = 11;
+/// The width of the titles before the texts about an option.
+const INDENT: usize = 12;
+/// Most words from elsewhere that the list shows.
+const WORDS_MOST: usize = 8;
 
 /// Runs `bolide explain`.
 pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
         return Reading::usage_error(Subcommand::Explain, "no option is named");
     }
+    // Several words may be one term, as in `bolide explain rate limit`.
+    let term = arguments.join(" ");
+    let is_term = arguments.len() > 1 && other_words::about(&term).is_some();
+    let topics = if is_term { std::slice::from_ref(&term) } else { arguments };
     let mut text = String::new();
     let mut status = 0;
-    for (index, argument) in arguments.iter().enumerate() {
+    for (index, topic) in topics.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        let row = option(argument);
-        let flag = word(argument).filter(|flag| row.is_none_or(|row| row.name() != flag.option));
-        if let Some(flag) = flag {
-            explain_flag(&mut text, flag);
-        }
-        match row {
-            Some(row) => {
-                if flag.is_some() {
-                    text.push_str("\nThe option of configurations:\n\n");
-                }
-                explain(&mut text, row);
-            }
-            None if flag.is_some() => {}
-            None => {
-                status = UNKNOWN;
-                // Writing to a String can't fail.
-                let _ = match nearest(argument.trim_start_matches('-')) {
-                    Some(nearest) => writeln!(text, "`{argument}` is not an option (did you mean `{nearest}`?)"),
-                    None => writeln!(text, "`{argument}` is not an option (`bolide options WORD` searches)"),
-                };
-            }
+        if !explain_topic(&mut text, topic) {
+            status = UNKNOWN;
         }
     }
     Reading::Print { text, status }
 }
 
+/// Writes about an option, a flag, or a word from elsewhere; returns whether it is known.
+fn explain_topic(text: &mut String, topic: &str) -> bool {
+    let row = option(topic);
+    let flag = word(topic).filter(|flag| row.is_none_or(|row| row.name() != flag.option));
+    if let Some(flag) = flag {
+        explain_flag(text, flag);
+    }
+    if let Some(row) = row {
+        if flag.is_some() {
+            text.push_str("\nThe option of configurations:\n\n");
+        }
+        explain(text, row);
+    }
+    // A flag of another server may have the name of an option, and another meaning.
+    if let Some(answer) = other_words::about(topic).filter(|_| flag.is_none()) {
+        if row.is_some() {
+            text.push('\n');
+        }
+        for sentence in &answer.sentences {
+            wrap(&format!("{}.", capitalised(sentence)), WIDTH + INDENT).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        }
+        if let (None, Some(option)) = (row, answer.option.and_then(|name| catalogue().get(name))) {
+            text.push('\n');
+            explain(text, option);
+        }
+        return true;
+    }
+    if row.is_none() && flag.is_none() {
+        // Writing to a String can't fail.
+        let _ = writeln!(text, "`{topic}` is not an option ({})", advice(topic));
+        return false;
+    }
+    true
+}
+
+/// A sentence may begin with a name in backticks, which keeps its letters.
+fn capitalised(sentence: &str) -> String {
+    match sentence.strip_prefix("for `") {
+        Some(rest) => format!("For `{rest}"),
+        None => sentence.to_owned(),
+    }
+}
+
+/// What to do about a word that nothing explains.
+fn advice(topic: &str) -> String {
+    let bare = topic.trim_start_matches('-');
+    match nearest(bare) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None if rows_with(bare).next().is_some() => format!("`bolide options {bare}` lists those that mention it"),
+        None => "`bolide options` lists all".to_owned(),
+    }
+}
+
+/// The options whose names or helps contain every word of a text.
+fn rows_with(text: &str) -> impl Iterator<Item = &'static OptionRow> {
+    let words: Vec<String> = text.split([' ', '_']).map(str::to_ascii_lowercase).collect();
+    let contains = move |row: &&OptionRow| {
+        let help = row.help.to_ascii_lowercase();
+        words.iter().all(|word| row.names.iter().any(|name| name.contains(word.as_str())) || help.contains(word.as_str()))
+    };
+    catalogue().rows().iter().filter(contains)
+}
+
 /// Runs `bolide options`.
 pub fn list(arguments: &[String]) -> Reading {
-    let word = arguments.first().map(|word| word.trim_start_matches('-').to_ascii_lowercase()).unwrap_or_default();
-    let matches =
-        |row: &&OptionRow| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
+    let word = arguments.join(" ");
+    let word = word.trim_start_matches('-');
     let mut text = String::new();
-    let rows: Vec<&OptionRow> = catalogue().rows().iter().filter(matches).collect();
+    let mut rows: Vec<&OptionRow> = rows_with(word).collect();
+    for known in other_words::containing(word, WORDS_MOST) {
+        let Some(answer) = other_words::about(&known) else { continue };
+        for sentence in &answer.sentences {
+            // Writing to a String can't fail.
+            let _ = writeln!(text, "{}", one_line(&capitalised(sentence), LIST_WIDTH));
+        }
+        let option = answer.option.and_then(|name| catalogue().get(name));
+        rows.extend(option.filter(|option| !rows.iter().any(|row| row.name() == option.name())));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let is_known = !text.is_empty() || !rows.is_empty();
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {
@@ -77,14 +142,14 @@ pub fn list(arguments: &[String]) -> Reading {
     }
     let names: usize = rows.iter().map(|row| row.names.len()).sum();
     let _ = writeln!(text, "\n{names} names of {} options; `bolide explain OPTION` tells the rest", rows.len());
-    Reading::Print { text, status: i32::from(rows.is_empty()) }
+    Reading::Print { text, status: i32::from(!is_known) }
 }
 
-/// Finds an option by name, with or without its dashes, or by letter.
+/// Finds an option by name, with or without its dashes, in capitals or with underscores too, or by letter.
 pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
-    catalogue().get(bare).or_else(|| match (letters.next(), letters.next()) {
+    catalogue().get(bare).or_else(|| catalogue().get(&bare.to_ascii_lowercase().replace('_', "-"))).or_else(|| match (letters.next(), letters.next()) {
         (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
         _ => None,
     })

@@ -78,6 +78,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     let [topic] = arguments else {
         return match arguments {
             [] => Reading::Print { text: help::short(paint), status: 0 },
+            words if crate::manual::other_words::about(&words.join(" ")).is_some() => explain::run(words),
             _ => Reading::usage_error(Subcommand::Help, "one command or option is named"),
         };
     };
@@ -85,8 +86,9 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
         return Reading::Print { text: help::command(command, paint), status: 0 };
     }
     let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
-    match (explain::option(topic), crate::suggest::nearest_of(topic, &commands)) {
-        (None, Some(command)) => Reading::usage_error(
+    let is_known = explain::option(topic).is_some() || crate::manual::other_words::about(topic).is_some();
+    match (is_known, crate::suggest::nearest_of(topic, &commands)) {
+        (false, Some(command)) => Reading::usage_error(
             Subcommand::Help,
             &format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"),
         ),

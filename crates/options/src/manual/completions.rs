@@ -5,7 +5,9 @@ use std::fmt::Write;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 use crate::command_flags::FILE;
-use crate::manual::command_line_words::{COMMAND_LINE_WORDS, CommandLineWord};
+use crate::manual::command_line_words::COMMAND_LINE_WORDS;
+use crate::manual::other_words::taken_flags;
+use crate::other_servers::ServerSetting;
 use crate::subcommand::{Subcommand, Takes};
 
 /// Returns the script for a shell; `None` for an unknown one.
@@ -24,9 +26,20 @@ fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
 }
 
-/// Flags that are no names of options.
-fn flags_of_the_command_line() -> impl Iterator<Item = &'static CommandLineWord> {
-    COMMAND_LINE_WORDS.iter().filter(|word| catalogue().get(word.name).is_none())
+/// A flag that is no name of an option.
+struct Flag {
+    name: &'static str,
+    has_value: bool,
+    help: String,
+}
+
+/// Bolide's own flags, and those of other servers that the command line takes.
+fn flags_of_the_command_line() -> Vec<Flag> {
+    let own = COMMAND_LINE_WORDS.iter().filter(|word| catalogue().get(word.name).is_none());
+    let own = own.map(|word| Flag { name: word.name, has_value: !word.value.is_empty(), help: word.help.to_owned() });
+    let taken = taken_flags().filter(|(row, _)| COMMAND_LINE_WORDS.iter().all(|word| word.name != row.flag));
+    let flag = |row: &ServerSetting, help: String| Flag { name: row.flag, has_value: row.argument != Argument::None, help };
+    own.chain(taken.map(|(row, help)| flag(row, help))).collect()
 }
 
 fn commands() -> String {
@@ -50,7 +63,7 @@ fn flags(command: Subcommand) -> String {
 }
 
 fn bash() -> String {
-    let names = names().map(|(_, name)| name).chain(flags_of_the_command_line().map(|word| word.name));
+    let names = names().map(|(_, name)| name).chain(flags_of_the_command_line().iter().map(|flag| flag.name).collect::<Vec<_>>());
     let options = names.map(|name| format!("--{name}")).collect::<Vec<_>>().join(" ");
     let mut text = "_bolide() {\n    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n    COMPREPLY=()\n\
         \x20   _bolide_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$word\")); }\n\
@@ -138,8 +151,9 @@ fn zsh() -> String {
             Argument::Required => writeln!(text, "    '*--{name}=[{help}]{action}' \\"),
         };
     }
-    for word in flags_of_the_command_line() {
-        let _ = writeln!(text, "    '*--{}=[{}]:value: ' \\", word.name, quote(word.help));
+    for flag in flags_of_the_command_line() {
+        let (sign, value) = if flag.has_value { ("=", ":value: ") } else { ("", "") };
+        let _ = writeln!(text, "    '*--{}{sign}[{}]{value}' \\", flag.name, quote(&flag.help));
     }
     let _ = write!(
         text,
@@ -184,8 +198,9 @@ fn fish() -> String {
             row.letters.iter().find(|(_, owner)| *owner == name).map(|(letter, _)| format!(" -s {letter}")).unwrap_or_default();
         let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {name}{letter}{required} -d '{}'", quote(row.help));
     }
-    for word in flags_of_the_command_line() {
-        let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {} -r -d '{}'", word.name, quote(word.help));
+    for flag in flags_of_the_command_line() {
+        let required = if flag.has_value { " -r" } else { "" };
+        let _ = writeln!(text, "complete -c bolide -n '{no_command}' -l {}{required} -d '{}'", flag.name, quote(&flag.help));
     }
     text
 }

@@ -4,6 +4,7 @@ pub mod command_line_words;
 pub mod completions;
 pub mod help;
 pub mod man;
+pub mod other_words;
 pub mod paint;
 pub mod reference;
 pub mod schema;

@@ -28,7 +28,7 @@ mod values;
 pub use letters::{meant_setting, misunderstood_letter, only_meaning, reading_of, unknown_letter};
 pub use row::{Meaning, ServerSetting};
 pub use server::Server;
-pub use translate::{CERTIFICATE, Refusal};
+pub use translate::{CERTIFICATE, Refusal, server_list};
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
 use crate::catalogue::catalogue;

@@ -336,7 +336,7 @@ fn bound(address: &str, port: &str) -> Result<(&'static str, String), Refusal> {
 }
 
 /// The servers of a setting: "gunicorn and hypercorn".
-pub(super) fn server_list(row: &ServerSetting) -> String {
+pub fn server_list(row: &ServerSetting) -> String {
     let names: Vec<&str> = row.servers.iter().map(|server| server.command()).collect();
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),

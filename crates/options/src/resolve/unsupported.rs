@@ -6,6 +6,7 @@ use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
+use crate::manual::other_words;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
@@ -70,10 +71,15 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
         (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
         (None, false) => Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key)),
     };
-    draft.diagnostics.push(match nearest(&pair.key) {
-        Some(nearest) if !is_placeholder => diagnostic.advise(format!("did you mean `{nearest}`?")),
+    draft.diagnostics.push(match instead_of(&pair.key) {
+        Some(advice) if !is_placeholder => diagnostic.advise(advice),
         _ => diagnostic,
     });
+}
+
+/// What to write instead of an unknown name: a word of another server has a known replacement, another one may be misspelt.
+fn instead_of(name: &str) -> Option<String> {
+    other_words::advice(name).or_else(|| nearest(name).map(|nearest| format!("did you mean `{nearest}`?")))
 }
 
 /// `option value` or `option: value` in a line without `=`, which uWSGI ignores.
