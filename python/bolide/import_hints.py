@@ -37,6 +37,8 @@ def missing_module(name, origin, application):
     inside = virtualenv_with(name.partition(".")[0])
     if inside is not None:
         return f"{message}; the virtualenv {inside} has it: write {virtualenv_option(inside, origin)}"
+    if application and application["alternative"]:
+        return f"{message}; the only application of this folder is `{application['alternative']}`"
     searched = ", ".join(repr(path) for path in sys.path[:SEARCHED_MOST])
     message = f"{message} (searched in {os.getcwd()!r}, then {searched}, …)"
     if is_positional and "." not in name and not tail:

@@ -179,6 +179,8 @@ pub struct Application {
     /// The application is a positional argument of the command line. Without a `callable`, the loader searches for one and logs
     /// its choice.
     pub is_positional: bool,
+    /// The command that serves the only application of the folder, if the command line names a module that the folder lacks.
+    pub alternative: Option<String>,
     /// Folder that is put first in `sys.path`, if the configuration named a file or a folder whose module is imported.
     pub folder: Option<PathBuf>,
     /// Applications to load instead if this one can't be loaded, in this order.

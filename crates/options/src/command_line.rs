@@ -12,6 +12,7 @@ use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_con
 use crate::resolve::{PositionalApplication, command_meant};
 use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
+use crate::typed_words;
 
 /// The files of `env-file` may define the port of `--host`.
 const ENV_FILE: &str = "env-file";
@@ -33,9 +34,6 @@ const APP: &str = "app";
 /// A flag without a value of uvicorn and granian, and one with a value of daphne.
 const ACCESS_LOG: &str = "access-log";
 
-/// Commands of other servers that mean to serve; `dev` means to develop.
-const SERVING_WORDS: [&str; 4] = ["run", "serve", "dev", "start"];
-
 /// The variable with gunicorn's flags, and the prefix of uvicorn's variables, one for each flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
 const UVICORN_FLAGS: &str = "UVICORN_";
@@ -49,12 +47,12 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         }
     }
     let mut words = Arguments::new(arguments);
-    let typed = take_options(&mut reader, &mut words, host)?;
+    let mut typed = take_options(&mut reader, &mut words, host)?;
     let mut words = words.into_positional();
     if typed.has_access_log {
         take_access_log(&mut words, &mut reader)?;
     }
-    let application = take_positional(words, typed.application, &mut reader, host)?;
+    let application = take_positional(words, typed.application, &mut reader, &mut typed.notes, host)?;
     let beside = match application {
         Some(_) => {
             reader.note_application();
@@ -317,12 +315,21 @@ fn take_positional(
     mut words: Vec<String>,
     chosen: Option<String>,
     reader: &mut Reader<'_>,
+    notes: &mut Vec<Diagnostic>,
     host: &HostInfo,
 ) -> Result<Option<PositionalApplication>, EarlyExit> {
     let location = &Location::command_line();
     // uWSGI skips these words, which label a process in `ps`.
     words.retain(|word| !word.starts_with('['));
-    let serves = words.first().is_some_and(|first| is_serving_word(first, words.len() > 1 || chosen.is_some(), host));
+    if let Some(mistake) = typed_words::mistake(&words, host) {
+        return Err(mistake.into());
+    }
+    if let Some((file, note)) = typed_words::started(&words, host).filter(|_| chosen.is_none()) {
+        notes.push(note);
+        reader.load(file, None, location, false)?;
+        return Ok(None);
+    }
+    let serves = words.first().is_some_and(|first| typed_words::is_serving(first, words.len() > 1 || chosen.is_some(), host));
     let develops = serves && words[0] == "dev";
     let mut application: Option<PositionalApplication> = None;
     let mut has_file = false;
@@ -350,6 +357,9 @@ fn take_positional(
         }
         _ => {}
     }
+    if application.as_ref().is_some_and(|named| named.text == ".") && !has_file {
+        notes.extend(typed_words::unused(host));
+    }
     Ok(application)
 }
 
@@ -361,12 +371,6 @@ fn take_access_log(words: &mut Vec<String>, reader: &mut Reader<'_>) -> Result<(
         return Ok(());
     }
     reader.add("req-logger", Some(&format!("file:{log}")), &Location::command_line())
-}
-
-/// Returns whether the first word is a command of another server that means to serve. A module of this name is served if nothing
-/// else names an application.
-fn is_serving_word(word: &str, has_more: bool, host: &HostInfo) -> bool {
-    SERVING_WORDS.contains(&word) && (has_more || !project::has_module(&host.folder, word))
 }
 
 /// hypercorn and granian name a file without its extension: `src/app:app`. waitress finds an object after a dot, too:

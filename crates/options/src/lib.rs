@@ -17,6 +17,7 @@ mod development;
 mod diagnostic;
 mod dotenv;
 pub mod expand;
+mod folder;
 mod host_info;
 mod import_config;
 mod instance_commands;
@@ -38,6 +39,7 @@ pub mod sources;
 mod subcommand;
 mod suggest;
 mod trust;
+mod typed_words;
 mod values;
 
 use std::ffi::OsString;

@@ -5,14 +5,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::catalogue::catalogue;
+use crate::folder;
 use crate::host_info::HostInfo;
-use crate::project::{self, Callable, Finding};
+use crate::project;
 use crate::reading::Reading;
 use crate::sources;
 use crate::subcommand::{FAILED, Subcommand};
 
-/// Configuration files, in the order of precedence.
-const USUAL_FILES: &[&str] = &["bolide.ini", "bolide.toml", "bolide.yaml", "bolide.yml", "bolide.json", "uwsgi.ini"];
 /// Most entries of one kind that are listed.
 const WAYS_MOST: usize = 4;
 /// Column at which the descriptions begin.
@@ -34,11 +33,11 @@ pub fn run(host: &HostInfo) -> Option<Reading> {
 }
 
 /// The ways to serve the contents of the folder; configurations come first.
-fn ways(folder: &Path) -> Vec<Way> {
-    let mut ways = configurations(folder);
-    ways.extend(started_elsewhere(folder));
-    for found in project::find_in_folder(folder).iter().take(WAYS_MOST) {
-        let Some(command) = command(found) else { continue };
+fn ways(place: &Path) -> Vec<Way> {
+    let mut ways = configurations(place);
+    ways.extend(started_elsewhere(place));
+    for found in project::find_in_folder(place).iter().take(WAYS_MOST) {
+        let Some(command) = folder::command(found) else { continue };
         if !ways.iter().any(|(known, _)| *known == command) {
             ways.push((command, found.description()));
         }
@@ -46,25 +45,12 @@ fn ways(folder: &Path) -> Vec<Way> {
     ways
 }
 
-/// The command for an application, without characters that a shell would interpret.
-fn command(found: &Finding) -> Option<String> {
-    let name = match &found.callable {
-        // A function without arguments is called without an option.
-        Callable::MadeBy(name) => format!("{}:{name}", found.module),
-        _ => found.name()?,
-    };
-    Some(match found.root.to_str()? {
-        "" => format!("bolide {name}"),
-        root => format!("bolide --pythonpath {root} {name}"),
-    })
-}
-
 /// Files with a section for uWSGI or Bolide.
-fn configurations(folder: &Path) -> Vec<Way> {
-    let usual = USUAL_FILES.iter().map(|name| (*name).to_owned());
-    let mut names: Vec<String> = usual.filter(|name| folder.join(name).is_file()).collect();
-    for name in project::entries(folder) {
-        let is_ours = || project::text(&folder.join(&name)).is_some_and(|text| text.lines().any(|line| line.trim() == "[uwsgi]"));
+fn configurations(place: &Path) -> Vec<Way> {
+    let usual = folder::USUAL_FILES.iter().map(|name| (*name).to_owned());
+    let mut names: Vec<String> = usual.filter(|name| place.join(name).is_file()).collect();
+    for name in project::entries(place) {
+        let is_ours = || project::text(&place.join(&name)).is_some_and(|text| text.lines().any(|line| line.trim() == "[uwsgi]"));
         if name.ends_with(".ini") && !names.contains(&name) && is_ours() {
             names.push(name);
         }

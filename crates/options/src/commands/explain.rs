@@ -65,7 +65,9 @@ fn explain_topic(text: &mut String, topic: &str) -> bool {
             text.push('\n');
         }
         for sentence in &answer.sentences {
-            wrap(&format!("{}.", capitalised(sentence)), WIDTH + INDENT).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+            wrap(&format!("{}.", capitalised(sentence)), WIDTH + INDENT)
+                .iter()
+                .for_each(|line| text.push_str(&format!("{line}\n")));
         }
         if let (None, Some(option)) = (row, answer.option.and_then(|name| catalogue().get(name))) {
             text.push('\n');
@@ -115,19 +117,31 @@ pub fn list(arguments: &[String]) -> Reading {
     let word = word.trim_start_matches('-');
     let mut text = String::new();
     let mut rows: Vec<&OptionRow> = rows_with(word).collect();
-    for known in other_words::containing(word, WORDS_MOST) {
-        let Some(answer) = other_words::about(&known) else { continue };
+    let mut meanings: Vec<String> = Vec::new();
+    for (known, answer) in other_words::containing(word, WORDS_MOST) {
         for sentence in &answer.sentences {
-            // Writing to a String can't fail.
-            let _ = writeln!(text, "{}", one_line(&capitalised(sentence), LIST_WIDTH));
+            // Several spellings of a word have one meaning.
+            let meaning = sentence.split_once(": ").map_or(sentence.as_str(), |(_, meaning)| meaning).to_owned();
+            if meanings.contains(&meaning) {
+                continue;
+            }
+            meanings.push(meaning);
+            let sentence = capitalised(sentence);
+            match known == other_words::normal(word) {
+                true => paragraph(&mut text, &sentence),
+                false => paragraph(&mut text, &one_line(&sentence, LIST_WIDTH)),
+            }
         }
         let option = answer.option.and_then(|name| catalogue().get(name));
         rows.extend(option.filter(|option| !rows.iter().any(|row| row.name() == option.name())));
     }
+    let is_known = !text.is_empty() || !rows.is_empty();
+    if is_known && rows.is_empty() {
+        return Reading::Print { text, status: 0 };
+    }
     if !text.is_empty() {
         text.push('\n');
     }
-    let is_known = !text.is_empty() || !rows.is_empty();
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {
@@ -145,13 +159,22 @@ pub fn list(arguments: &[String]) -> Reading {
     Reading::Print { text, status: i32::from(!is_known) }
 }
 
+fn paragraph(text: &mut String, sentence: &str) {
+    for line in wrap(sentence, LIST_WIDTH) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+}
+
 /// Finds an option by name, with or without its dashes, in capitals or with underscores too, or by letter.
 pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
-    catalogue().get(bare).or_else(|| catalogue().get(&bare.to_ascii_lowercase().replace('_', "-"))).or_else(|| match (letters.next(), letters.next()) {
-        (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
-        _ => None,
+    catalogue().get(bare).or_else(|| catalogue().get(&bare.to_ascii_lowercase().replace('_', "-"))).or_else(|| {
+        match (letters.next(), letters.next()) {
+            (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
+            _ => None,
+        }
     })
 }
 

@@ -9,6 +9,7 @@ use crate::manual::command_line_words::COMMAND_LINE_WORDS;
 use crate::manual::other_words::taken_flags;
 use crate::other_servers::ServerSetting;
 use crate::subcommand::{Subcommand, Takes};
+use crate::typed_words::SERVING_WORDS;
 
 /// Returns the script for a shell; `None` for an unknown one.
 pub fn script(shell: &str) -> Option<String> {
@@ -44,6 +45,11 @@ fn flags_of_the_command_line() -> Vec<Flag> {
 
 fn commands() -> String {
     Subcommand::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
+}
+
+/// The words that may come first: commands, and words that serve this folder.
+fn first_words() -> String {
+    format!("{} {}", commands(), SERVING_WORDS.join(" "))
 }
 
 /// The words that a command's arguments can be; none if they are files, or if there are none.
@@ -104,7 +110,7 @@ fn bash() -> String {
         "    esac\n    case $word in\n    -*) _bolide_words '{options}' ;;\n    *) COMPREPLY=($(compgen -f -- \"$word\"))\n\
         \x20      [ \"$COMP_CWORD\" -eq 1 ] && COMPREPLY+=($(compgen -W '{}' -- \"$word\")) ;;\n    esac\n}}\n\
          complete -o filenames -F _bolide bolide\n",
-        commands()
+        first_words()
     );
     text
 }
@@ -160,7 +166,7 @@ fn zsh() -> String {
         "    '1:command or file:_alternative \"commands:command:({})\" \"files:file:_files\"' \\\n    '*:file:_files'\n}}\n\
          # It is a function of `fpath`, or it is sourced.\n\
          if [ \"$funcstack[1]\" = _bolide ]; then _bolide \"$@\"; else compdef _bolide bolide; fi\n",
-        commands()
+        first_words()
     );
     text
 }
@@ -186,6 +192,9 @@ fn fish() -> String {
             Takes::Nothing => drop(writeln!(text, "{within} -f")),
             takes => drop(writeln!(text, "{within} -f -a '{}'", topics(takes))),
         }
+    }
+    for word in SERVING_WORDS {
+        let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {word} -d 'Serves what is in this folder'");
     }
     let no_command = format!("not __fish_seen_subcommand_from {}", commands());
     for (row, name) in names() {

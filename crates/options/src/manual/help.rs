@@ -12,10 +12,12 @@ use crate::subcommand::{Group, Subcommand};
 const ABOUT: &str = "Bolide serves Python web applications. It reads uWSGI's configuration files.";
 
 /// Example command lines, and what they do.
-const USAGE: [(&str, &str); 4] = [
+const USAGE: [(&str, &str); 6] = [
     ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
     ("bolide app.py", "the same, from a file"),
     ("bolide uwsgi.ini", "serve with a configuration file"),
+    ("bolide start", "serve with the bolide.ini of this folder"),
+    ("bolide run|serve|dev", "serve the application of this folder, `dev` with --reload"),
     ("bolide --http :8080 --module shop", "every option works on the command line, too"),
 ];
 

@@ -297,6 +297,13 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
         context.diagnostics.push(error.advise("start one systemd service per configuration: `bolide@.service`"));
         return;
     }
+    let is_typed = !serves && context.read.files.is_empty();
+    if let Some((command, what)) = is_typed.then(|| crate::folder::only_application(&context.folder)).flatten() {
+        // The socket that is missing too has a default beside a named application.
+        let advice = format!("this folder has {what}: write `{command}` before the options");
+        context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(advice));
+        return;
+    }
     if !serves {
         context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(
             if context.read.effects.iter().any(|pair| pair.key.starts_with("vhost")) { NAMED_BY_FRONT_SERVER } else { NAME_ONE },

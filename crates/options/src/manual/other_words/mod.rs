@@ -67,16 +67,16 @@ pub fn advice(word: &str) -> Option<String> {
     Some(first.split("; ").next().unwrap_or_default().to_owned())
 }
 
-/// Returns the words that contain a part of a word, at most `most`.
-pub fn containing(part: &str, most: usize) -> Vec<String> {
+/// Returns the words that contain a part of a word, at most `most`, and what is known about them; the word itself is the first.
+pub fn containing(part: &str, most: usize) -> Vec<(String, Answer)> {
     let wanted = normal(part);
-    let mut found: Vec<String> = Vec::new();
     let flags = other_servers::flags().filter(|row| !row.flag.is_empty()).map(|row| normal(row.flag));
     let words = flags.chain(table().flat_map(|row| row.names).map(|name| (*name).to_owned()));
-    let is_near = |word: &String| *word == wanted || wanted.len() >= LEAST_PART && word.contains(&wanted);
-    for word in words.filter(is_near) {
-        if found.len() < most && !found.contains(&word) && catalogue().get(&word).is_none() {
-            found.push(word);
+    let is_near = |word: &String| wanted.len() >= LEAST_PART && word.contains(&wanted) && catalogue().get(word).is_none();
+    let mut found: Vec<(String, Answer)> = Vec::new();
+    for word in std::iter::once(wanted.clone()).chain(words.filter(is_near)) {
+        if found.len() < most && !found.iter().any(|(known, _)| *known == word) {
+            found.extend(about(&word).map(|answer| (word, answer)));
         }
     }
     found
@@ -88,7 +88,9 @@ pub fn taken_flags() -> impl Iterator<Item = (&'static ServerSetting, String)> {
     let taken = move |row: &&'static ServerSetting| {
         is_first(row) && catalogue().get(row.flag).is_none() && !matches!(row.meaning, Meaning::Refused(_) | Meaning::Taken(..))
     };
-    other_servers::flags().filter(taken).map(|row| (row, of_setting(row, &normal(row.flag)).map_or_else(String::new, |(text, _)| text)))
+    other_servers::flags()
+        .filter(taken)
+        .map(|row| (row, of_setting(row, &normal(row.flag)).map_or_else(String::new, |(text, _)| text)))
 }
 
 fn table() -> impl Iterator<Item = &'static OtherWord> {
@@ -96,7 +98,7 @@ fn table() -> impl Iterator<Item = &'static OtherWord> {
 }
 
 /// The form in which words are compared.
-fn normal(word: &str) -> String {
+pub fn normal(word: &str) -> String {
     let word = word.split_once('=').map_or(word, |(name, _)| name);
     word.trim_start_matches('-').trim().to_ascii_lowercase().replace(['_', ' '], "-")
 }
@@ -210,7 +212,7 @@ mod tests {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let sentences = table().map(|row| row.says.to_owned()).chain(taken_flags().map(|(_, help)| help));
         for text in sentences {
-            for page in text.split(['(', ')', ' ', ',', ':', ';']).filter(|part| part.starts_with("docs/")) {
+            for page in text.split(['(', ')', ' ', ',', ':', ';', '#']).filter(|part| part.starts_with("docs/")) {
                 assert!(root.join(page).is_file(), "{page}: {text}");
             }
         }

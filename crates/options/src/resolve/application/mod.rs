@@ -189,6 +189,7 @@ impl ApplicationDraft {
             factory,
             origin: named.location.to_string(),
             is_positional: false,
+            alternative: None,
             folder: None,
             substitutes: Vec::new(),
         }
@@ -211,10 +212,11 @@ impl ApplicationDraft {
                 return None;
             }
         };
-        let Named { source, callable, folder: imported_from, others } = named;
+        let Named { source, callable, folder: imported_from, others, is_missing } = named;
+        let alternative = is_missing.then(|| crate::folder::only_application(looked_at)).flatten().map(|(command, _)| command);
         let location = Location::command_line();
         let named = NamedApplication { mount: String::new(), source, callable, interface: None, location };
-        let mut made = Application { is_positional: true, folder: imported_from, ..self.application(named, folder) };
+        let mut made = Application { is_positional: true, alternative, folder: imported_from, ..self.application(named, folder) };
         made.substitutes = others
             .into_iter()
             .map(|module| Substitute {

@@ -27,12 +27,20 @@ pub struct Named {
     pub folder: Option<PathBuf>,
     /// Modules that may contain the application if this one does not, likeliest first.
     pub others: Vec<String>,
+    /// The folder has no such module; it may be installed.
+    pub is_missing: bool,
 }
 
 impl Named {
     fn module(name: &str, callable: Option<&str>) -> Named {
         let callable = callable.map(str::to_owned);
-        Named { source: ApplicationSource::Module(name.to_owned()), callable, folder: None, others: Vec::new() }
+        Named {
+            source: ApplicationSource::Module(name.to_owned()),
+            callable,
+            folder: None,
+            others: Vec::new(),
+            is_missing: false,
+        }
     }
 
     fn file(path: &str, callable: Option<&str>) -> Named {
@@ -75,7 +83,7 @@ impl PositionalApplication {
         if is_plain && command_meant(left).is_some() && !is_there() {
             return Err(unknown(text));
         }
-        let mut named = Named::module(left, callable);
+        let mut named = Named { is_missing: !is_there(), ..Named::module(left, callable) };
         if callable.is_none() {
             let places = std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
             let package =

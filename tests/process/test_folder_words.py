@@ -1,0 +1,107 @@
+"""Words that serve a folder (`bolide start`, `run`), and those that people type instead of an application: each leads to the
+line to write."""
+
+import os
+import subprocess
+
+import pytest
+from support.server import program
+from support.waiting import TIMEOUT_SECONDS
+
+APPLICATION = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"served"]
+"""
+MANAGE = """import os, sys
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mysite.settings")
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+WSGI = """import os
+from django.core.wsgi import get_wsgi_application
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "mysite.settings")
+application = get_wsgi_application()
+"""
+
+
+@pytest.fixture
+def bolide(tmp_path):
+    """Runs a command that does not serve to its end. Returns what it said."""
+
+    def run(*arguments, **variables):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_", "FLASK_"))}
+        done = subprocess.run(
+            [*program(), *arguments],
+            cwd=tmp_path,
+            env={**environment, **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+        )
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def configured(tmp_path):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "bolide.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:8000\nmodule = app:app\nharakiri = 27\n")
+
+
+def test_start_uses_the_configuration_of_the_folder_and_says_so(bolide, configured):
+    said = bolide("config", "start")
+    assert "harakiri = 27" in said
+    assert "`start` uses bolide.ini of this folder" in bolide("check", "start")
+
+
+@pytest.mark.parametrize("word", ["run", "serve", "dev", "."])
+def test_words_that_serve_the_application_say_that_the_configuration_is_not_used(bolide, configured, word):
+    assert "harakiri = 27" not in bolide("config", word)
+    assert "bolide.ini of this folder is not used: `bolide bolide.ini`" in bolide("check", word)
+
+
+def test_the_words_that_serve_a_folder_are_in_help_and_completions(bolide):
+    assert "bolide start " in bolide("-h")
+    for word in ("start", "run", "serve", "dev"):
+        assert f" {word} " in bolide("completions", "bash").replace("'", " ")
+    assert "`bolide start` alone uses the folder's bolide.ini" in " ".join(bolide("explain", "start").split())
+
+
+@pytest.mark.parametrize("word", ["main:app", "shop.app"])
+def test_a_wrong_module_gets_the_only_application_of_the_folder(bolide, tmp_path, word):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    (tmp_path / "notes").mkdir()
+    assert "`bolide app:app`" in bolide(word, "--http", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("typed", [["manage.py"], ["manage.py", "runserver"], ["runserver"], ["runserver", "8001"]])
+def test_commands_of_django_get_the_line_that_serves_its_project(bolide, tmp_path, typed):
+    (tmp_path / "manage.py").write_text(MANAGE)
+    (tmp_path / "mysite").mkdir()
+    (tmp_path / "mysite" / "__init__.py").touch()
+    (tmp_path / "mysite" / "settings.py").write_text("WSGI_APPLICATION = 'mysite.wsgi.application'\n")
+    (tmp_path / "mysite" / "wsgi.py").write_text(WSGI)
+    said = bolide(*typed)
+    port = " --port 8001" if "8001" in typed else ""
+    assert f"write `bolide mysite.wsgi --reload{port}`" in said
+
+
+@pytest.mark.parametrize(
+    ("address", "option"), [("9000", "--port 9000"), (":9000", "--port 9000"), ("127.0.0.1:9000", "--http 127.0.0.1:9000")]
+)
+def test_an_address_without_an_option_gets_its_option(bolide, tmp_path, address, option):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    assert f"write `{option}`" in bolide("app:app", address)
+
+
+@pytest.mark.parametrize("typed", [["--reload"], ["--port", "9000"]])
+def test_options_without_an_application_name_that_of_the_folder(bolide, tmp_path, typed):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    said = bolide(*typed)
+    assert (
+        "there is no application to serve (this folder has the WSGI application in app.py: write `bolide app:app` before" in said
+    )
+    assert "there is no socket" not in said
