@@ -9,10 +9,10 @@ use crate::other_servers::line_owner::{self, FLASK_APP, LineOwner};
 use crate::other_servers::{self, CERTIFICATE, Refusal, Server, ServerSetting, Subject, Translation};
 use crate::project;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
+use crate::resolve::typed_words;
 use crate::resolve::{PositionalApplication, command_meant};
 use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
-use crate::typed_words;
 
 /// The files of `env-file` may define the port of `--host`.
 const ENV_FILE: &str = "env-file";

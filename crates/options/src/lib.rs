@@ -17,7 +17,6 @@ mod development;
 mod diagnostic;
 mod dotenv;
 pub mod expand;
-mod folder;
 mod host_info;
 mod import_config;
 mod instance_commands;
@@ -39,7 +38,6 @@ pub mod sources;
 mod subcommand;
 mod suggest;
 mod trust;
-mod typed_words;
 mod values;
 
 use std::ffi::OsString;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::catalogue::catalogue;
-use crate::folder;
 use crate::host_info::HostInfo;
 use crate::project;
+use crate::project::folder;
 use crate::reading::Reading;
 use crate::sources;
 use crate::subcommand::{FAILED, Subcommand};

@@ -8,8 +8,8 @@ use crate::command_flags::FILE;
 use crate::manual::command_line_words::COMMAND_LINE_WORDS;
 use crate::manual::other_words::taken_flags;
 use crate::other_servers::ServerSetting;
+use crate::resolve::typed_words::SERVING_WORDS;
 use crate::subcommand::{Subcommand, Takes};
-use crate::typed_words::SERVING_WORDS;
 
 /// Returns the script for a shell; `None` for an unknown one.
 pub fn script(shell: &str) -> Option<String> {
@@ -28,18 +28,18 @@ fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
 }
 
 /// A flag that is no name of an option.
-struct Flag {
+struct TypedFlag {
     name: &'static str,
     has_value: bool,
     help: String,
 }
 
 /// Bolide's own flags, and those of other servers that the command line takes.
-fn flags_of_the_command_line() -> Vec<Flag> {
+fn flags_of_the_command_line() -> Vec<TypedFlag> {
     let own = COMMAND_LINE_WORDS.iter().filter(|word| catalogue().get(word.name).is_none());
-    let own = own.map(|word| Flag { name: word.name, has_value: !word.value.is_empty(), help: word.help.to_owned() });
+    let own = own.map(|word| TypedFlag { name: word.name, has_value: !word.value.is_empty(), help: word.help.to_owned() });
     let taken = taken_flags().filter(|(row, _)| COMMAND_LINE_WORDS.iter().all(|word| word.name != row.flag));
-    let flag = |row: &ServerSetting, help: String| Flag { name: row.flag, has_value: row.argument != Argument::None, help };
+    let flag = |row: &ServerSetting, help: String| TypedFlag { name: row.flag, has_value: row.argument != Argument::None, help };
     own.chain(taken.map(|(row, help)| flag(row, help))).collect()
 }
 

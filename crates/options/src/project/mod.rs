@@ -3,6 +3,7 @@
 //! command line.
 
 mod finding;
+pub mod folder;
 mod hints;
 mod names;
 mod source;

@@ -36,6 +36,7 @@ pub mod watching;
 
 pub use application::asgi_file;
 pub use application::positional::{PositionalApplication, command_meant};
+pub use application::typed_words;
 pub use platform::port;
 pub use tls::ciphers;
 
@@ -298,7 +299,7 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
         return;
     }
     let is_typed = !serves && context.read.files.is_empty();
-    if let Some((command, what)) = is_typed.then(|| crate::folder::only_application(&context.folder)).flatten() {
+    if let Some((command, what)) = is_typed.then(|| crate::project::folder::only_application(&context.folder)).flatten() {
         // The socket that is missing too has a default beside a named application.
         let advice = format!("this folder has {what}: write `{command}` before the options");
         context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(advice));

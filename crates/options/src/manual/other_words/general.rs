@@ -1,6 +1,6 @@
 //! Words for what servers do, and the option or the page of the documentation for each. Pure data.
 
-use super::OtherWord;
+use super::row::OtherWord;
 
 /// A word with an option.
 const fn row(names: &'static [&'static str], option: &'static str, says: &'static str) -> OtherWord {

@@ -4,6 +4,9 @@
 
 mod general;
 mod nginx;
+mod row;
+
+use row::OtherWord;
 
 use crate::catalogue::catalogue;
 use crate::other_servers::{self, Meaning, Server, ServerSetting};
@@ -11,28 +14,16 @@ use crate::other_servers::{self, Meaning, Server, ServerSetting};
 /// Shorter words are parts of too many others.
 const LEAST_PART: usize = 4;
 
-/// A word without an option of its name.
-pub struct OtherWord {
-    /// Its spellings in small letters, with dashes for underscores and spaces; the first one is the usual one.
-    names: &'static [&'static str],
-    /// The program that it is a word of; empty for a general word.
-    whose: &'static str,
-    /// The option that replaces it; empty if there is none.
-    option: &'static str,
-    /// What the option does, or why there is none: the rest of a sentence.
-    says: &'static str,
-}
-
-/// What is known about a word.
+/// The meanings of a word.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct KnownWord {
     /// One sentence for each program that has the word, without full stops.
     pub sentences: Vec<String>,
     /// The option to explain.
     pub option: Option<&'static str>,
 }
 
-impl Answer {
+impl KnownWord {
     fn add(&mut self, sentence: String, option: Option<&'static str>) {
         if !self.sentences.contains(&sentence) {
             self.sentences.push(sentence);
@@ -41,10 +32,10 @@ impl Answer {
     }
 }
 
-/// Returns what is known about a word, with or without dashes at its start.
-pub fn about(word: &str) -> Option<Answer> {
+/// Returns the meanings of a word, with or without dashes at its start.
+pub fn about(word: &str) -> Option<KnownWord> {
     let wanted = normal(word);
-    let mut answer = Answer::default();
+    let mut answer = KnownWord::default();
     for setting in other_servers::flags() {
         if let Some((sentence, option)) = of_setting(setting, &wanted) {
             answer.add(sentence, option);
@@ -67,13 +58,13 @@ pub fn advice(word: &str) -> Option<String> {
     Some(first.split("; ").next().unwrap_or_default().to_owned())
 }
 
-/// Returns the words that contain a part of a word, at most `most`, and what is known about them; the word itself is the first.
-pub fn containing(part: &str, most: usize) -> Vec<(String, Answer)> {
+/// Returns the words that contain a part of a word, at most `most`, and their meanings; the word itself is the first.
+pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
     let wanted = normal(part);
     let flags = other_servers::flags().filter(|row| !row.flag.is_empty()).map(|row| normal(row.flag));
     let words = flags.chain(table().flat_map(|row| row.names).map(|name| (*name).to_owned()));
     let is_near = |word: &String| wanted.len() >= LEAST_PART && word.contains(&wanted) && catalogue().get(word).is_none();
-    let mut found: Vec<(String, Answer)> = Vec::new();
+    let mut found: Vec<(String, KnownWord)> = Vec::new();
     for word in std::iter::once(wanted.clone()).chain(words.filter(is_near)) {
         if found.len() < most && !found.iter().any(|(known, _)| *known == word) {
             found.extend(about(&word).map(|answer| (word, answer)));

@@ -1,6 +1,6 @@
 //! Directives of nginx, and their equivalents here. Pure data.
 
-use super::OtherWord;
+use super::row::OtherWord;
 
 /// A directive that an option replaces.
 const fn row(names: &'static [&'static str], option: &'static str, says: &'static str) -> OtherWord {

@@ -2,6 +2,7 @@
 //! arguments. It loads nothing. Runs in the process that reads the configuration.
 
 pub mod positional;
+pub mod typed_words;
 
 use std::path::{Path, PathBuf};
 
@@ -213,7 +214,8 @@ impl ApplicationDraft {
             }
         };
         let Named { source, callable, folder: imported_from, others, is_missing } = named;
-        let alternative = is_missing.then(|| crate::folder::only_application(looked_at)).flatten().map(|(command, _)| command);
+        let alternative =
+            is_missing.then(|| crate::project::folder::only_application(looked_at)).flatten().map(|(command, _)| command);
         let location = Location::command_line();
         let named = NamedApplication { mount: String::new(), source, callable, interface: None, location };
         let mut made = Application { is_positional: true, alternative, folder: imported_from, ..self.application(named, folder) };

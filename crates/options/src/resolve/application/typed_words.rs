@@ -5,9 +5,9 @@
 use std::net::IpAddr;
 
 use crate::diagnostic::{Diagnostic, Location};
-use crate::folder;
 use crate::host_info::HostInfo;
 use crate::project;
+use crate::project::folder;
 
 /// Commands of other servers that mean to serve; `dev` means to develop.
 pub const SERVING_WORDS: [&str; 4] = ["run", "serve", "dev", "start"];
