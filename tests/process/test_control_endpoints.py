@@ -89,3 +89,19 @@ def test_logs_that_cannot_be_reopened_are_an_error(start, call, tmp_path):
 
 def read(path):
     return path.read_text() if path.exists() else ""
+
+
+def test_instances_of_one_folder_are_told_apart_and_named_by_their_ports(start, call):
+    ports = [re.search(r"127\.0\.0\.1:(\d+)", start().everything())[1] for _ in range(2)]
+    status, said = call("status")
+    assert status == NO_INSTANCE
+    assert "name one by its pid or its port: " in said
+    assert all(f"at http://127.0.0.1:{port} (" in said for port in ports), said
+    for name in (ports[0], f":{ports[0]}", f"127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[0]}"):
+        status, said = call("status", name)
+        assert status == DONE
+        assert f":{ports[0]}" in said
+        assert f":{ports[1]}" not in said
+    status, said = call("status", "127.0.0.1:1")
+    assert status == NO_INSTANCE
+    assert "name a pidfile, a configuration, a pid or a port" in said

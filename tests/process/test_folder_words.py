@@ -105,3 +105,56 @@ def test_options_without_an_application_name_that_of_the_folder(bolide, tmp_path
         "there is no application to serve (this folder has the WSGI application in app.py: write `bolide app:app` before" in said
     )
     assert "there is no socket" not in said
+
+
+def test_check_and_doctor_without_a_file_take_that_of_the_folder(bolide, configured):
+    for command in ("check", "doctor"):
+        said = bolide(command)
+        assert "bolide.ini of this folder:\n" in said
+        assert "no file is named" not in said
+
+
+@pytest.mark.parametrize(
+    ("written", "advice"),
+    [
+        ("bolde.ini", "did you mean `bolide bolide.ini`?"),
+        ("nosuch.toml", "this folder has bolide.ini: `bolide bolide.ini`"),
+    ],
+)
+def test_a_configuration_that_does_not_exist_gets_one_that_does(bolide, configured, written, advice):
+    said = bolide(written)
+    assert f"can't read `{written}`: No such file or directory" in said
+    assert advice in said
+
+
+def test_a_missing_configuration_in_a_folder_without_any_names_init(bolide):
+    assert "`bolide init` writes a bolide.ini" in bolide("nosuch.ini")
+
+
+def test_variables_that_are_no_options_get_the_one_to_write(bolide, configured):
+    assert "write `BOLIDE_HTTP=127.0.0.1:9321`" in bolide("check", "app:app", BOLIDE_PORT="9321")
+    assert "write `BOLIDE_HARAKIRI`" in bolide("check", "app:app", BOLIDE_TIMEOUT="30")
+    said = bolide("check", "run", FLASK_DEBUG="1")
+    assert "FLASK_DEBUG turns on Flask's debug mode, and nothing is reloaded" in said
+    assert "FLASK_DEBUG" not in bolide("check", "dev", FLASK_DEBUG="1")
+    assert "FLASK_DEBUG" not in bolide("check", "run", FLASK_DEBUG="0")
+
+
+def test_one_mistake_in_a_configuration_is_one_error(bolide, tmp_path):
+    (tmp_path / "app.py").write_text(APPLICATION)
+    mistakes = {
+        'http = "127.0.0.1:25004"': "leave the quotes out",
+        'http = 127.0.0.1:8000\nprocesses = "2"': "leave the quotes out: `processes = 2`",
+        "http = 127.0.0.1:8000 # port": "write `http = 127.0.0.1:8000`; a comment needs a line of its own",
+    }
+    for number, (lines, advice) in enumerate(mistakes.items()):
+        name = f"{number}.ini"
+        (tmp_path / name).write_text(f"[uwsgi]\nmodule = app:app\n{lines}\n")
+        said = bolide("check", name)
+        assert advice in said
+        assert said.count("error: ") + said.count("warning: ") == 1, said
+
+
+def test_the_log_of_an_instance_is_no_command_and_its_place_is_told(bolide):
+    for word in ("log", "logs"):
+        assert "`bolide top` shows the requests" in bolide(word)

@@ -1,5 +1,5 @@
-//! Finds the running instance that a command addresses, and asks it. A name may be a pid, a pidfile, a configuration, a socket or a
-//! FIFO; without a name it is the instance of this folder. It knows no command. The command-line process runs it.
+//! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens at,
+//! a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this folder. It knows no command. The command-line process runs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -47,11 +47,19 @@ pub type Refusal = (i32, String);
 pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     let Some(text) = instance else { return find_of_folder() };
     if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
-        return of_pid(pid, &format!("pid {pid}"));
+        // A pid that is no instance's may be a port.
+        return match channel_of(pid) {
+            Some(stream) => Ok(Located::Channel(stream, pid)),
+            None => of_address(text)?.map_or_else(|| of_pid(pid, &format!("pid {pid}")), Ok),
+        };
     }
     let path = PathBuf::from(text);
     let Ok(found) = std::fs::metadata(&path) else {
-        return Err((EXIT_NO_INSTANCE, format!("{text}: there is no such file: name a pidfile, a configuration or a pid")));
+        let none = || {
+            let why = "there is no such file: name a pidfile, a configuration, a pid or a port";
+            Err((EXIT_NO_INSTANCE, format!("{text}: {why}")))
+        };
+        return of_address(text)?.map_or_else(none, Ok);
     };
     if found.file_type().is_socket() {
         let stream = UnixStream::connect(&path).map_err(|error| (EXIT_NO_INSTANCE, format!("{text}: {error}")))?;
@@ -119,6 +127,20 @@ fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
     }
     masters::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
     Ok(Located::Process(pid))
+}
+
+/// Finds the instance that listens at a port, or at an address as it is logged or as `host:port`.
+fn of_address(text: &str) -> Result<Option<Located>, Refusal> {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_port && !text.contains(':') {
+        return Ok(None);
+    }
+    let is_it = |address: &str| {
+        let place = address.split_once("://").map_or(address, |(_, place)| place).trim_end_matches('/');
+        address == text || place == text || is_port && place.rsplit_once(':').is_some_and(|(_, own)| own == port)
+    };
+    only_one(running(), |identity| texts_of(identity, "addresses").any(is_it), text)
 }
 
 /// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name
@@ -198,24 +220,31 @@ fn ends_with(path: &Path, suffix: &str) -> bool {
     path.extension().is_some_and(|found| found == suffix)
 }
 
+fn texts_of<'a>(identity: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
+    identity[key].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
 fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
-    identity[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect::<Vec<_>>().into_iter()
+    texts_of(identity, key).map(PathBuf::from).collect::<Vec<_>>().into_iter()
 }
 
 fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
-        return Err((EXIT_NO_INSTANCE, format!("{named}: several instances are running; name one by its pid: {}", list(&meant))));
+        let why = format!("{named}: several instances are running; name one by its pid or its port: {}", list(&meant));
+        return Err((EXIT_NO_INSTANCE, why));
     }
     Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
 }
 
-/// Returns for example `pid 123 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
+/// Returns for example `pid 123 at http://127.0.0.1:8000 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
 fn list(instances: &[(i32, Value)]) -> String {
     let one = |(pid, identity): &(i32, Value)| {
         let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
         let place = configuration.or_else(|| identity["folder"].as_str().map(str::to_owned)).unwrap_or_default();
-        format!("pid {pid} ({})", printable(&place))
+        // Several instances of one folder differ in their addresses.
+        let address = texts_of(identity, "addresses").next().map(|address| format!(" at {}", printable(address)));
+        format!("pid {pid}{} ({})", address.unwrap_or_default(), printable(&place))
     };
     instances.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -46,6 +46,8 @@ pub struct CheckReport {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Facts about the machine, as a name and a value each. Only `bolide doctor` asks for them.
     pub(crate) facts: Option<Vec<(&'static str, String)>>,
+    /// The configuration of the folder, if none was named.
+    pub(crate) subject: Option<&'static str>,
 }
 
 impl CheckReport {
@@ -83,7 +85,12 @@ impl CheckReport {
             _ => 0,
         };
         let text = match self.form {
-            Form::Text => format!("{}{}", facts(self.facts.as_deref()), text(&self.diagnostics, self.paint)),
+            Form::Text => format!(
+                "{}{}{}",
+                self.subject.map(subject).unwrap_or_default(),
+                facts(self.facts.as_deref()),
+                text(&self.diagnostics, self.paint)
+            ),
             Form::Lines => self.diagnostics.iter().map(line).collect(),
             Form::Json => format!("{:#}\n", json(&self.diagnostics, self.facts.as_deref())),
             Form::Sarif => format!("{:#}\n", sarif(&self.diagnostics)),
@@ -100,6 +107,11 @@ fn json(diagnostics: &[Diagnostic], facts: Option<&[(&str, String)]>) -> Json {
     let facts: serde_json::Map<String, Json> =
         facts.iter().map(|(what, value)| ((*what).to_owned(), Json::String(value.clone()))).collect();
     json!({ "machine": facts, "diagnostics": diagnostics })
+}
+
+/// The line about a file that was not named.
+fn subject(file: &str) -> String {
+    format!("{file} of this folder:\n\n")
 }
 
 /// One line for each fact, and an empty one.

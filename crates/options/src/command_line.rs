@@ -37,6 +37,7 @@ const ACCESS_LOG: &str = "access-log";
 /// The variable with gunicorn's flags, and the prefix of uvicorn's variables, one for each flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
 const UVICORN_FLAGS: &str = "UVICORN_";
+const FLASK_DEBUG: &str = "FLASK_DEBUG";
 
 /// Reads the environment, then options, then positional arguments: uWSGI's order, in which the last value wins.
 pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
@@ -66,6 +67,8 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     configuration.diagnostics.extend(beside);
     if application.is_some() {
         configuration.diagnostics.extend(unread_variables(host));
+        let develops = configuration.effects.iter().any(|pair| pair.key == "develop");
+        configuration.diagnostics.extend(flask_debug(host).filter(|_| !develops));
     }
     Ok((configuration, application))
 }
@@ -79,6 +82,17 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     let message = format!("{} {is} set but not read", listed(&names, "and"));
     let advice = format!("write {contents} as flags on the command line, or into a configuration (`bolide init --from`)");
     Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
+}
+
+/// A note about the variable with which `flask run` reloads, and which Flask itself reads, too.
+fn flask_debug(host: &HostInfo) -> Option<Diagnostic> {
+    let (name, value) = host.environment.iter().find(|(name, _)| name == FLASK_DEBUG)?;
+    if matches!(value.to_ascii_lowercase().as_str(), "" | "0" | "false" | "no") {
+        return None;
+    }
+    let message = format!("{name} turns on Flask's debug mode, and nothing is reloaded");
+    let advice = "write `--reload` for development, and remove the variable in production";
+    Some(Diagnostic::note(Some(&Location::environment(name)), message).advise(advice))
 }
 
 /// What the options of a command line leave for the rest of it.
@@ -336,6 +350,9 @@ fn take_positional(
     for text in words.iter().skip(usize::from(serves)) {
         let name = text.rsplit_once(':').map_or(text.as_str(), |(name, _)| name);
         if format_of(text).is_some() || format_of(name).is_some() || is_gunicorn_configuration(text) {
+            if let Some(missing) = typed_words::missing_file(text, name, host) {
+                return Err(missing.into());
+            }
             reader.load(text, None, location, false)?;
             has_file = true;
             continue;

@@ -48,6 +48,11 @@ impl Location {
         Location { file: format!("{}{variable}", Location::VARIABLE).into(), line: 0, text: None }
     }
 
+    /// The environment variable that it is.
+    pub fn variable(&self) -> Option<&str> {
+        self.file.strip_prefix(Location::VARIABLE)
+    }
+
     pub fn file(name: &str, line: u32) -> Location {
         Location { file: name.into(), line, text: None }
     }

@@ -120,8 +120,10 @@ const CHECK_EXAMPLES: &[Example] = &[
     ("bolide check --strict --no-paths --format github deploy/*.ini", "in a workflow, for another machine"),
 ];
 const DOCTOR_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
-const DOCTOR_EXAMPLES: &[Example] =
-    &[("bolide doctor uwsgi.ini", "before the first start on a machine"), ("bolide doctor", "the machine alone")];
+const DOCTOR_EXAMPLES: &[Example] = &[
+    ("bolide doctor uwsgi.ini", "before the first start on a machine"),
+    ("bolide doctor", "the configuration of this folder; without one, the machine alone"),
+];
 const CONFIG_EXAMPLES: &[Example] =
     &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] = &[
@@ -256,7 +258,7 @@ impl Subcommand {
             Subcommand::Check => CommandRow {
                 flags: CHECK_FLAGS,
                 examples: CHECK_EXAMPLES,
-                ..configurations("check", "FILE…", "check configurations without starting, and report problems")
+                ..configurations("check", "[FILE…]", "check configurations without starting, and report problems")
             },
             Subcommand::Doctor => CommandRow {
                 flags: DOCTOR_FLAGS,

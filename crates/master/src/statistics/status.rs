@@ -18,6 +18,7 @@ use crate::statistics::view::View;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
+use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::text::counted;
 
 /// Writes the numbers of each child to the log.
@@ -58,7 +59,7 @@ pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {
 }
 
 /// Returns the identity, for clients that look for their instance.
-pub fn identity(settings: &Settings) -> Value {
+pub fn identity(settings: &Settings, listeners: &Listeners) -> Value {
     let pidfiles: Vec<String> =
         bolide_supervision::files::pidfile::all(settings).map(|path| path.display().to_string()).collect();
     json!({
@@ -69,7 +70,12 @@ pub fn identity(settings: &Settings) -> Value {
         "pidfiles": pidfiles,
         "fifos": settings.control.fifos,
         "folder": settings.control.origin.folder,
+        "addresses": addresses(listeners),
     })
+}
+
+fn addresses(listeners: &Listeners) -> Vec<String> {
+    listeners.endpoints().iter().map(|endpoint| endpoint.to_open()).collect()
 }
 
 /// Returns the answer to `bolide status`.
@@ -100,7 +106,6 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
     let spans = spans.map(|spans| json!({"exported": spans.exported, "failed": spans.failed, "dropped": spans.dropped}));
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
-    let addresses: Vec<String> = view.provision.listeners().endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
     json!({
         "ok": true,
         "pid": Pid::this().as_raw(),
@@ -108,7 +113,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "phase": phase,
         "paused": view.children.is_paused(),
         "generation": view.generations.serving_number(),
-        "addresses": addresses,
+        "addresses": addresses(view.provision.listeners()),
         "queue": {"waiting": waiting, "most": room},
         "reloads": reloads.done,
         "failed_reloads": reloads.failed,

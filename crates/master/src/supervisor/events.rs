@@ -196,7 +196,7 @@ impl Supervisor {
         let Some(question) = self.control.channel.take(client) else { return };
         let asked = question["ask"].as_str().unwrap_or_default();
         let answer = match asked {
-            "identity" => status::identity(self.provision.settings()),
+            "identity" => status::identity(self.provision.settings(), self.provision.listeners()),
             "status" => {
                 let (view, reporting) = self.view();
                 reporting.status(view, now_ms)

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
-use crate::project;
+use crate::project::{self, folder};
 use crate::reader::{EarlyExit, is_gunicorn_configuration, is_program};
 use crate::reading::Reading;
 use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication};
@@ -65,7 +65,12 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
     }
     if rest.is_empty() && !environment {
-        return Reading::usage_error(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
+        let Some(file) = folder::configuration(&host.folder) else {
+            let why = "no file is named, and this folder has no bolide.ini; --env checks variables such as UWSGI_MODULE";
+            return Reading::usage_error(Subcommand::Check, why);
+        };
+        report.subject = Some(file);
+        rest.push(file.to_owned());
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
@@ -83,11 +88,16 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     Reading::Load { settings: loads, report: Box::new(report) }
 }
 
-/// `bolide doctor`: the same with `--load`, and the caller examines the machine. Without arguments it examines only that.
+/// `bolide doctor`: the same with `--load`, and the caller examines the machine. Without arguments and without a configuration in
+/// this folder it examines only that.
 pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
-    let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
+    let (flags, mut rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     let form = if flags.is_empty() { Form::Text } else { Form::Json };
     let mut report = CheckReport { form, facts: Some(Vec::new()), ..empty_report(host) };
+    if let Some(file) = folder::configuration(&host.folder).filter(|_| rest.is_empty()) {
+        report.subject = Some(file);
+        rest.push(file.to_owned());
+    }
     let mut loads = Vec::new();
     if !rest.is_empty() {
         for reading in readings(&rest) {
@@ -101,7 +111,7 @@ pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
 
 fn empty_report(host: &HostInfo) -> CheckReport {
     let paint = Paint::of(host);
-    CheckReport { form: Form::Text, strict: false, paths: true, paint, diagnostics: Vec::new(), facts: None }
+    CheckReport { form: Form::Text, strict: false, paths: true, paint, diagnostics: Vec::new(), facts: None, subject: None }
 }
 
 /// Several configurations are checked one by one, each together with all other arguments.

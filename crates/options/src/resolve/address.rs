@@ -96,7 +96,7 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
         .ok_or_else(|| error(format!("`{text}`: `{written}` is not a port")).advise("a port is a number up to 65535"))?;
     let doubt = (!number.whole).then(|| {
         Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is read as port {port}", pair.key))
-            .advise("write the number alone; there are no comments after a value")
+            .advise(format!("write `{} = {host}:{port}`; a comment needs a line of its own", pair.key))
     });
     let host = host.trim();
     let bare = match host.strip_prefix('[') {

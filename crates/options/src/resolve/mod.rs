@@ -310,7 +310,14 @@ fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut 
             if context.read.effects.iter().any(|pair| pair.key.starts_with("vhost")) { NAMED_BY_FRONT_SERVER } else { NAME_ONE },
         ));
     }
-    if sockets.list.is_empty() {
+    // An address with an error of its own is not missing.
+    let has_failed = |pair: &Pair| {
+        let is_there = |one: &Diagnostic| one.severity == Severity::Error && one.location.as_ref() == Some(&pair.location);
+        let row = catalogue().get(&pair.key);
+        let is_address = row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))));
+        is_address && context.diagnostics.iter().any(is_there)
+    };
+    if sockets.list.is_empty() && !context.read.effects.iter().any(has_failed) {
         context.diagnostics.push(Diagnostic::error(Some(&end), NO_SOCKET).advise(
             "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
         ));

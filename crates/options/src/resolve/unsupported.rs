@@ -71,10 +71,26 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
         (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
         (None, false) => Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key)),
     };
-    draft.diagnostics.push(match instead_of(&pair.key) {
+    let in_environment = pair.location.variable().and_then(|variable| instead_of_variable(variable, pair));
+    draft.diagnostics.push(match in_environment.or_else(|| instead_of(&pair.key)) {
         Some(advice) if !is_placeholder => diagnostic.advise(advice),
         _ => diagnostic,
     });
+}
+
+/// What to write instead of a variable whose name is a flag of the command line alone.
+fn instead_of_variable(variable: &str, pair: &Pair) -> Option<String> {
+    let value = pair.value.as_deref().unwrap_or_default();
+    let prefix = variable.split_once('_').map_or(variable, |(prefix, _)| prefix);
+    match pair.key.as_str() {
+        "port" => Some(format!("write `{prefix}_HTTP=127.0.0.1:{value}`")),
+        "host" => Some(format!("write `{prefix}_HTTP={value}:8000`")),
+        "bind" => Some(format!("write `{prefix}_HTTP={value}`")),
+        key => {
+            let option = other_words::about(key)?.option?;
+            Some(format!("write `{prefix}_{}`: {}", option.to_ascii_uppercase().replace('-', "_"), other_words::advice(key)?))
+        }
+    }
 }
 
 /// What to write instead of an unknown name: a word of another server has a known replacement, another one may be misspelt.

@@ -29,13 +29,18 @@ impl Draft<'_> {
     pub fn bounded(&mut self, row: &OptionRow, pair: &Pair) -> Result<i64, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
-        if !number.whole {
-            self.misread(row, pair, &number.value.to_string())?;
-        }
         let (least, most, unit) = match row.value {
             Value::Number { least, most, unit } | Value::NumberOrAuto { least, most, unit } => (least, most, unit),
             _ => (0, i64::MAX, ""),
         };
+        let is_within = (least..=most).contains(&number.value) || endless(row, number.value).is_some();
+        if let Some(advice) = without_quotes(pair).filter(|_| !number.whole && !is_within) {
+            let message = format!("`{} = {text}`: `{text}` is not a number", pair.key);
+            return Err(Diagnostic::error(Some(&pair.location), message).advise(advice));
+        }
+        if !number.whole {
+            self.misread(row, pair, &number.value.to_string())?;
+        }
         if (least..=most).contains(&number.value) {
             return Ok(number.value);
         }

@@ -153,6 +153,11 @@ fn wrong(message: String) -> Diagnostic {
 
 fn unknown(text: &str) -> Diagnostic {
     let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
+    if matches!(text, "log" | "logs") {
+        let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under systemd \
+            `journalctl -u UNIT`; `bolide top` shows the requests";
+        return diagnostic.advise(advice);
+    }
     match command_meant(text) {
         Some(command) => {
             diagnostic.advise(format!("did you mean `bolide {command}`? An installed application is `bolide {text}:CALLABLE`"))
@@ -162,11 +167,12 @@ fn unknown(text: &str) -> Diagnostic {
 }
 
 /// Words of other programs, and the command here.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 11] = [
     ("restart", "reload"),
     ("ps", "status"),
     ("list", "status"),
     ("info", "status"),
+    ("log", "top"),
     ("logs", "top"),
     ("kill", "stop"),
     ("quit", "stop"),

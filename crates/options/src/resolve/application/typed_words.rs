@@ -6,8 +6,9 @@ use std::net::IpAddr;
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::project;
-use crate::project::folder;
+use crate::project::{self, folder};
+use crate::reader::format_of;
+use crate::suggest;
 
 /// Commands of other servers that mean to serve; `dev` means to develop.
 pub const SERVING_WORDS: [&str; 4] = ["run", "serve", "dev", "start"];
@@ -50,6 +51,25 @@ pub fn mistake(words: &[String], host: &HostInfo) -> Option<Diagnostic> {
     }
     let (word, option) = words.iter().find_map(|word| Some((word, option_of(word)?)))?;
     wrong(format!("`{word}` is an address, not an application"), format!("write `{option}`"))
+}
+
+/// Returns the error about a configuration that does not exist; `name` is `text` without a section.
+pub fn missing_file(text: &str, name: &str, host: &HostInfo) -> Option<Diagnostic> {
+    let is_plain = |text: &str| !text.contains("://") && !text.contains(['%', '$', '@']) && !text.starts_with('-');
+    let is_there = |text: &str| host.folder.join(text).exists();
+    if !is_plain(text) || text.starts_with(':') || is_there(text) || is_there(name) {
+        return None;
+    }
+    let names = project::entries(&host.folder);
+    let files = names.iter().filter(|other| format_of(other).is_some());
+    let near = files.filter_map(|other| Some((suggest::distance(text, other)?, other))).min();
+    let advice = match (near, folder::configuration(&host.folder)) {
+        (Some((_, near)), _) => format!("did you mean `bolide {near}`?"),
+        (None, Some(file)) => format!("this folder has {file}: `bolide {file}`"),
+        (None, None) => "`bolide init` writes a bolide.ini for the application of this folder".to_owned(),
+    };
+    let message = format!("can't read `{text}`: No such file or directory");
+    Some(Diagnostic::error(Some(&Location::command_line()), message).advise(advice))
 }
 
 fn is_of_django(word: &str, host: &HostInfo) -> bool {
