@@ -78,7 +78,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.application.by_host),
         Value::Switch,
         "off",
-        "The same as `vhost`.",
+        "Another name of `vhost`.",
     )
     .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application"),
     OptionEntry::supported(
