@@ -142,11 +142,9 @@ class Development:
         framework_errors.follow([application for _, application, _ in applications])
         return [(mount, kinds[interface](application), interface) for mount, application, interface in applications]
 
-    def slow_loading(self):
-        """Return a context manager around the import of the application."""
-        from bolide import slow_loading
-
-        return slow_loading.watched(self.error_report, self.shows_tracebacks)
+    def slow_page(self):
+        """Return where the page goes that says where a slow import stands, or None if no client may see it."""
+        return self.error_report if self.shows_tracebacks else None
 
     def note_failure(self, error):
         """Keep the page of an application that can't be loaded. Return the application to serve instead, or None if older code

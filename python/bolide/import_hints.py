@@ -39,11 +39,22 @@ def missing_module(name, origin, application):
         return f"{message}; the virtualenv {inside} has it: write {virtualenv_option(inside, origin)}"
     if application and application["alternative"]:
         return f"{message}; the only application of this folder is `{application['alternative']}`"
-    searched = ", ".join(repr(path) for path in sys.path[:SEARCHED_MOST])
-    message = f"{message} (searched in {os.getcwd()!r}, then {searched}, …)"
+    message = f"{message} in {shown_folders()}"
     if is_positional and "." not in name and not tail:
         return f"{message}; `bolide --help` lists the commands, and an application is package.module:callable or file.py"
     return f"{message}; is chdir or pythonpath missing?"
+
+
+def shown_folders():
+    """Return the folders that a module of the project can be in, in words: those of `pythonpath`, and the working folder."""
+    here = os.getcwd()
+    own = []
+    for path in sys.path[:SEARCHED_MOST]:
+        folder = os.path.abspath(path or ".")
+        is_installed = folder.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) or folder.endswith("-packages")
+        if not is_installed and os.path.isdir(folder) and folder not in (*own, here):
+            own.append(folder)
+    return " or ".join(map(repr, [here, *own]))
 
 
 def missing_file(path, origin):

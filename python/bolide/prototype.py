@@ -54,6 +54,8 @@ class Half:
         self.has_served = False
         #: This worker's generation has not been accepted yet.
         self.is_on_trial = False
+        #: If this worker can't load the application, its generation fails, and the master logs the reason.
+        self.begins_generation = False
         #: The imports that `py-autoreload` follows; None if it is off.
         self.followed = None
         #: The hooks of a gunicorn.conf.py, and the reason if it can't be executed; None if there is none.
@@ -141,7 +143,10 @@ class Half:
         # A worker that loads the application itself keeps everything that it opens.
         loading = None if self.log.is_forked() else fork_safety.LoadWatch()
         with loading or contextlib.nullcontext():
-            self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
+            # The master logs the reason of a generation. A worker may fail to load its application long after the start.
+            is_told = self.log.is_forked() and not self.begins_generation
+            watched = self.followed or contextlib.nullcontext()
+            self.applications, reason = load(self.boot, self.hooks, watched, self.development, is_told)
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
                 if self.settings["asynchronous"]["gevent"] is not None:
@@ -239,6 +244,12 @@ class Half:
     def undergo_trial(self):
         """Have the application answer `reload-probe` before the worker serves."""
         self.is_on_trial = True
+
+    def begin_generation(self):
+        """This worker replaces no other one of its generation."""
+        scaling = self.settings["scaling"]
+        # With `cheaper`, `cheap` and `idle` it may come when others have served already.
+        self.begins_generation = scaling["cheaper"] is None and scaling["idle_ms"] is None and not scaling["starts_empty"]
 
     def become_helper(self, number):
         """Become the helper of this number. Runs after the fork."""
@@ -403,19 +414,20 @@ def packages_of_virtualenv():
     return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())
 
 
-def load(boot, hooks, watched, development=None):
+def load(boot, hooks, watched, development=None, is_told=False):
     """Load the applications. Return them and None, or None and the reason; the log has the details.
 
-    The context manager `watched` surrounds the imports and sees how they fail. In development, an error page may stand in.
+    With `is_told`, the log also has a reason without details, which no other process logs. The context manager `watched`
+    surrounds the imports and sees how they fail. In development, an error page may stand in.
     """
-    from bolide import log
+    from bolide import log, slow_loading
     from bolide.import_hints import missing_dependency
     from bolide.load import LoadError
 
     settings = boot["settings"]
-    slow = contextlib.nullcontext() if development is None else development.slow_loading()
+    slow_page = None if development is None else development.slow_page()
     try:
-        with watched, slow:
+        with watched, slow_loading.watched(slow_page, settings["lifecycle"]["load_timeout_ms"]):
             applications = import_all(settings, hooks)
             if development is not None:
                 from bolide import django_projects
@@ -444,8 +456,7 @@ def load(boot, hooks, watched, development=None):
         return (applications if development is None else development.wrap(applications)), None
     except LoadError as error:
         failure, reason = error, str(error)
-        if log.is_forked():
-            # The master logs the reason of a prototype. A worker may fail to load its application long after the start.
+        if is_told:
             log.tell(reason)
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is not an application.

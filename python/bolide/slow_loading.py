@@ -1,22 +1,42 @@
-"""An application whose import takes long, while it is developed: the log and the browser say where it stands.
+"""An application whose import takes long: the log says where it stands, and in development the browser too.
 
-It must not know how the application is loaded. Runs in the process that loads it, with ``develop``.
+It must not know how the application is loaded. Runs in the process that loads it. Its thread has ended before any fork.
 """
 
 import contextlib
+import os
 import sys
 import threading
 import time
 import traceback
 
-from bolide import log, threads, traceback_page
+from bolide import log, threads
 
-#: Seconds after which the log says where the import stands.
+#: Seconds after which the log says where the import stands, and the share of a shorter `load-timeout`.
 TOLD_SECONDS = 5
+TOLD_SHARE = 0.5
 #: Seconds after which browsers are told: just before the master lets the requests go that wait for the new code (10 s).
 SHOWN_SECONDS = 9.5
 #: Seconds between two pages.
 RENEWED_SECONDS = 1
+#: Most seconds that the import waits for the thread's own end, and between two looks.
+END_SECONDS = 0.1
+END_LOOK_SECONDS = 0.0005
+
+#: Modules in which servers wait for requests: an application that runs one while it is imported is never loaded.
+SERVERS = (
+    "aiohttp.web",
+    "cheroot.server",
+    "eventlet.wsgi",
+    "gevent.baseserver",
+    "gunicorn.arbiter",
+    "hypercorn.run",
+    "socketserver",
+    "uvicorn.server",
+    "waitress.server",
+    "werkzeug._reloader",
+    "werkzeug.serving",
+)
 
 #: The page asks again by itself.
 REFRESH = "<script>setTimeout(() => location.reload(), 1000)</script>\n"
@@ -24,35 +44,61 @@ BUSY = "503 Service Unavailable"
 
 
 @contextlib.contextmanager
-def watched(error_report, shows_tracebacks):
-    """Watch the import in the block, which the calling thread runs."""
+def watched(error_report=None, timeout_ms=None):
+    """Watch the import in the block, which the calling thread runs. `timeout_ms` is `load-timeout`.
+
+    The thread is none of `threading`'s: the application sees no other thread than its own.
+    """
     over = threads.allocate_lock()
     over.acquire()
     ended = threads.allocate_lock()
     ended.acquire()
-    importing = threading.get_ident()
+    importing, process = threading.get_ident(), os.getpid()
+    told_seconds = min(TOLD_SECONDS, timeout_ms / 1000 * TOLD_SHARE) if timeout_ms else TOLD_SECONDS
+    task = None
 
     def watch():
+        nonlocal task
         try:
-            follow(over, importing, error_report if shows_tracebacks else None)
+            task = threading.get_native_id()
+            follow(over, importing, told_seconds, error_report)
         finally:
             ended.release()
 
-    threads.start("bolide slow import", watch)
+    try:
+        threads.start_native(watch, ())
+    except RuntimeError:
+        # A limit of the process forbids it (`limit-nproc`, `limit-as`). The import needs no watcher.
+        yield
+        return
     try:
         yield
     finally:
-        over.release()
-        # A page that is written now must not come after the one of a failure.
-        ended.acquire()
+        # A fork that the application made meanwhile has no such thread.
+        if os.getpid() == process:
+            over.release()
+            # A page that is written now must not come after the one of a failure.
+            ended.acquire()
+            wait_for_end(task)
 
 
-def follow(over, importing, error_report):
+def wait_for_end(task):
+    """Wait until the kernel has ended a thread that has nothing left to do: a fork must not copy a process with two threads."""
+    until = time.monotonic() + END_SECONDS
+    while os.path.exists(f"/proc/self/task/{task}") and time.monotonic() < until:
+        time.sleep(END_LOOK_SECONDS)
+
+
+def follow(over, importing, told_seconds, error_report):
     began = time.monotonic()
-    if over.acquire(timeout=TOLD_SECONDS):
+    if over.acquire(timeout=told_seconds):
         return
-    log.tell(f"loading the application takes longer than {TOLD_SECONDS} s; it stands {position(stack_of(importing))}")
-    if over.acquire(timeout=SHOWN_SECONDS - TOLD_SECONDS) or error_report is None:
+    # Imported late: no other code needs it.
+    from bolide import traceback_page
+
+    place = position(stack_of(importing))
+    log.tell(f"loading the application takes longer than {told_seconds:g} s; it stands {place}{advice(importing)}")
+    if error_report is None or over.acquire(timeout=SHOWN_SECONDS - told_seconds):
         return
     while True:
         stack = stack_of(importing)
@@ -65,8 +111,22 @@ def follow(over, importing, error_report):
             return
 
 
+def advice(thread):
+    """Return what to do if the import runs a server of its own, such as `app.run()`, or an empty string."""
+    for frame, _ in traceback.walk_stack(sys._current_frames().get(thread)):
+        module = frame.f_globals.get("__name__")
+        if module in SERVERS:
+            return (
+                f", where the module runs a server of its own ({module.partition('.')[0]}) and never ends: "
+                'write that call below `if __name__ == "__main__":`'
+            )
+    return ""
+
+
 def stack_of(thread):
     """Return the stack of a thread from the application's first frame on, the outermost frame first."""
+    from bolide import traceback_page
+
     frame = sys._current_frames().get(thread)
     stack = traceback.StackSummary.extract(reversed(list(traceback.walk_stack(frame))), lookup_lines=False)
     own = [number for number, entry in enumerate(stack) if not traceback_page.is_library(entry.filename)]
@@ -75,6 +135,8 @@ def stack_of(thread):
 
 def position(stack):
     """Return the application's innermost line in words."""
+    from bolide import traceback_page
+
     own = [entry for entry in stack if not traceback_page.is_library(entry.filename)]
     for entry in reversed(own or stack):
         return f"at {traceback_page.shown_path(entry.filename)}:{entry.lineno} in {entry.name}"

@@ -45,6 +45,13 @@ ALLOWED = {
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram socket, not a file that is opened: NOTIFY_SOCKET is set by the service manager.
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
+    "supervision/sockets/port_owner.rs": [
+        "/proc/",
+        "read_to_string(table)",
+        'read_dir("/proc")',
+        "read_link(entry.path())",
+        'Path::new("/proc")',
+    ],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],

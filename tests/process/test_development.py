@@ -142,6 +142,7 @@ def test_a_start_that_fails_waits_for_the_change_that_mends_it(application, deve
     (package / "views.py").write_text(BROKEN)
     instance = develop()
     instance.wait_for_text("the application could not be loaded: NameError")
+    assert "ready: pages show the error until the application can be loaded" in instance.log
     for headers, kind in (((), "text/plain"), (BROWSER, "text/html")):
         answer = instance.get("/any/path", headers)
         assert (answer.status, answer.get("content-type").split(";")[0]) == (500, kind)

@@ -20,6 +20,35 @@ async def application(scope, receive, send):
 """
 
 
+#: The import is told sooner than after 5 s if it has less time than that.
+LIMITED = ("--http-socket", "127.0.0.1:0", "--module", "shop", "--load-timeout", "4")
+SERVING = """
+from wsgiref.simple_server import make_server
+def run():
+    make_server("127.0.0.1", 0, None).serve_forever()
+run()
+"""
+
+
+def test_an_import_that_does_not_end_is_named_with_its_line(fail, tmp_path):
+    (tmp_path / "shop.py").write_text(HANGING)
+    _, lines = fail(*LIMITED)
+    told = "loading the application takes longer than 2 s; it stands at shop.py:4 in wait_for_the_database"
+    assert [line for line in lines if line.endswith(told)], lines
+    assert lines[-1].startswith("bolide: the application could not be loaded: it did not serve within 4 s (load-timeout)")
+    assert not [line for line in lines if "reload" in line]
+
+
+def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(fail, tmp_path):
+    (tmp_path / "shop.py").write_text(SERVING)
+    _, lines = fail(*LIMITED)
+    told = (
+        "it stands at shop.py:4 in run, where the module runs a server of its own (socketserver) and never ends: "
+        'write that call below `if __name__ == "__main__":`'
+    )
+    assert [line for line in lines if line.endswith(told)], lines
+
+
 def test_a_worker_that_does_not_come_to_serve_is_named_with_its_stack(start, tmp_path):
     (tmp_path / "shop.py").write_text(HANGING)
     instance = start("--lazy-apps", "--processes", "2", module="shop", ready=False, environment=SOON)
@@ -27,6 +56,7 @@ def test_a_worker_that_does_not_come_to_serve_is_named_with_its_stack(start, tmp
         instance.wait_for_log(rf"^bolide: worker {number} \(pid \d+\) does not serve yet; its Python stack:$")
     instance.wait_for_log("in wait_for_the_database$", count=2)
     assert instance.stop() == 0
+    assert "bolide: stop: the application is still being loaded; " in instance.log
 
 
 def test_a_lifespan_that_does_not_start_is_named_with_its_stack(start, tmp_path):

@@ -8,10 +8,16 @@ import subprocess
 import sys
 
 import pytest
-from support.server import program
+from support.server import Server, program
+from support.terminal import Terminal
 from support_instance import LOAD_FAILED, START_FAILED
 
 SERVE = ("--http-socket", "127.0.0.1:0")
+SHOP = """
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return []
+"""
 
 
 def test_the_last_line_of_a_start_says_what_to_open_when_it_is_served(start, tmp_path):
@@ -45,13 +51,21 @@ def test_start_up_lines_come_in_order(start):
     assert [place.start() for place in places] == sorted(place.start() for place in places)
 
 
-def test_a_start_without_a_number_has_one_worker_and_says_how_to_have_one_for_each_cpu(start):
+def test_a_start_without_a_number_has_one_worker_and_a_terminal_says_how_to_have_one_for_each_cpu(start, tmp_path):
     instance = start()
     cpus = len(os.sched_getaffinity(0))
-    said = re.search(r"ready: 1 worker .*`--workers auto`\) starts one per CPU \((\d+)\)", instance.log)
     assert len(instance.workers()) == 1
-    assert (said and int(said[1])) == (cpus if cpus > 1 else None)
-    assert "workers auto" not in start("--processes", "1").log
+    assert "workers auto" not in instance.log
+    (tmp_path / "shop.py").write_text(SHOP)
+    shown = Terminal(tmp_path, "shop", "--http-socket", "127.0.0.1:0")
+    try:
+        shown.wait_for(r"open http://127\.0\.0\.1:\d+")
+        said = re.search(r"ready: 1 worker .*`--workers auto`\) starts one per CPU \((\d+)\)", shown.words)
+        assert (said and int(said[1])) == (cpus if cpus > 1 else None)
+        # A person reads the address once.
+        assert shown.words.count("http://") == 1
+    finally:
+        shown.close()
 
 
 def test_web_concurrency_counts_for_an_application_on_the_command_line(start, fail, tmp_path, free_port):
@@ -92,10 +106,14 @@ def test_no_configuration_serves_at_port_8000_with_one_worker(start):
 
 
 @pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
-def test_a_missing_module_ends_the_start_with_its_name(lazy, fail):
+def test_a_missing_module_ends_the_start_with_its_name(lazy, fail, tmp_path):
     status, lines = fail(*SERVE, "--module", "no_such_module:application", *lazy)
     assert status == LOAD_FAILED
     assert "there is no module 'no_such_module'" in lines[-1], lines
+    # Once, and only with folders of the project.
+    assert len([line for line in lines if "there is no module" in line]) == 1
+    assert f"{str(tmp_path)!r}" in lines[-1]
+    assert "lib/python" not in lines[-1]
 
 
 def test_a_missing_callable_ends_the_start_with_a_hint(fail, tmp_path):
@@ -146,7 +164,22 @@ def test_a_port_in_use_ends_the_start_and_names_the_port(fail):
         port = taken.getsockname()[1]
         status, lines = fail("--http-socket", f"127.0.0.1:{port}", "--module", "probe")
     assert status == START_FAILED
-    assert re.search(rf"port {port} of 127\.0\.0\.1 is in use", lines[-1]), lines
+    assert re.search(rf"port {port} of 127\.0\.0\.1 is in use, by python\S* \(pid {os.getpid()}\)", lines[-1]), lines
+    assert len([line for line in lines if "in use" in line]) == 1
+
+
+def test_a_second_start_of_the_same_command_line_names_the_first(fail, tmp_path, free_port):
+    port = free_port()
+    (tmp_path / "shop.py").write_text(SHOP)
+    arguments = ("--http-socket", f"127.0.0.1:{port}", "--module", "shop")
+    shop = Server(tmp_path, arguments=arguments).start()
+    try:
+        _, lines = fail(*arguments)
+        pid = shop.process.pid
+        assert f"port {port} of 127.0.0.1 is in use: this is served already, by pid {pid}; `bolide reload {pid}`" in lines[-1]
+        assert shop.stop() == 0
+    finally:
+        shop.finish()
 
 
 @pytest.mark.parametrize("target", ["missing/folder/app.log", "."], ids=["no-folder", "a-folder"])

@@ -160,6 +160,10 @@ impl Application for PythonApplication<'_> {
         self.half.call_method0("undergo_trial").map(drop)
     }
 
+    fn begin_generation(&mut self) -> PyResult<()> {
+        self.half.call_method0("begin_generation").map(drop)
+    }
+
     fn become_helper(&mut self, number: u32) -> PyResult<()> {
         self.half.call_method1("become_helper", (number,)).map(drop)
     }

@@ -1,6 +1,8 @@
 //! The log lines of a start: addresses, workers and threads, and the URL to open once workers serve. It decides nothing and opens
 //! nothing. The master runs it.
 
+use std::io::IsTerminal;
+
 use bolide_contract::settings::{Settings, Threads, Workers};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::privileges::{self, Privileges};
@@ -8,9 +10,13 @@ use bolide_supervision::sockets::listeners::{self, Endpoint};
 use bolide_supervision::text::workers_in_words;
 use nix::unistd::Pid;
 
+use crate::provision::Provision;
+use crate::provision::configuration::Configuration;
+use crate::provision::error_report::page_written;
+
 /// Logs the lines that precede any loading.
 pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
-    log_sink::lines(&start_lines(settings, endpoints));
+    log_sink::lines(&start_lines(settings, endpoints, bolide_log::is_terminal()));
     log_sink::lines(warnings);
     if let Some(warning) = privileges::warning(privileges) {
         log_sink::line(warning);
@@ -21,11 +27,33 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
 }
 
+/// What is ready, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub struct What {
+    /// In development: the page that says why the application could not be loaded.
+    pub is_error_page: bool,
+    /// A person has typed the command line, and reads the log.
+    pub is_advised: bool,
+}
+
+impl What {
+    pub fn of(provision: &Provision, configuration: &Configuration) -> What {
+        What {
+            is_error_page: provision.shown_error_page().is_some_and(|page| page_written(page).is_some()),
+            is_advised: !configuration.has_files() && std::io::stdin().is_terminal(),
+        }
+    }
+}
+
 /// Logs the lines for the moment when the first generation serves, `how_long` after the start. The URL to open comes last, where
 /// it is easiest to see.
-pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: &str) {
-    let workers = &settings.workers;
-    log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(count), idle_cpus_in_words(workers)));
+pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: &str, what: What) {
+    let advice = if what.is_advised { idle_cpus_in_words(&settings.workers) } else { String::new() };
+    if what.is_error_page {
+        log_sink::line("ready: pages show the error until the application can be loaded");
+    } else {
+        log_sink::line(&format!("ready: {}{how_long}{advice}", workers_in_words(count)));
+    }
     if count == 0 {
         log_sink::line("no worker serves yet (cheap): the first connection starts some");
     }
@@ -35,9 +63,12 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
     }
 }
 
-fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
+/// Returns the lines of a start. A person at a terminal gets the address that the last line will have once.
+fn start_lines(settings: &Settings, endpoints: &[Endpoint], at_terminal: bool) -> Vec<String> {
     let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
-    lines.extend(endpoints.iter().map(|endpoint| format!("listening at {}{}", endpoint.to_open(), bound_in_words(endpoint))));
+    let told_later = endpoints.iter().position(|endpoint| at_terminal && endpoint.is_web());
+    let told = endpoints.iter().enumerate().filter(|(place, _)| Some(*place) != told_later);
+    lines.extend(told.map(|(_, endpoint)| format!("listening at {}{}", endpoint.to_open(), bound_in_words(endpoint))));
     let workers = &settings.workers;
     let threads = match (settings.asynchronous.gevent.as_ref(), workers.threads) {
         (Some(gevent), _) => format!("{} (gevent)", counted(gevent.greenlets, "greenlet")),
@@ -84,7 +115,8 @@ mod tests {
     fn a_start_says_where_it_listens_and_with_what() {
         let mut settings = bolide_supervision::testing::settings();
         let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
-        assert!(start_lines(&settings, listeners.endpoints())[1].starts_with("listening at http://127.0.0.1:"));
+        assert!(start_lines(&settings, listeners.endpoints(), false)[1].starts_with("listening at http://127.0.0.1:"));
+        assert!(!start_lines(&settings, listeners.endpoints(), true)[1].contains("listening"));
         for (processes, threads, said) in [
             (1, Threads::Fixed(2), "1 worker × 2 threads"),
             (2, Threads::Fixed(1), "2 workers × 1 thread"),
@@ -96,11 +128,11 @@ mod tests {
         ] {
             settings.workers =
                 Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, cpus_of_each: 0, threads };
-            assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
+            assert_eq!(start_lines(&settings, listeners.endpoints(), false).last().map(String::as_str), Some(said));
         }
         settings.asynchronous.gevent =
             Some(Gevent { origin: String::new(), greenlets: 100, patching: true, waits_for_hub: false });
-        assert_eq!(start_lines(&settings, &[]).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
+        assert_eq!(start_lines(&settings, &[], false).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
     }
 
     #[test]
@@ -108,7 +140,7 @@ mod tests {
         let mut settings = bolide_supervision::testing::settings();
         let cheaper = bolide_contract::scaling::Cheaper { least: 2, ..Default::default() };
         settings.workers = Workers { processes: 3, processes_auto: true, ..settings.workers };
-        let said = |settings: &Settings| start_lines(settings, &[]).last().cloned().unwrap_or_default();
+        let said = |settings: &Settings| start_lines(settings, &[], false).last().cloned().unwrap_or_default();
         assert_eq!(said(&settings), "3 workers (auto: one per CPU that this process may use) × 1 thread");
         (settings.scaling.cheaper, settings.workers.processes_auto) = (Some(cheaper), false);
         assert_eq!(said(&settings), "2 to 3 workers × 1 thread");

@@ -105,6 +105,15 @@ pub trait Application {
         Ok(())
     }
 
+    /// This worker replaces no other one of its generation: if it can't load the application, the generation fails, and the master
+    /// logs the reason.
+    ///
+    /// # Errors
+    /// An error that prevents the language from working.
+    fn begin_generation(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// This process is the helper with this number in the settings' `helpers` from now on.
     ///
     /// # Errors

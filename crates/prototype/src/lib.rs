@@ -81,6 +81,9 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
 
 fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A, worker: &ForkedAs) -> Result<i32, A::Error> {
     application.become_worker(worker.number)?;
+    if worker.is_first {
+        application.begin_generation()?;
+    }
     if worker.is_on_trial {
         application.undergo_trial()?;
     }

@@ -395,7 +395,8 @@ impl Children {
             lost += u32::from(!taken);
         }
         if lost > 0 {
-            log_sink::line(&format!("closing {lost} waiting connections: no worker could take them"));
+            let lost = bolide_supervision::text::counted(u64::from(lost), "waiting connection");
+            log_sink::line(&format!("closing {lost}: no worker could take them"));
         }
     }
 

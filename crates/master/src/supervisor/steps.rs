@@ -52,7 +52,7 @@ impl Supervisor {
         self.plan_generation()?;
         self.generations.request_reload(is_brutal);
         let Some(reason) = self.generations.forming().map(|forming| forming.reason) else { return Ok(()) };
-        self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
+        self.abandon_forming(Some(&format!("for a new one that {by} asks for")), now_ms);
         if reason == Reason::First {
             // There is no generation that the first one takes over from.
             self.generations.clear_request();
@@ -284,7 +284,8 @@ impl Supervisor {
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
                 self.take_over_instance();
                 let (settings, endpoints) = (self.provision.settings(), self.provision.listeners().endpoints());
-                announce::ready(settings, endpoints, count, &format!(" in {took} ms{load}"));
+                let what = announce::What::of(&self.provision, &self.configuration);
+                announce::ready(settings, endpoints, count, &format!(" in {took} ms{load}"), what);
                 self.ending.notify_parent();
             }
             (Some(_), _) if self.provision.is_developed() => log_sink::line(&format!("reloaded in {}", duration(took))),
@@ -326,7 +327,7 @@ impl Supervisor {
             let why = format!("it did not serve within {} (load-timeout)", duration(timeout_ms));
             if self.generations.forming().is_some_and(|forming| forming.reason == Reason::First) {
                 let words = format!("the application could not be loaded: {why}; nothing is served");
-                self.abandon_forming("because of load-timeout", now_ms);
+                self.abandon_forming(None, now_ms);
                 return self.end_with(EXIT_LOAD_FAILED, words, now_ms);
             }
             self.generations.kill_before_it_served(&mut self.children, now_ms);
@@ -339,12 +340,14 @@ impl Supervisor {
         }
     }
 
-    /// Ends the forming generation although it has not failed.
-    fn abandon_forming(&mut self, why: &str, now_ms: u64) {
+    /// Ends the forming generation although it has not failed. Without `why`, another line says so.
+    fn abandon_forming(&mut self, why: Option<&str>, now_ms: u64) {
         self.generations.kill_before_it_served(&mut self.children, now_ms);
         let Some(forming) = self.generations.take_forming() else { return };
         let number = forming.generation.number;
-        log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
+        if let Some(why) = why {
+            log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
+        }
         self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
     }
 
@@ -458,6 +461,7 @@ impl Supervisor {
         let rows = self.children.iter().filter_map(|child| child.row());
         let in_flight: Vec<InFlight> = rows.flat_map(|row| self.children.scoreboard().in_flight(row)).collect();
         let what = match in_flight.len() {
+            0 if !self.ending.has_served => "the application is still being loaded".to_owned(),
             0 => {
                 let left: Vec<String> = self.children.iter().map(ToString::to_string).collect();
                 let left = if left.is_empty() { "daemons and commands of cron".to_owned() } else { left.join(", ") };

@@ -33,6 +33,7 @@ use crate::polling::Source;
 use crate::processes::privileges::{self, Privileges};
 use crate::sockets::endpoint::Bound;
 pub use crate::sockets::endpoint::Endpoint;
+use crate::sockets::port_owner;
 
 /// Bytes of a UNIX socket's path, at the most: `sun_path` holds 108 with the terminating NUL (unix(7)).
 const PATH_BYTES_MOST: usize = 107;
@@ -158,15 +159,36 @@ impl Listeners {
 /// Why an address can't be bound, as a message for the user.
 #[derive(Debug)]
 enum Refusal {
-    /// In use by a process that may be about to exit.
+    /// This path or name is in use, by a process that may be about to exit.
     InUse(String),
+    /// This port is.
+    Port(String, u16),
     Other(String),
+}
+
+impl Refusal {
+    fn message(self) -> String {
+        match self {
+            Refusal::Port(what, port) => port_owner::in_use(&what, port_owner::find(port).as_ref()),
+            Refusal::InUse(what) => {
+                format!("{what} is in use by another program; choose another one, or stop it: `ss -lxp` lists who listens")
+            }
+            Refusal::Other(message) => message,
+        }
+    }
 }
 
 impl From<String> for Refusal {
     fn from(message: String) -> Refusal {
         Refusal::Other(message)
     }
+}
+
+/// Says which address is waited for.
+fn tell_wait(what: &str) -> bool {
+    let most = crate::text::duration(ADDRESS_WAIT_MS);
+    crate::logs::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
+    true
 }
 
 /// Binds one socket. An address in use is tried again until `until`.
@@ -180,14 +202,19 @@ pub fn bind_when_free(
     loop {
         match bind_one(listener, all, owner) {
             Ok(bound) => return Ok(bound),
-            Err(Refusal::InUse(message)) if Instant::now() < until => {
-                if !std::mem::replace(&mut is_told, true) {
-                    let most = crate::text::duration(ADDRESS_WAIT_MS);
-                    crate::logs::log_sink::line(&format!("waiting up to {most} for an address that is in use: {message}"));
-                }
+            Err(Refusal::InUse(_) | Refusal::Port(..)) if is_told && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
             }
-            Err(Refusal::InUse(message) | Refusal::Other(message)) => return Err(message),
+            Err(Refusal::Port(what, port)) => {
+                let owner = port_owner::find(port);
+                // Another program does not end because a server wants its port.
+                if Instant::now() >= until || owner.as_ref().is_some_and(|owner| !owner.may_end()) {
+                    return Err(port_owner::in_use(&what, owner.as_ref()));
+                }
+                is_told = tell_wait(&what);
+            }
+            Err(Refusal::InUse(what)) if Instant::now() < until => is_told = tell_wait(&what),
+            Err(refusal) => return Err(refusal.message()),
         }
     }
 }
@@ -317,10 +344,7 @@ fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
     let port = address.port();
     Refusal::Other(match error {
         Errno::EADDRINUSE => {
-            return Refusal::InUse(format!(
-                "port {port} of {} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` lists who listens",
-                address.ip()
-            ));
+            return Refusal::Port(format!("port {port} of {}", address.ip()), port);
         }
         Errno::EACCES => format!(
             "port {port} needs more rights than an ordinary user has; choose one above 1023, or start Bolide as root (with uid \
@@ -405,6 +429,9 @@ fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> 
                 format!("{shown} exists and is not a socket, and is not removed: choose another path, or remove it").into()
             );
         }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(format!("{shown}: this user may not enter its folder; change the folder's owner or mode").into());
+        }
         Err(error) => return Err(format!("{shown}: {error}").into()),
     };
     let probe = new_socket(AddressFamily::Unix)?;
@@ -424,10 +451,7 @@ fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> 
 }
 
 fn in_use(path: &Path) -> Refusal {
-    Refusal::InUse(format!(
-        "{} is in use by another program; choose another path, or stop it: `ss -lxp` lists who listens",
-        path.display()
-    ))
+    Refusal::InUse(path.display().to_string())
 }
 
 /// Binds an abstract name as it is, without the NUL that uWSGI appends: so `socat`, Python and clients of other servers find it.
@@ -437,9 +461,7 @@ fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
     let descriptor = new_socket(AddressFamily::Unix)?;
     tune(&descriptor, listener, AddressFamily::Unix)?;
     let trouble = |error| match error {
-        Errno::EADDRINUSE => Refusal::InUse(format!(
-            "@{name} is in use by another program; choose another name, or stop it: `ss -lxp` lists who listens"
-        )),
+        Errno::EADDRINUSE => Refusal::InUse(format!("@{name}")),
         other => Refusal::Other(format!("@{name} can't be bound: {other}")),
     };
     bind(descriptor.as_raw_fd(), &address).map_err(trouble)?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bolide_contract::settings::{Address, Listener};
 
-use super::{Endpoint, Listeners, Refusal, apply_ownership, bind_one, start_listening};
+use super::{Endpoint, Listeners, apply_ownership, bind_one, start_listening};
 use crate::error::StartError;
 use crate::files::guarded_files::SocketNode;
 use crate::processes::privileges::Privileges;
@@ -36,13 +36,13 @@ impl Listeners {
                 }
                 None => match bind_one(listener, wanted, owner) {
                     Ok((descriptor, endpoint)) => (Rc::new(descriptor), endpoint),
-                    Err(Refusal::InUse(message) | Refusal::Other(message)) => {
+                    Err(refusal) => {
                         for list in pools.into_iter().flatten() {
                             renewed.forget(list);
                         }
                         drop(renewed.end());
                         renewed.remove_files();
-                        return Err(StartError::new(format!("{}: {message}", listener.origin)));
+                        return Err(StartError::new(format!("{}: {}", listener.origin, refusal.message())));
                     }
                 },
             };

@@ -4,6 +4,7 @@ pub mod control_socket;
 pub mod endpoint;
 pub mod listen_queue;
 pub mod listeners;
+pub mod port_owner;
 pub mod service_manager;
 pub mod socket_activation;
 pub mod stats_pushers;
