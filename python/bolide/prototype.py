@@ -31,7 +31,7 @@ def main(descriptor):
 def made_half(native):
     # Modules that workers need are imported before the fork, so that workers share them. `threads` must be imported before the
     # application can replace Python's threads.
-    from bolide import fork_safety, gevent_patching, log, threads, wsgi  # noqa: F401
+    from bolide import django_projects, fork_safety, gevent_patching, log, threads, wsgi  # noqa: F401
 
     return Half(native, log, wsgi)
 

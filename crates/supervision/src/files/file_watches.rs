@@ -52,6 +52,8 @@ pub struct Watches {
     /// Files that had changed before their generation reported them: a file that changes itself at each import causes one reload
     /// only.
     late: HashSet<PathBuf>,
+    /// The newest generation that has reported imported files.
+    newest: u32,
 }
 
 /// The interval of the looks at imported files, and the time of the next one.
@@ -149,13 +151,15 @@ impl Watches {
     }
 
     /// Adds the files that a generation reports as imported to those that the generations of `living` have reported. A file that
-    /// was changed after the generation had read it counts as changed now.
+    /// was changed after the generation had read it counts as changed now. Those of the newest generation stay too if it has failed:
+    /// a change of them may be its repair.
     pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
         let mut positions: HashMap<PathBuf, usize> = HashMap::new();
         let imported =
             |(position, entry): (usize, &Entry)| (!entry.importers.is_empty()).then(|| (entry.file.path.clone(), position));
         positions.extend(self.entries.iter().enumerate().filter_map(imported));
         let mut late = HashSet::new();
+        self.newest = self.newest.max(generation);
         for Imported { path, modified_ns } in files {
             if self.sources.excludes(&path) {
                 continue;
@@ -180,14 +184,15 @@ impl Watches {
         self.forget_importers_but(living);
     }
 
-    /// Stops watching the files that were imported only by generations that are not in `living`.
+    /// Stops watching the files that were imported only by generations that are neither in `living` nor the newest one.
     pub fn forget_importers_but(&mut self, living: &[u32]) {
         let mut left = Vec::new();
+        let newest = self.newest;
         self.entries.retain_mut(|entry| {
             if entry.importers.is_empty() {
                 return true;
             }
-            entry.importers.retain(|generation| living.contains(generation));
+            entry.importers.retain(|generation| living.contains(generation) || *generation == newest);
             if entry.importers.is_empty() {
                 left.extend(entry.watch);
             }
@@ -445,5 +450,23 @@ mod tests {
             [(FileAction::Reload, 4), (FileAction::ReloadWorkers, 1)]
         );
         assert!(told[0].words(None).ends_with(" and 1 more have changed"), "{}", told[0].words(None));
+    }
+
+    #[test]
+    fn a_file_that_a_failed_generation_lacked_is_watched_until_a_newer_one_is_loaded() {
+        let folder = Folder::new("watching");
+        let missing = folder.path().join("tax.py");
+        let lacked = || vec![Imported { path: missing.clone(), modified_ns: None }];
+        let mut watches = Watches::default();
+        watches.adopt(2, lacked(), &[1, 2], 0);
+        // Generation 2 has failed, and a worker of generation 1 imports a module late.
+        watches.adopt(1, Vec::new(), &[1], 0);
+        let is_watched = |watches: &Watches| watches.entries.iter().any(|entry| entry.file.path == missing);
+        assert!(is_watched(&watches));
+        watches.adopt(3, Vec::new(), &[1, 3], 0);
+        assert!(!is_watched(&watches));
+        watches.adopt(3, lacked(), &[1, 3], 0);
+        watches.forget_importers_but(&[3]);
+        assert!(is_watched(&watches));
     }
 }
