@@ -192,8 +192,10 @@ impl TypedOptions {
             return Ok(());
         }
         if row.is_some_and(|row| row.name() == PROCESSES) {
-            self.count = value.clone().filter(|_| is_letter);
-            if is_letter && value.is_some() {
+            // Only a possible port waits for the host: elsewhere the place of an option among the others counts.
+            let may_be_port = |text: &String| text.parse::<u32>().is_ok_and(|count| count >= LEAST_PORT);
+            self.count = value.clone().filter(|text| is_letter && may_be_port(text));
+            if self.count.is_some() {
                 return Ok(());
             }
         }
@@ -265,7 +267,7 @@ impl TypedOptions {
     /// Reads `-p`: beside a host without a port it is that port.
     fn finish_count(&mut self, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
         let Some(count) = self.count.take() else { return Ok(()) };
-        let is_port = count.parse::<u32>().is_ok_and(|count| count >= LEAST_PORT) && self.translation.has_host_alone();
+        let is_port = self.translation.has_host_alone();
         match other_servers::meant_port().filter(|_| is_port) {
             Some(setting) => {
                 let (message, advice) = other_servers::reading_of('p', &count, setting, Some(PROCESSES));
