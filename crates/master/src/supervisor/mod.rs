@@ -372,6 +372,10 @@ impl Supervisor {
 
     /// Executes the commands that changed files request.
     fn take_file_changes(&mut self, now: u64) {
+        // A request that comes before the change has settled is for the new code already.
+        if self.provision.is_developed() && !self.ending.is_stopping() && self.watches.sees_changed_import() {
+            self.hold_requests(now);
+        }
         for change in self.watches.take_changes(now) {
             let Some(command) = command_of(change.action) else {
                 self.raise_for_file(&change);
@@ -478,7 +482,8 @@ impl Supervisor {
             helpers::start_missing(serving, children, provision, now);
         }
         generations.assign_turns(children);
-        self.development.let_requests_go(generations.is_loading(), provision.shown_error_page(), children, now);
+        let is_loading = generations.is_loading() || self.watches.is_settling();
+        self.development.let_requests_go(is_loading, provision.shown_error_page(), children, now);
         children.send_pause_orders();
         let (signalling, instance, watches) = self.signalling();
         signalling.note_generation(instance, watches, now);

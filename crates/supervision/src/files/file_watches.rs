@@ -223,6 +223,20 @@ impl Watches {
         }
     }
 
+    /// Returns whether changes wait until they have settled.
+    pub fn is_settling(&self) -> bool {
+        self.settling.is_some()
+    }
+
+    /// Returns whether an imported file has changed, also if the change has not settled. Looks at the files only after a ring.
+    pub fn sees_changed_import(&mut self) -> bool {
+        if !self.is_settling() {
+            return false;
+        }
+        self.look(|entry| !entry.importers.is_empty());
+        self.entries.iter().any(|entry| entry.is_changed && !entry.importers.is_empty())
+    }
+
     /// Looks at the files if it is time. Returns the changes that have settled.
     pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileChange> {
         if self.wake_ms().is_none_or(|time| now_ms < time) {
@@ -390,6 +404,7 @@ fn add_watch(inotify: &Inotify, path: &Path, subject: WatchSubject) -> Option<Wa
 mod tests {
     use super::*;
     use crate::testing::Folder;
+    use bolide_contract::watching::WatchedImports;
 
     fn watches(paths: &[(&Path, FileAction)]) -> Watches {
         let file = |&(path, action): &(&Path, FileAction)| WatchedFile {
@@ -468,5 +483,23 @@ mod tests {
         watches.adopt(3, lacked(), &[1, 3], 0);
         watches.forget_importers_but(&[3]);
         assert!(is_watched(&watches));
+    }
+
+    #[test]
+    fn a_changed_import_is_seen_before_it_has_settled() {
+        let folder = Folder::new("watching");
+        let path = folder.path().join("views.py");
+        std::fs::write(&path, "old").expect("written");
+        let watching =
+            Watching { imports: Some(WatchedImports { every_ms: LOOK_MS, ..WatchedImports::default() }), ..Watching::default() };
+        let mut watches = Watches::new(&watching, 0);
+        watches.adopt(1, vec![Imported { path: path.clone(), modified_ns: None }], &[1], 0);
+        assert!(!watches.sees_changed_import());
+        std::fs::write(&path, "young").expect("written");
+        watches.ring(1);
+        assert!(watches.sees_changed_import() && watches.is_settling());
+        assert_eq!(watches.take_changes(1), Vec::new());
+        assert_eq!(watches.take_changes(1 + SETTLE_MOST_MS).len(), 1);
+        assert!(!watches.sees_changed_import() && !watches.is_settling());
     }
 }
