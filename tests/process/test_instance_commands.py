@@ -85,7 +85,8 @@ def test_an_instance_without_a_configuration_is_that_of_its_folder(start, call, 
     elsewhere.mkdir()
     status, said = call("status", folder=elsewhere)
     assert status == NO_INSTANCE
-    assert f"pid {instance.pid} ({tmp_path})" in said
+    # The address tells several instances of one folder apart.
+    assert f"pid {instance.pid} at http://127.0.0.1:{instance.address()[1]} ({tmp_path})" in said
     assert call("stop")[0] == DONE
     assert instance.wait_for_exit() == 0
 
@@ -188,8 +189,8 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
     [
         (["workers", "+1"], "the maximum is 1 worker (processes)"),
         (["workers", "-1"], "the last one stays"),
-        (["log-reopen"], "no log is a file"),
-        (["log-rotate"], "no log is a file"),
+        (["log-reopen"], "no log goes to a file"),
+        (["log-rotate"], "no log goes to a file"),
         (["reload"], "error: `processes = 0` is out of range"),
     ],
     ids=["workers-more", "workers-less", "log-reopen", "log-rotate", "reload"],
