@@ -332,7 +332,8 @@ class Half:
 
         try:
             django_projects.load_urlconf()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            # A module that exits while it is imported must not end each worker.
             self.log.log_exception(error, "loading Django's URLconf")
             return f"Django's URLconf can't be imported: {type(error).__name__}: {error}"
         return None

@@ -80,6 +80,14 @@ def test_a_reload_to_views_that_do_not_load_changes_nothing(kind, start, project
     assert instance.get("/static/shop.css").status == 404, "only while developing"
 
 
+def test_views_that_exit_at_their_import_change_nothing_either(start, project):
+    instance = start(module="shop.wsgi")
+    (project / "views.py").write_text(VIEWS + "raise SystemExit(3)\n")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_text("generation 2 could not be loaded (Django's URLconf can't be imported: SystemExit: 3)")
+    assert instance.body() == "old"
+
+
 def test_views_that_do_not_load_at_the_start_are_told_and_a_reload_repairs_them(start, project):
     (project / "views.py").write_text(VIEWS + "prices\n")
     instance = start(module="shop.wsgi")
