@@ -21,7 +21,7 @@ def test_a_log_without_a_reader_blocks_no_request(threads, start):
     for _ in range(MANY_REQUESTS):
         assert client.request("GET", LONG_TARGET).status == 200
     instance.read_log()
-    instance.wait_for_log(r"^bolide: \d+ lines of process \d+ are lost here: nobody took them$")
+    instance.wait_for_log(r"^bolide: \d+ lines of process \d+ are lost here: the reader did not take them$")
     assert client.request("GET", "/pid/after").status == 200
     instance.wait_for_log("GET /pid/after ")
     # The lines of the others are whole: no line contains part of another.

@@ -198,7 +198,7 @@ impl Writer {
 
 fn notice(lost: u64, refusal: Option<Errno>) -> Vec<u8> {
     let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-    let why = refusal.map_or("nobody took them", Errno::desc);
+    let why = refusal.map_or("the reader did not take them", Errno::desc);
     form::message(&format!("{lines} of process {} are lost here: {why}", std::process::id()))
 }
 
@@ -270,7 +270,10 @@ mod tests {
         let (before, after) = text.split_once("bolide: ").expect("the gap is told");
         let lost = 5000 - before.len() / line.len();
         assert_eq!(before.len() % line.len(), 0);
-        let told = format!("{lost} lines of process {} are lost here: nobody took them\nafter the gap\n", std::process::id());
+        let told = format!(
+            "{lost} lines of process {} are lost here: the reader did not take them\nafter the gap\n",
+            std::process::id()
+        );
         assert_eq!(after, told);
     }
 
@@ -373,7 +376,10 @@ mod tests {
         let taken = before.len() / 10_000;
         assert_eq!(before, lines[..taken].concat());
         let lost = lines.len() - taken;
-        assert_eq!(after, format!("{lost} lines of process {} are lost here: nobody took them\n", std::process::id()));
+        assert_eq!(
+            after,
+            format!("{lost} lines of process {} are lost here: the reader did not take them\n", std::process::id())
+        );
         writer.write(b"after\n");
         assert_eq!(unpacked(&mut writer, &mut reader), "after\n");
     }

@@ -27,7 +27,7 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
 }
 
-/// What is ready, and for whom.
+/// The facts about a start that decide the words of its last lines.
 #[derive(Debug, Clone, Copy)]
 pub struct What {
     /// In development: the page that says why the application could not be loaded.

@@ -30,7 +30,7 @@ impl TerminalSettings {
 }
 
 /// Whether the instance ends with its terminal. An instance with a configuration file is operated, and reloads at SIGHUP as uWSGI
-/// does; a person who has typed a command or develops expects it to end with the window.
+/// does. Without one, or in development, a person has typed the command and expects the server to end with the terminal's window.
 #[derive(Debug)]
 pub struct EndsWithTerminal(bool);
 

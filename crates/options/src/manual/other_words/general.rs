@@ -321,7 +321,7 @@ pub const WORDS: &[OtherWord] = &[
     row(
         &["core-dump", "segfault", "crash", "faulthandler"],
         "crash-reports",
-        "a folder for what is known about a worker that died (docs/crash-reports.md)",
+        "a folder for reports about workers that crash (docs/crash-reports.md)",
     ),
     row(
         &["traceback", "tracebacks", "stacktrace"],
