@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from support.commands import completed
 from support.server import program
 from support.waiting import TIMEOUT_SECONDS
 from support_users import NOBODY
@@ -31,17 +32,7 @@ def check(tmp_path):
 
     def check(*arguments, **variables):
         command = [*program(), "check", *map(str, arguments)]
-        # The tests' own environment variables would be options.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
-        done = subprocess.run(
-            command,
-            cwd=tmp_path,
-            env={**environment, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-        )
+        done = completed(command, tmp_path, variables)
         return done.returncode, done.stdout, done.stderr
 
     return check

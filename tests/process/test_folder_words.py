@@ -1,12 +1,9 @@
 """Words that serve a folder (`bolide start`, `run`), and those that people type instead of an application: each leads to the
 line to write."""
 
-import os
-import subprocess
-
 import pytest
+from support.commands import completed
 from support.server import program
-from support.waiting import TIMEOUT_SECONDS
 
 APPLICATION = """
 def app(environ, start_response):
@@ -30,16 +27,7 @@ def bolide(tmp_path):
     """Runs a command that does not serve to its end. Returns what it said."""
 
     def run(*arguments, **variables):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_", "FLASK_"))}
-        done = subprocess.run(
-            [*program(), *arguments],
-            cwd=tmp_path,
-            env={**environment, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-        )
+        done = completed([*program(), *arguments], tmp_path, variables)
         return done.stdout + done.stderr
 
     return run

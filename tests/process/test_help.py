@@ -1,12 +1,10 @@
 """The output of `bolide` about itself: help, versions, the man page, and completions as the shells themselves use them."""
 
-import os
 import platform
-import subprocess
 
 import pytest
+from support.commands import completed
 from support.server import program
-from support.waiting import TIMEOUT_SECONDS
 
 #: Number of lines of most people's terminals.
 TERMINAL_LINES = 40
@@ -17,16 +15,7 @@ def run(tmp_path):
     """Runs a program to its end. Returns its status, standard output and standard error."""
 
     def run(*command, **variables):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
-        done = subprocess.run(
-            [str(word) for word in command],
-            cwd=tmp_path,
-            env={**environment, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-        )
+        done = completed(command, tmp_path, variables)
         return done.returncode, done.stdout, done.stderr
 
     return run
