@@ -66,6 +66,10 @@ def wait_for(address, expected):
     wait_until(lambda: states(address) == expected, lambda: f"{expected} and not {states(address)}", look_seconds=0.1)
 
 
+#: Held connections outlive any test, on a busy machine too.
+PATIENT = ("--socket-timeout", "3600", "--http-timeout", "3600", "--http-keepalive=3600")
+
+
 @pytest.fixture
 def held():
     """Opens connections, writes these bytes, and keeps them open until the end of the test."""
@@ -84,7 +88,7 @@ def held():
 def test_connections_are_told_by_what_they_do_and_speak(start, held, tmp_path):
     authority = Authority(tmp_path / "authority")
     served = authority.server()
-    listeners = ("--https", f"127.0.0.1:0,{served.chain},{served.key}", "--socket", "127.0.0.1:0", "--threads", "4")
+    listeners = ("--https", f"127.0.0.1:0,{served.chain},{served.key}", "--socket", "127.0.0.1:0", "--threads", "4", *PATIENT)
     (tmp_path / "shop.py").write_text(APPLICATION)
     instance = start("--metrics", "127.0.0.1:0", *listeners, module="shop", alarms=True)
     address = metrics_address(instance)
@@ -110,7 +114,7 @@ def test_connections_are_told_by_what_they_do_and_speak(start, held, tmp_path):
 
 def test_a_call_that_keeps_the_only_thread_is_a_request(start, held, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
-    instance = start("--metrics", "127.0.0.1:0", module="shop", alarms=True)
+    instance = start("--metrics", "127.0.0.1:0", *PATIENT, module="shop", alarms=True)
     address = metrics_address(instance)
     kept = held(instance.address(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     kept.recv(4096)
@@ -124,7 +128,7 @@ def test_a_call_that_keeps_the_only_thread_is_a_request(start, held, tmp_path):
 
 def test_a_connection_that_no_worker_takes_at_once_has_waited(start, held, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
-    instance = start("--metrics", "127.0.0.1:0", module="shop", alarms=True)
+    instance = start("--metrics", "127.0.0.1:0", *PATIENT, module="shop", alarms=True)
     address = metrics_address(instance)
     held(instance.address(), b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
     wait_for(address, {("http/1.1", "request"): 1})
@@ -156,7 +160,7 @@ def test_a_loop_that_application_code_blocks_is_late(start, kind, tmp_path):
 
 def test_websockets_and_requests_of_an_asynchronous_application_are_told_apart(start, held, tmp_path):
     (tmp_path / "shop.py").write_text(ASYNCHRONOUS)
-    instance = start("--metrics", "127.0.0.1:0", "--asgi", "shop:application", module=None, alarms=True)
+    instance = start("--metrics", "127.0.0.1:0", "--asgi", "shop:application", *PATIENT, module=None, alarms=True)
     address = metrics_address(instance)
     for _ in range(2):
         assert held(instance.address(), HANDSHAKE).recv(4096).startswith(b"HTTP/1.1 101 ")

@@ -3,12 +3,13 @@
 
 use bolide_engine::app::{Collection, Objects};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::object::Object;
 
-/// Free objects of a type that CPython keeps: 80 lists and dictionaries, and 100 floating point numbers.
+/// Free objects of a type that CPython keeps: 80 lists, dictionaries and tables of small dictionaries, and 100 floating point numbers.
 const FREE_MOST: usize = 100;
 
 /// Free tuples: 2,000 of each length. Longer ones are rare.
@@ -47,15 +48,13 @@ fn count(py: Python<'_>, collection: Collection) -> PyResult<Objects> {
             collect.call1(py, (generation,))?;
         }
     }
-    if collection != Collection::Nothing {
-        fill_free_lists(collection);
-    }
+    fill_free_lists(py, collection);
     Ok(Objects { count: blocks.call0(py)?.extract(py)?, collector_is_off })
 }
 
 /// Fills the interpreter's lists of free objects, which count as in use: what one request has freed into them and another one takes
 /// out of them is no growth of the other one.
-fn fill_free_lists(collection: Collection) {
+fn fill_free_lists(py: Python<'_>, collection: Collection) {
     let mut made = Vec::with_capacity(3 * FREE_MOST);
     // A full collection has emptied these, and requests would fill them for a long time.
     let tuples = if collection == Collection::Full { FREE_TUPLES_MOST } else { 0 };
@@ -66,9 +65,14 @@ fn fill_free_lists(collection: Collection) {
     for number in 0..FREE_MOST {
         // SAFETY: the thread holds the interpreter; each result is ours, or null without memory.
         unsafe {
+            let dictionary = ffi::PyDict_New();
+            // An empty dictionary has no table of its own, and only tables for texts are kept.
+            if !dictionary.is_null() {
+                ffi::PyDict_SetItem(dictionary, intern!(py, "key").as_ptr(), ffi::Py_None());
+            }
             made.extend([
                 Object::owned(ffi::PyList_New(0)),
-                Object::owned(ffi::PyDict_New()),
+                Object::owned(dictionary),
                 Object::owned(ffi::PyFloat_FromDouble(number as f64)),
             ]);
         }

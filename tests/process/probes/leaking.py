@@ -152,6 +152,14 @@ def kept_exceptions():
 
 
 @leak
+def filled_dictionaries(empty=iter([{} for _ in range(20_000)])):  # noqa: B008
+    """Keep nothing but the tables of dictionaries, as long as there are empty ones."""
+    row = next(empty, {})
+    row["job"] = None
+    kept["rows"].append(row)
+
+
+@leak
 def unfinished_generators():
     def rows():
         yield from [str(next(numbers))]
@@ -297,6 +305,11 @@ def batches():
 @clean
 def buffered_log(handler=logging.handlers.MemoryHandler(15, target=logging.NullHandler())):  # noqa: B008
     handler.emit(logging.LogRecord("shop", logging.INFO, "", 0, "bought %s", (next(numbers),), None))
+
+
+@clean
+def dictionaries():
+    json.dumps({"job": next(numbers)})
 
 
 @clean

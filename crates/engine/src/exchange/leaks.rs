@@ -177,10 +177,8 @@ impl Watch {
     fn measure<A: App>(&mut self, app: &mut AppThread<A>, collection: Collection) -> MemoryInUse {
         let Objects { count, collector_is_off } = app.enter().objects(collection);
         self.collector_is_off = collector_is_off;
-        if collection != Collection::Nothing {
-            // What one request has freed into it and another one takes out of it is no growth of the other one.
-            allocator::fill_thread_cache();
-        }
+        // What one request has freed into it and another one takes out of it is no growth of the other one.
+        allocator::fill_thread_cache();
         MemoryInUse { bytes: allocator::bytes_in_use(), objects: count }
     }
 
