@@ -4,7 +4,7 @@ import re
 
 import pytest
 from support.waiting import TIMEOUT_SECONDS, wait_until
-from support_instance import DONE, NO_INSTANCE, REFUSED
+from support_instance import DONE, NO_ANSWER, NO_INSTANCE, REFUSED
 from support_processes import is_alive
 from support_upgrade import wait_for_another, workers_of
 from support_versions import write
@@ -34,6 +34,20 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")
     instance.wait_for_log(r"no worker is added: the maximum is 3 workers \(processes\)$")
+
+
+def test_a_number_of_workers_is_reached_from_above_and_from_below(instance_and_name, call):
+    instance, name = instance_and_name
+    if name == "fifo":
+        status, said = call("workers", "1", name)
+        assert (status, "a FIFO gives no answer" in said) == (NO_ANSWER, True), said
+        return
+    for number in (1, 3, 3, 2):
+        assert call("workers", str(number), name)[0] == DONE
+        wait_until(lambda number=number: len(instance.workers()) == number, f"{number} workers")
+    status, said = call("workers", "4", name)
+    assert (status, "the maximum is 3 workers (processes)" in said) == (REFUSED, True), said
+    assert len(instance.workers()) == 2
 
 
 def test_logs_are_reopened_and_rotated(instance_and_name, call, tmp_path):

@@ -177,7 +177,7 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
         (["stop", "other.ini"], NO_INSTANCE, "no instance of it is running"),
         (["stop", os.getpid()], NO_INSTANCE, "not Bolide"),
         (["status", "--wait"], MISUSED, "bolide status [--json] [--watch [SECONDS]] [INSTANCE]"),
-        (["workers", "2"], MISUSED, "bolide workers +N | -N [INSTANCE]"),
+        (["workers", "0"], MISUSED, "bolide workers N | +N | -N [INSTANCE]"),
     ]:
         status, said = call(*arguments)
         assert (status, words in said) == (wanted, True), (arguments, said)
@@ -188,12 +188,13 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
     ("arguments", "words"),
     [
         (["workers", "+1"], "the maximum is 1 worker (processes)"),
+        (["workers", "2"], "the maximum is 1 worker (processes)"),
         (["workers", "-1"], "the last one stays"),
         (["log-reopen"], "no log goes to a file"),
         (["log-rotate"], "no log goes to a file"),
         (["reload"], "error: `processes = 0` is out of range"),
     ],
-    ids=["workers-more", "workers-less", "log-reopen", "log-rotate", "reload"],
+    ids=["workers-more", "workers-number", "workers-less", "log-reopen", "log-rotate", "reload"],
 )
 def test_a_command_that_can_not_be_carried_out_is_refused_with_the_reason(arguments, words, configured, call, tmp_path):
     instance = configured()

@@ -36,7 +36,7 @@ commands! {
     Status => ("status", "[--json] [--watch [SECONDS]] [INSTANCE]", "show the state of a running instance"),
     Upgrade => ("upgrade", "[--wait] [INSTANCE]", "upgrade the program of a running instance; with --wait, exit 0 only if it \
         succeeded"),
-    Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or remove some"),
+    Workers => ("workers", "N | +N | -N [INSTANCE]", "set the number of workers of a running instance, or add or remove some"),
     Pause => ("pause", "[INSTANCE]", "pause a running instance: it starts no requests, and clients wait"),
     Resume => ("resume", "[INSTANCE]", "resume a paused instance"),
     LogReopen => ("log-reopen", "[INSTANCE]", "let a running instance open its log files again"),
@@ -61,9 +61,11 @@ pub struct InstanceRequest {
     pub watch_s: Option<u32>,
     /// `+2` of `workers`: how many workers to add, or to remove if negative.
     pub change: i32,
+    /// `2` of `workers`: how many workers there shall be.
+    pub number: Option<u32>,
 }
 
-/// The most workers that one command may add or remove.
+/// The most workers that one command may add or remove, and the largest number that it may ask for.
 pub const WORKERS_CHANGE_MOST: i32 = 1024;
 
 /// Seconds from one status to the next, if `--watch` names none.
@@ -105,7 +107,17 @@ impl InstanceCommand {
 
     /// This command without flags, for an instance.
     pub fn to_instance(self, instance: Option<String>) -> InstanceRequest {
-        InstanceRequest { command: self, instance, waits: false, now: false, chain: false, json: false, watch_s: None, change: 0 }
+        InstanceRequest {
+            command: self,
+            instance,
+            waits: false,
+            now: false,
+            chain: false,
+            json: false,
+            watch_s: None,
+            change: 0,
+            number: None,
+        }
     }
 
     /// Returns whether its usage contains this flag.
@@ -135,7 +147,9 @@ impl InstanceCommand {
                 text if self.takes("--watch") && text.starts_with("--watch=") => {
                     request.watch_s = Some(watch_seconds(&text["--watch=".len()..])?);
                 }
-                text if self == InstanceCommand::Workers && request.change == 0 => request.change = change(text)?,
+                text if self == InstanceCommand::Workers && request.change == 0 && request.number.is_none() => {
+                    (request.change, request.number) = workers(text)?;
+                }
                 text if text.starts_with("--") => return Err(format!("`{text}` has no meaning here")),
                 text if request.instance.is_none() => request.instance = Some(text.to_owned()),
                 text => return Err(format!("`{text}`: an instance is already named")),
@@ -143,7 +157,9 @@ impl InstanceCommand {
         }
         match () {
             () if request.now && request.chain => Err("`--chain` and `--now` exclude each other".to_owned()),
-            () if self == InstanceCommand::Workers && request.change == 0 => Err("no number is named".to_owned()),
+            () if self == InstanceCommand::Workers && request.change == 0 && request.number.is_none() => {
+                Err("no number is named".to_owned())
+            }
             () => Ok(request),
         }
     }
@@ -166,13 +182,14 @@ fn watch_seconds(text: &str) -> Result<u32, String> {
     })
 }
 
-fn change(text: &str) -> Result<i32, String> {
-    let is_signed = text.starts_with(['+', '-']);
-    let number = text
-        .parse::<i32>()
-        .ok()
-        .filter(|number| is_signed && *number != 0 && number.unsigned_abs() <= WORKERS_CHANGE_MOST.unsigned_abs());
-    number.ok_or_else(|| format!("`{text}` is not a change of the number of workers: write +1 or -1"))
+/// Returns the change of the number of workers, or the number itself.
+fn workers(text: &str) -> Result<(i32, Option<u32>), String> {
+    let most = WORKERS_CHANGE_MOST.unsigned_abs();
+    let number = text.parse::<i32>().ok().filter(|number| (1..=most).contains(&number.unsigned_abs()));
+    let number = number.ok_or_else(|| {
+        format!("`{text}` is not a number of workers: write 1 to {most}, or a change such as +1 or -1")
+    })?;
+    Ok(if text.starts_with(['+', '-']) { (number, None) } else { (0, Some(number.unsigned_abs())) })
 }
 
 #[cfg(test)]
@@ -186,7 +203,9 @@ mod tests {
         };
         let request = read(InstanceCommand::Reload, "--wait shop.ini").expect("read");
         assert_eq!((request.waits, request.instance.as_deref()), (true, Some("shop.ini")));
-        assert_eq!(read(InstanceCommand::Workers, "-2 /run/shop.pid").map(|request| request.change), Ok(-2));
+        let workers = |text: &str| read(InstanceCommand::Workers, text).map(|request| (request.change, request.number));
+        assert_eq!(workers("-2 /run/shop.pid"), Ok((-2, None)));
+        assert_eq!(workers("2 /run/shop.pid"), Ok((0, Some(2))));
         assert!(read(InstanceCommand::Stop, "").is_ok_and(|request| request.instance.is_none()));
         let watched = |text: &str| read(InstanceCommand::Status, text).map(|request| (request.watch_s, request.instance));
         assert_eq!(watched("--watch"), Ok((Some(2), None)));
@@ -203,7 +222,8 @@ mod tests {
             (InstanceCommand::Stop, "--chain"),
             (InstanceCommand::Reload, "--chain --now"),
             (InstanceCommand::Workers, ""),
-            (InstanceCommand::Workers, "2"),
+            (InstanceCommand::Workers, "0"),
+            (InstanceCommand::Workers, "8000"),
             (InstanceCommand::Workers, "+0"),
             (InstanceCommand::Workers, "+99999999999"),
             (InstanceCommand::LogReopen, "--force"),

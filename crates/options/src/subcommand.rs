@@ -317,7 +317,7 @@ impl Subcommand {
                 ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
             },
             Subcommand::Instance(command) => {
-                let arguments = if command.usage().contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
+                let arguments = if command.usage().contains("+N") { "N | +N | -N [INSTANCE]" } else { "[INSTANCE]" };
                 CommandRow {
                     flags: INSTANCE_FLAGS,
                     ..of(command.name(), arguments, command.help(), Group::Instances, Takes::Files)

@@ -58,6 +58,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         "now": request.now,
         "chain": request.chain,
         "change": request.change,
+        "number": request.number,
     });
     let most_ms = (!request.waits || waits_for_end).then_some(ANSWER_MS);
     // Opened before the instance is ordered to end, because its pid may be reused afterwards.

@@ -208,6 +208,8 @@ commands! {
         is_cumulative: true,
         ..row("removing a worker")
     },
+    /// Add or remove workers until there are this many.
+    SetWorkers(u32 = 1) => row("changing the number of workers"),
     /// Begin no request until resumed.
     Pause => CommandRow {
         command_line: Some((InstanceCommand::Pause, Form::Plain)),
@@ -307,10 +309,16 @@ pub fn of_letters(letters: &[u8]) -> Vec<Letter> {
 pub fn of_question(question: &Value) -> Result<Command, String> {
     let asked = question["ask"].as_str().unwrap_or_default();
     let is = |flag: &str| question[flag].as_bool() == Some(true);
+    let number = question["number"].as_u64().and_then(|number| u32::try_from(number).ok());
+    if let (Some(InstanceCommand::Workers), Some(number)) = (InstanceCommand::named(asked), number)
+        && (1..=WORKERS_CHANGE_MOST.unsigned_abs()).contains(&number)
+    {
+        return Ok(Command::SetWorkers(number));
+    }
     let found = InstanceCommand::named(asked)
         .and_then(|command| choose(command, is("now"), is("chain"), question["change"].as_i64().unwrap_or(0)));
     found.ok_or_else(|| match asked {
-        "workers" => format!("`workers` takes a change, of at most {WORKERS_CHANGE_MOST} workers"),
+        "workers" => format!("`workers` takes a number or a change, of at most {WORKERS_CHANGE_MOST} workers"),
         _ => format!("`{asked}` is unknown: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
     })
 }
@@ -419,9 +427,11 @@ mod tests {
         assert_eq!(asked(r#"{"ask": "reload", "now": true, "chain": true}"#), Ok(Command::ReloadBrutally));
         assert_eq!(asked(r#"{"ask": "pause", "now": true}"#), Ok(Command::Pause));
         assert_eq!(asked(r#"{"ask": "workers", "change": -1024}"#), Ok(Command::RemoveWorker));
+        assert_eq!(asked(r#"{"ask": "workers", "change": 0, "number": 1024}"#), Ok(Command::SetWorkers(1024)));
         for (question, why) in [
-            (r#"{"ask": "workers", "change": 1025}"#, "`workers` takes a change, of at most 1024 workers"),
-            (r#"{"ask": "workers"}"#, "`workers` takes a change, of at most 1024 workers"),
+            (r#"{"ask": "workers", "change": 1025}"#, "`workers` takes a number or a change, of at most 1024 workers"),
+            (r#"{"ask": "workers", "number": 1025}"#, "`workers` takes a number or a change, of at most 1024 workers"),
+            (r#"{"ask": "workers"}"#, "`workers` takes a number or a change, of at most 1024 workers"),
             (r#"{"ask": "fly"}"#, "`fly` is unknown"),
         ] {
             assert!(asked(question).is_err_and(|said| said.starts_with(why)), "{question}");

@@ -90,6 +90,7 @@ impl Supervisor {
             }
             Command::AddWorker => return self.scaled().add_worker(by),
             Command::RemoveWorker => return self.scaled().remove_worker(by, now_ms),
+            Command::SetWorkers(number) => return self.scaled().set_workers(number, by, now_ms),
             Command::Status => {
                 let (view, reporting) = self.view();
                 status::write(view, &reporting.snapshot(view), now_ms);

@@ -179,6 +179,10 @@ impl Scaled<'_> {
             self.add_workers(1, by);
             return Ok(());
         }
+        self.refuse_more(by)
+    }
+
+    fn refuse_more(&self, by: &str) -> Result<(), String> {
         let most = workers_in_words(self.provision.settings().workers.processes);
         let why = format!("no worker is added: the maximum is {most} (processes)");
         log_sink::line(&format!("{by}: {why}"));
@@ -204,6 +208,21 @@ impl Scaled<'_> {
         };
         self.end_worker(id, by, now_ms);
         Ok(())
+    }
+
+    /// `bolide workers N`: adds or removes workers until this many are wanted.
+    ///
+    /// # Errors
+    /// It is more than the maximum, or a worker can't be removed; the error is logged too.
+    pub fn set_workers(&mut self, number: u32, by: &str, now_ms: u64) -> Result<(), String> {
+        let count = self.generations.serving().map_or(0, |serving| serving.wanted_count());
+        if number > self.provision.settings().workers.processes {
+            return self.refuse_more(by);
+        }
+        if number > count {
+            self.add_workers(number - count, by);
+        }
+        (number..count).try_for_each(|_| self.remove_worker(by, now_ms))
     }
 
     fn follow(&mut self, decision: Decision, now_ms: u64) {
