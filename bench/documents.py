@@ -14,6 +14,7 @@ QUOTE = re.compile(
     r"(?P<begin><!-- measured: (?P<folder>\S+) (?P<name>[\w-]+) -->\n)(?P<text>.*?)(?P<end><!-- end of what is measured -->)",
     re.S,
 )
+KINDS = {"fresh": "new connection", "kept": "keep-alive"}
 SHAPES = {"4 × 1": "4x1", "2 × 4": "2x4", "1 × 8": "1x8"}
 BOTH = {"mean": tables.response("mean"), "99 %": tables.response("p99")}
 
@@ -29,7 +30,7 @@ def quotes(scenarios):
         for kind in ("fresh", "kept"):
             points = {f"{words}, ": f"{shape} {kind} 100 ms 80 %" for words, shape in SHAPES.items()}
             found[f"shapes-{kind}"] = tables.by_server(wsgi, points, BOTH)
-        four = {"a connection a request, ": "4x1 fresh 100 ms 80 %", "kept, ": "4x1 kept 100 ms 80 %"}
+        four = {"new connection per request, ": "4x1 fresh 100 ms 80 %", "keep-alive, ": "4x1 kept 100 ms 80 %"}
         found["four-workers"] = tables.by_server(wsgi, four, BOTH)
         waits = {"waits, ms": tables.waits("mean"), "1 of 100": tables.waits("p99")}
         found["event-loops"] = tables.by_server(loops, four, waits)
@@ -37,7 +38,7 @@ def quotes(scenarios):
         points = {f"{load} %": f"4x1 fresh 100 ms {load} %" for load in (50, 70, 80, 90, 95)}
         found["loads"] = tables.by_server(results["waiting-loads"], points, {"": tables.waits("mean")})
     if "waiting-views" in results:
-        points = {f"{kind}, {view} ms": f"4x1 {kind} {view} ms 80 %" for kind in ("fresh", "kept") for view in (5, 20, 100)}
+        points = {f"{words}, {view} ms": f"4x1 {kind} {view} ms 80 %" for kind, words in KINDS.items() for view in (5, 20, 100)}
         found["views"] = tables.by_server(results["waiting-views"], points, {"": tables.response("mean")})
     return found
 

@@ -6,7 +6,7 @@ from .servers import OURS, REFERENCE
 from .waiting_tables import closes, name_of
 
 IDEAL = "one ideal queue"
-KINDS = {False: "a connection a request", True: "kept connections"}
+KINDS = {False: "new connection per request", True: "keep-alive connections"}
 # Curves of servers in results, in the order of their shades.
 CURVE_COLOURS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce")
 
@@ -51,7 +51,7 @@ def _groups(ways):
 
 
 def curves(name, scenario):
-    """Returns {file: SVG}, one for fresh and one for kept connections: the mean waiting over the load."""
+    """Returns {file: SVG}, one for new and one for keep-alive connections: the mean waiting over the load."""
     ways = {}
     for here in scenario["results"].values():
         point = queueing.Point(**here["point"])

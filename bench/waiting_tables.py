@@ -46,7 +46,7 @@ def _point(here):
         rows.append([label, *ratios, *waited, waiting, "; ".join(_remarks(point, entry))])
     header = ["server", "mean × ideal", "p95 × ideal", "p99 × ideal"]
     header += ["waiting ms, mean", "p95", "p99", "mean waiting × ideal", "remarks"]
-    kind = "kept connections" if point.kept else "a connection a request"
+    kind = "keep-alive connections" if point.kept else "new connection per request"
     words = f"{point.workers} × {point.threads}, {kind}, views of {point.view_ms} ms, {point.load} % load"
     return f"### {words}\n\n{table(header, rows)}"
 

@@ -1,4 +1,4 @@
-"""An application whose import takes long: the log says where it stands, and in development the browser too.
+"""An application whose import takes long: the log says where the import is, and in development the browser too.
 
 It must not know how the application is loaded. Runs in the process that loads it. Its thread has ended before any fork.
 """
@@ -12,7 +12,7 @@ import traceback
 
 from bolide import log, threads
 
-#: Seconds after which the log says where the import stands, and the share of a shorter `load-timeout`.
+#: Seconds after which the log says where the import is, and the share of a shorter `load-timeout`.
 TOLD_SECONDS = 5
 TOLD_SHARE = 0.5
 #: Seconds after which browsers are told: just before the master lets the requests go that wait for the new code (10 s).
@@ -97,13 +97,13 @@ def follow(over, importing, told_seconds, error_report):
     from bolide import traceback_page
 
     place = position(stack_of(importing))
-    log.tell(f"loading the application takes longer than {told_seconds:g} s; it stands {place}{advice(importing)}")
+    log.tell(f"loading the application takes longer than {told_seconds:g} s; it is {place}{advice(importing)}")
     if error_report is None or over.acquire(timeout=SHOWN_SECONDS - told_seconds):
         return
     while True:
         stack = stack_of(importing)
         title = f"The new code is being loaded, for {time.monotonic() - began:.0f} s"
-        what = f"The import stands {position(stack)}. This page asks again every second."
+        what = f"The import is {position(stack)}. This page reloads every second."
         page = traceback_page.page_of_stack(title, what, stack, REFRESH)
         error_report.write(page, f"{title}. {what}\n", BUSY)
         if over.acquire(timeout=RENEWED_SECONDS):

@@ -87,16 +87,16 @@ def introduction(suite, agents):
     total = ", ".join(f"{counts[word]} {name}" for word, name in GOOD.items() if counts[word])
     failed = sum(count for word, count in counts.items() if word not in GOOD)
     return [
-        "`make conformance` writes this page. The fuzzing client of the suite speaks to a worker of Bolide that runs an",
-        "application which echoes what it gets (`tests/apps/asgi_socket_echo.py`), with compression.",
+        "`make conformance` writes this page. The suite's fuzzing client talks to a Bolide worker that runs an echo application",
+        "(`tests/apps/asgi_socket_echo.py`), with compression.",
         "",
         f"* Bolide {bolide} on Python {' and '.join(servers)}; loops: {loops}",
         f"* autobahntestsuite {tools['autobahntestsuite']} with autobahn {tools['autobahn']} on Python {tools['Python']}",
         f"* {len(suite.cases)} cases against {len(agents)} worker{'s' if len(agents) > 1 else ''}: {total}, {failed} failed",
         "",
-        "A case counts as what was worse, its messages or the way its connection ended. *Informational* cases have no right or",
-        "wrong answer; the suite notes what the server did. *Non-strict* is what the specification allows although it",
-        "recommends something stricter.",
+        "The suite rates the messages of a case and the end of its connection; the table has the worse rating. *Informational*",
+        "cases have no right or wrong answer; the suite reports the behaviour. *Non-strict* behaviour is allowed by the",
+        "specification, which recommends a stricter one.",
     ]
 
 

@@ -120,7 +120,7 @@ def ask(programs, tmp_path, request, free):
     return asking
 
 
-@pytest.mark.parametrize("connections", [0, 64], ids=["a connection a request", "kept connections"])
+@pytest.mark.parametrize("connections", [0, 64], ids=["new connection per request", "keep-alive connections"])
 def test_the_time_of_a_request_counts_from_its_arrival_while_others_are_served(ask, connections):
     told = ask(1, [(0, VIEW_US)] * 3, connections)
     # The kernel chooses the order of requests that arrive at the same time.

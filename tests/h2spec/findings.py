@@ -68,13 +68,13 @@ def introduction(runs, bolide):
     counts = {name: Counter(one.outcome for one in found) for name, found in runs.items()}
     said = [f"* {name}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts[name].items()))}" for name in runs]
     return [
-        "`make h2spec` writes this page. The suite speaks to a worker of Bolide over TLS and without it, before an ASGI",
-        "application and a WSGI one. It was written for RFC 7540; where RFC 9113 has changed a rule, its cases leave the choice.",
+        "`make h2spec` writes this page. The suite talks to a Bolide worker with TLS and without it, for an ASGI application",
+        "and a WSGI one. It was written for RFC 7540; where RFC 9113 changed a rule, its cases accept both behaviours.",
         "",
         f"* Bolide {bolide}",
         *said,
         "",
-        "A case that is *skipped* is one that the suite leaves out by itself, as the server gives no occasion for it.",
+        "The suite *skips* a case that does not apply to the server.",
     ]
 
 

@@ -110,7 +110,7 @@ def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, s
     (slow / "sitecustomize.py").write_text("import time\ntime.sleep(1)\n")
     instance = develop(APP, environment={"PYTHONPATH": str(slow)})
     ready = save(instance, "young")
-    instance.wait_for_log(r"loading the application takes longer than 5 s; it stands at shop/views\.py:\d in until")
+    instance.wait_for_log(r"loading the application takes longer than 5 s; it is at shop/views\.py:\d in until")
     page = instance.get("/", BROWSER)
     assert (page.status, "shop/views.py" in page.text) == (503, True)
     assert "The new code is being loaded" in page.text

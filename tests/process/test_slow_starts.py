@@ -33,7 +33,7 @@ run()
 def test_an_import_that_does_not_end_is_named_with_its_line(fail, tmp_path):
     (tmp_path / "shop.py").write_text(HANGING)
     _, lines = fail(*LIMITED)
-    told = "loading the application takes longer than 2 s; it stands at shop.py:4 in wait_for_the_database"
+    told = "loading the application takes longer than 2 s; it is at shop.py:4 in wait_for_the_database"
     assert [line for line in lines if line.endswith(told)], lines
     assert lines[-1].startswith("bolide: the application could not be loaded: it did not serve within 4 s (load-timeout)")
     assert not [line for line in lines if "reload" in line]
@@ -43,7 +43,7 @@ def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(fail, tmp_pat
     (tmp_path / "shop.py").write_text(SERVING)
     _, lines = fail(*LIMITED)
     told = (
-        "it stands at shop.py:4 in run, where the module runs a server of its own (socketserver) and never ends: "
+        "it is at shop.py:4 in run, where the module runs a server of its own (socketserver) and never ends: "
         'write that call below `if __name__ == "__main__":`'
     )
     assert [line for line in lines if line.endswith(told)], lines

@@ -15,7 +15,7 @@ use crate::provision::error_report;
 const DEBUGGER_CHECK_MS: u64 = 1_000;
 
 /// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
-/// with one that says where the import stands, and all other requests with the old code.
+/// with one that says where the import is, and all other requests with the old code.
 const HOLD_MOST_MS: u64 = 10_000;
 /// How much longer they wait if that page is not written yet, in milliseconds: on a busy machine the import begins late.
 const PAGE_GRACE_MS: u64 = 5_000;

@@ -171,7 +171,7 @@ impl Refusal {
         match self {
             Refusal::Port(what, port) => port_owner::in_use(&what, port_owner::find(port).as_ref()),
             Refusal::InUse(what) => {
-                format!("{what} is in use by another program; choose another one, or stop it: `ss -lxp` lists who listens")
+                format!("{what} is in use by another program; choose another one, or stop it: `ss -lxp` shows the process")
             }
             Refusal::Other(message) => message,
         }

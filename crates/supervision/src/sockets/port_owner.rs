@@ -61,7 +61,7 @@ fn base(argument: &str) -> &str {
 pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     let Some(owner) = owner else {
         return format!(
-            "{what} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` lists who listens"
+            "{what} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` shows the process"
         );
     };
     let pid = owner.pid;
@@ -81,7 +81,7 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     format!("{what} is in use, by another Bolide (pid {pid}, in {folder}); choose another port, or stop it: `bolide stop {pid}`")
 }
 
-/// Returns who listens at this port, if this user may know it.
+/// Returns the process that listens at this port, if this user may know it.
 pub fn find(port: u16) -> Option<PortOwner> {
     let mut inodes: Vec<String> = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
