@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_models::explore;
-use bolide_models::slot::{End, Entry, Phase, Recorder, Remembered, Seen, Slot};
+use bolide_models::slot::{End, Entry, Phase, Recorder, Remembered, Seen, Slot, TRACE_BYTES};
 use loom::sync::Arc;
 
 /// Two consecutive requests of a slot: time, limit and text of each. The texts take two words of memory, and the second one is
@@ -123,6 +123,32 @@ fn a_remembered_request_never_has_the_text_time_or_end_of_another_one() {
         assert!(writer.join().is_ok());
         let last = slot.recorder().remembered();
         assert!(last.len() == 2 && last.iter().all(|seen| is_whole(seen) && seen.end.is_some()), "{last:?}");
+    });
+}
+
+#[test]
+fn a_remembered_request_never_has_half_of_a_place_in_a_trace_and_never_that_of_another_one() {
+    explore(|| {
+        let slot = Arc::new(Memory::default());
+        let serve = |recorder: Recorder<'_>, number: u8| {
+            let begun = recorder.begin(1, &[b"GET /"]);
+            recorder.trace(begun, &[number; TRACE_BYTES]);
+            recorder.leave();
+        };
+        serve(slot.recorder(), 1);
+        slot.recorder().begin(1, &[b"GET /"]);
+        let writer = loom::thread::spawn({
+            let slot = slot.clone();
+            move || serve(slot.recorder(), 3)
+        });
+        // Its entry is that of the first one; the second one has no trace.
+        let is_own = |seen: &Remembered| seen.trace.is_none_or(|trace| trace == [seen.number as u8; TRACE_BYTES]);
+        let seen = slot.recorder().remembered();
+        assert!(seen.iter().all(is_own), "{seen:?}");
+        assert!(writer.join().is_ok());
+        let last = slot.recorder().remembered();
+        let traced: Vec<bool> = last.iter().map(|seen| seen.trace.is_some()).collect();
+        assert!(traced == [false, true] && last.iter().all(is_own), "{last:?}");
     });
 }
 

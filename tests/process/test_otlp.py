@@ -120,6 +120,71 @@ def test_a_request_is_a_span_with_its_place_its_attributes_and_its_phases(interf
         assert b"s3cret" not in b"".join(span.SerializeToString() for span in collector.spans)
 
 
+KILLED = """
+import os, signal, time
+
+def application(environ, start_response):
+    with open("parent", "w") as file:
+        file.write(environ["HTTP_TRACEPARENT"])
+    path = environ["PATH_INFO"]
+    if path == "/exit":
+        os._exit(3)
+    if path == "/fault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(100)
+"""
+#: The application awaits, so that its worker has two requests in flight.
+KILLED_ASYNC = """
+import asyncio, os, signal
+async def application(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/kills":
+        os.kill(os.getpid(), signal.SIGKILL)
+    open("waiting", "w").close()
+    await asyncio.sleep(100)
+"""
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/stuck", "harakiri"), ("/exit", "exit"), ("/fault", "SIGSEGV")])
+def test_a_request_whose_worker_dies_is_a_failed_span_that_says_why(path, kind, spanned, tmp_path):
+    with Collector() as collector:
+        instance = spanned(collector, "--harakiri", "1", "--chdir", tmp_path, text=KILLED, alarms=True)
+        before = time.time_ns()
+        with instance.connect() as client:
+            client.send(f"GET {path}?token=s3cret HTTP/1.1\r\nHost: x\r\ntraceparent: 00-{TRACE}-{PARENT}-01\r\n\r\n".encode())
+            (span,) = collector.wait_for(1)
+        assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
+        # The application's spans are its children.
+        assert (tmp_path / "parent").read_text() == f"00-{TRACE}-{span.span_id.hex()}-01"
+        assert told(span) == {
+            "http.request.method": "GET",
+            "url.path": path,
+            "url.query": "token=…",
+            "error.type": kind,
+            "failed": True,
+        }
+        assert before - 10_000_000 <= span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
+        if kind == "harakiri":
+            assert span.end_time_unix_nano - span.start_time_unix_nano >= 900_000_000
+
+
+def test_each_request_in_flight_of_an_asynchronous_worker_that_dies_is_a_span(spanned, tmp_path):
+    with Collector() as collector:
+        options = ("--interface", "asgi3", "--processes", "1", "--chdir", tmp_path)
+        instance = spanned(collector, *options, text=KILLED_ASYNC, alarms=True)
+        with instance.connect() as waits, instance.connect() as kills:
+            waits.send(b"GET /waits HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_until((tmp_path / "waiting").exists, "the request in flight")
+            kills.send(b"GET /kills HTTP/1.1\r\nHost: x\r\n\r\n")
+            spans = collector.wait_for(2)
+        assert {(told(span)["url.path"], told(span)["error.type"]) for span in spans} == {
+            ("/waits", "SIGKILL"),
+            ("/kills", "SIGKILL"),
+        }
+        assert len({span.trace_id for span in spans}) == 2
+
+
 def test_a_share_of_new_traces_is_sampled_and_the_flag_of_a_parent_decides_otherwise(spanned):
     with Collector() as collector:
         instance = spanned(collector, "--otlp-sample", "0", "--otlp-service", "store")

@@ -14,6 +14,9 @@ pub const TEXT_BYTES: usize = 192;
 /// Bytes of a request's identifier that a slot keeps.
 pub const IDENTIFIER_BYTES: usize = 48;
 
+/// Bytes of a request's place in a trace: the identifiers of the trace, of its span, and of the span's parent.
+pub const TRACE_BYTES: usize = 32;
+
 /// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
 const READS_MOST: u32 = 8;
 
@@ -100,6 +103,9 @@ pub struct Entry {
     /// another phase of a request that has not ended.
     end: AtomicU64,
     text: [AtomicU64; TEXT_BYTES / 8],
+    /// The number of the request whose place in a trace is below. It is written last.
+    traced: AtomicU64,
+    trace: [AtomicU64; TRACE_BYTES / 8],
 }
 
 const _: () = assert!(TEXT_BYTES < 1 << LENGTH_BITS);
@@ -209,6 +215,8 @@ pub struct Remembered {
     pub is_called: bool,
     /// What it waits for, if it is in flight.
     pub phase: Phase,
+    /// Its place in a trace, if it has a span.
+    pub trace: Option<[u8; TRACE_BYTES]>,
 }
 
 /// The end of a remembered request.
@@ -341,6 +349,19 @@ impl<'a> Recorder<'a> {
         number
     }
 
+    /// Records the place in a trace of a request that this thread has begun.
+    pub fn trace(&self, number: u64, trace: &[u8; TRACE_BYTES]) {
+        let entry = self.entry(number);
+        if number == 0 || !has_mark(entry.head.load(Relaxed), number) {
+            return;
+        }
+        for (place, chunk) in entry.trace.iter().zip(trace.chunks_exact(8)) {
+            let word = [chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]];
+            place.store(u64::from_ne_bytes(word), Relaxed);
+        }
+        entry.traced.store(number, Release);
+    }
+
     /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for the
     /// request that it works on; 0 is no request.
     pub fn enter_phase(&self, number: u64, phase: Phase) {
@@ -451,6 +472,7 @@ impl<'a> Recorder<'a> {
         }
         let end = entry.end.load(Acquire);
         let text = entry.text();
+        let trace = entry.trace_of(number);
         let is_called = self.slot.began_ms.load(Relaxed) != 0 && self.slot.current.load(Relaxed) == number;
         fence(Acquire);
         if self.slot.newest.load(Relaxed) >= number + self.ring.len() as u64 {
@@ -462,11 +484,22 @@ impl<'a> Recorder<'a> {
             true if status > STATUS_MOST => (None, Phase::of(status)),
             true => (Some(End { status: status as u16, microseconds: low(end, MICROSECOND_BITS) }), Phase::default()),
         };
-        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), phase, end })
+        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), phase, end, trace })
     }
 }
 
 impl Entry {
+    fn trace_of(&self, number: u64) -> Option<[u8; TRACE_BYTES]> {
+        if self.traced.load(Acquire) != number {
+            return None;
+        }
+        let mut trace = [0; TRACE_BYTES];
+        for (chunk, word) in trace.chunks_exact_mut(8).zip(&self.trace) {
+            chunk.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        Some(trace)
+    }
+
     fn text(&self) -> String {
         let length = low(self.head.load(Relaxed) >> TIME_BITS, LENGTH_BITS) as usize;
         let bytes: Vec<u8> = self.text.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).take(length).collect();

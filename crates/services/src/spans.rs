@@ -9,6 +9,10 @@ pub const SPAN_MOST_BYTES: usize = 4096;
 /// Most bytes of the text of an attribute.
 pub const TEXT_MOST_BYTES: usize = 512;
 
+/// The methods of RFC 9110 and RFC 5789; the semantic conventions have one word for all others.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+const OTHER_METHOD: &str = "_OTHER";
+
 /// `SPAN_KIND_SERVER`.
 const SERVER: u64 = 2;
 /// `STATUS_CODE_ERROR`.
@@ -39,6 +43,26 @@ pub struct Span<'a> {
 pub enum Value<'a> {
     Text(&'a str),
     Whole(i64),
+}
+
+/// A method as spans have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method<'a> {
+    /// `http.request.method`.
+    pub word: &'a str,
+    /// `http.request.method_original`, of a method without a word of its own; otherwise empty.
+    pub original: &'a str,
+    /// The name of a span without a route.
+    pub name: &'a str,
+}
+
+impl Method<'_> {
+    pub fn of(method: &str) -> Method<'_> {
+        match METHODS.contains(&method) {
+            true => Method { word: method, original: "", name: method },
+            false => Method { word: OTHER_METHOD, original: method, name: "HTTP" },
+        }
+    }
 }
 
 impl Span<'_> {

@@ -124,6 +124,9 @@ impl KeptLogEntry {
         }
         let entry = self.entry();
         let number = recorder.begin(now_ms, &[entry.method, b" ", entry.uri]);
+        if let Some(identity) = &self.identity {
+            identity.record(recorder, number);
+        }
         self.recorded = Some((recorder, number));
     }
 }

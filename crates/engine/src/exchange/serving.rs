@@ -359,6 +359,9 @@ fn call<A: App>(
         _ => recorded_before(context.thread, entry),
     };
     entry.recorded = Some((slot, number));
+    if let Some(identity) = &entry.identity {
+        identity.record(slot, number);
+    }
     context.writer.note_time(Moment::Called);
     let outcome = context.app.enter().call(request, &mut context.writer);
     slot.leave();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use bolide_contract::meters::OTHER_GROUP;
 use bolide_contract::statistics::RouteGroup;
 use bolide_services::route_names::masked;
-use bolide_services::spans::{Span, Value, packet};
+use bolide_services::spans::{Method, Span, Value, packet};
 use nix::sys::socket::{MsgFlags, send};
 
 use super::log_entry::LogEntry;
@@ -20,10 +20,6 @@ use crate::logging::identity::{Identity, SpanFacts, Trace};
 use crate::logging::route_groups::RouteGroups;
 use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Times;
-
-/// The methods of RFC 9110 and RFC 5789; the semantic conventions have one word for all others.
-const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
-const OTHER_METHOD: &str = "_OTHER";
 
 /// Exceptions of a thread whose requests have not ended: further ones replace the oldest.
 const EXCEPTIONS_MOST: usize = 64;
@@ -111,14 +107,14 @@ fn encoded(
     let (method, uri, version) = (text(entry.method), masked(&text(entry.uri)), text(protocol_version(entry.protocol)));
     let (host, agent, client) = (text(&facts.host), text(&facts.agent), text(&facts.client));
     let (path, query) = uri.split_once('?').unwrap_or((&uri, ""));
-    let known = METHODS.into_iter().find(|known| *known == method);
+    let method = Method::of(&method);
     let (address, port) = host_and_port(&host);
     let status = answered.status.to_string();
     let is_failed = answered.status >= FAILED_STATUS || exception.is_some();
     let error = if is_failed { exception.unwrap_or(&status) } else { "" };
     let texts = [
-        ("http.request.method", known.unwrap_or(OTHER_METHOD)),
-        ("http.request.method_original", if known.is_none() { &method } else { "" }),
+        ("http.request.method", method.word),
+        ("http.request.method_original", method.original),
         ("url.scheme", if facts.is_https { "https" } else { "http" }),
         ("url.path", path),
         ("http.route", route.unwrap_or_default()),
@@ -144,8 +140,7 @@ fn encoded(
         .chain(numbers.into_iter().flatten())
         .chain(long.into_iter().filter(is_known).map(named))
         .collect();
-    let method = known.unwrap_or("HTTP");
-    let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
+    let name = route.map_or_else(|| method.name.to_owned(), |route| format!("{} {route}", method.name));
     let (begin_us, events) = phases(times);
     // What the clock of the wall says at the monotonic time 0: a span has no step in it if the clock is set meanwhile.
     let since_1970_us = bolide_log::dates::now_us().saturating_sub(precise_us());

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use bolide_contract::scoreboard::{Recorder, TRACE_BYTES};
 use bolide_contract::settings::Settings;
 use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, text_of};
 use bolide_services::spans::{TEXT_MOST_BYTES, is_sampled};
@@ -40,6 +41,25 @@ pub struct Trace {
     pub parent: Option<[u8; 8]>,
     /// Further data of the participants before, as it came; empty for a trace that begins here.
     pub state: Vec<u8>,
+}
+
+impl Identity {
+    /// Records the place of a request with a span in its trace: if its worker is killed, the master sends the span.
+    pub fn record(&self, recorder: Recorder<'_>, number: u64) {
+        if let (Some(trace), Some(_)) = (&self.trace, &self.span) {
+            recorder.trace(number, &trace.recorded());
+        }
+    }
+}
+
+impl Trace {
+    fn recorded(&self) -> [u8; TRACE_BYTES] {
+        let mut bytes = [0; TRACE_BYTES];
+        bytes[..16].copy_from_slice(&self.context.trace);
+        bytes[16..24].copy_from_slice(&self.context.span);
+        bytes[24..].copy_from_slice(&self.parent.unwrap_or_default());
+        bytes
+    }
 }
 
 /// The identity that log entries and requests share.

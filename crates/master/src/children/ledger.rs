@@ -47,6 +47,11 @@ impl EndKind {
         (EndKind::Exit, "exit"),
         (EndKind::Other, "other"),
     ];
+
+    /// The word of the statistics.
+    pub fn name(self) -> &'static str {
+        EndKind::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
 }
 
 /// The account of one worker number.

@@ -131,6 +131,11 @@ impl Exporters {
         (settings.tracing.spans.is_on() || self.counts != SpanCounts::default()).then_some(self.counts)
     }
 
+    /// Counts spans that the socket had no room for.
+    pub fn count_dropped(&mut self, count: u64) {
+        self.counts += SpanCounts { dropped: count, ..SpanCounts::default() };
+    }
+
     /// Records the end of a child of the master. Returns false if it was no exporter.
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
         if !self.list.iter().any(|exporter| exporter.pid == pid) {

@@ -9,3 +9,4 @@ mod posting;
 mod queue;
 mod reports;
 pub mod socket;
+pub mod unfinished;

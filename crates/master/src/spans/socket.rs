@@ -1,11 +1,11 @@
-//! The socket over which workers give spans to the exporter: a pair whose both ends the master keeps. It never reads or writes it.
-//! The master runs it.
+//! The socket over which workers give spans to the exporter: a pair whose both ends the master keeps. The master reads none of it, and
+//! writes the spans of workers that can't write them any more. The master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use bolide_contract::settings::Settings;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send, setsockopt, socketpair, sockopt};
 
 /// Bytes for spans that wait for the exporter, with the kernel's own for each; a limit of the system may leave less.
 const BUFFER_BYTES: usize = 1024 * 1024;
@@ -34,6 +34,12 @@ impl SpanSocket {
     /// The workers' end, for settings with spans.
     pub fn put(&self, settings: &Settings) -> Option<RawFd> {
         self.0.as_ref().filter(|_| settings.tracing.spans.is_on()).map(|[put, _]| put.as_raw_fd())
+    }
+
+    /// Writes a span, if the socket has room for it. Returns whether it had.
+    pub fn send(&self, packet: &[u8]) -> bool {
+        let Some([put, _]) = &self.0 else { return false };
+        send(put.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
     }
 
     /// The exporter's end.

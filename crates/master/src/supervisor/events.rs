@@ -23,6 +23,7 @@ use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::{Asker, report_failure};
 use crate::signalling;
+use crate::spans::unfinished;
 use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status, traced};
 use crate::supervisor::Supervisor;
@@ -516,6 +517,8 @@ impl Supervisor {
         let kernel_kill = if is_killed { self.oom_kills.look() } else { KernelKill::Unknown };
         let end = WorkerEnd { worker, number, cause, remembered: board.remembered(row), kernel_kill, has_worked };
         let in_flight = board.in_flight(row).len();
+        let dropped = unfinished::send(&end, self.provision.span_socket(), now);
+        self.exporters.count_dropped(dropped);
         if let Some(folder) =
             self.provision.settings().lifecycle.crash_reports.as_ref().filter(|_| crash_reports::is_reported(&end))
         {

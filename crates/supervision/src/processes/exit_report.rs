@@ -178,6 +178,7 @@ mod tests {
                     is_called: number == 9,
                     phase: Phase::default(),
                     end,
+                    trace: None,
                 },
             )
         };
