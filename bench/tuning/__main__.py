@@ -1,8 +1,8 @@
 """What tuning brings: ``python3 -m bench.tuning ENVIRONMENT`` measures the usual hand tuning of a small Flask API here,
 lets `bolide tune` propose settings from that load, and measures those in alternating rounds.
 
-The environment is a virtual environment with Bolide and Flask. The throughput is that of 64 keep-alive connections (wrk). Response
-times are those of requests at random times (`waiting_load.c`), at shares of the throughput by hand.
+The environment is a virtual environment with Bolide and Flask. The throughput is that of 64 keep-alive connections (wrk).
+Response times are those of requests at random times (`waiting_load.c`), at shares of the throughput by hand.
 
 It knows no other scenario of the suite. Runs in the suite's own process; server and load share the CPUs.
 """

@@ -126,6 +126,25 @@ def test_a_call_that_keeps_the_only_thread_is_a_request(start, held, tmp_path):
     wait_for(address, {("http/1.1", "idle"): 1})
 
 
+def test_a_call_that_ends_while_another_thread_leads_a_calm_worker_is_no_request_any_more(start, held, tmp_path):
+    (tmp_path / "shop.py").write_text(APPLICATION)
+    instance = start("--metrics", "127.0.0.1:0", "--threads", "3", *PATIENT, module="shop", alarms=True)
+    address = metrics_address(instance)
+    # The time limit of this one is the first: no other one wakes the thread that leads.
+    held(instance.address())
+    waits = held(instance.address(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    waits.recv(4096)
+    waits.sendall(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+    # Another thread takes the lead for it.
+    held(instance.address(), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").recv(4096)
+    wait_for(address, {("http/1.1", "new"): 1, ("http/1.1", "request"): 1, ("http/1.1", "idle"): 1})
+    calm = time.monotonic() + 2.2
+    wait_until(lambda: time.monotonic() > calm, "two counts")
+    (tmp_path / "gate").touch()
+    assert waits.recv(4096)
+    wait_for(address, {("http/1.1", "new"): 1, ("http/1.1", "idle"): 2})
+
+
 def test_a_connection_that_no_worker_takes_at_once_has_waited(start, held, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
     instance = start("--metrics", "127.0.0.1:0", *PATIENT, module="shop", alarms=True)

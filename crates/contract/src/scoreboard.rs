@@ -14,8 +14,8 @@ pub use crate::clock::now_ms;
 use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 pub use crate::slot::{
-    APPLICATIONS_MOST, End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES, Tally, add,
-    entries_of_thread,
+    APPLICATIONS_MOST, End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES,
+    Tally, add, entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};

@@ -484,7 +484,15 @@ impl<'a> Recorder<'a> {
             true if status > STATUS_MOST => (None, Phase::of(status)),
             true => (Some(End { status: status as u16, microseconds: low(end, MICROSECOND_BITS) }), Phase::default()),
         };
-        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), phase, end, trace })
+        Some(Remembered {
+            number,
+            began_ms: low(head, TIME_BITS),
+            text,
+            is_called: is_called && end.is_none(),
+            phase,
+            end,
+            trace,
+        })
     }
 }
 

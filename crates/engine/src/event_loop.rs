@@ -257,7 +257,7 @@ impl<L: Language> Shared<L> {
         self.place_back(key, connection, after, &mut guard, app);
         self.note_wanted_watch(&mut guard);
         if !still_leads {
-            self.wake_leader(&guard);
+            self.wake_leader(&mut guard);
         } else if alone && guard.housekeeping.corking.attended(key, held) {
             Self::push_corked(&mut guard);
         } else if held && guard.housekeeping.corking.holds_first() {
@@ -273,12 +273,13 @@ impl<L: Language> Shared<L> {
 
     /// Wakes the leader for a connection that a thread without the lead has put back. It sleeps in the poll (or the standby waits
     /// there during its call), and would notice the connection only when its wait ends, or after the connection's limit.
-    fn wake_leader(&self, state: &LeaderState<L::App>) {
+    fn wake_leader(&self, state: &mut LeaderState<L::App>) {
+        let must_count = self.worker.has_scraper && state.housekeeping.census.note_change();
         // `waiting` is written under the lock that this thread holds: a leader that is about to sleep has set it already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
         let is_late = Self::must_look_before(&state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
-            && (is_late || self.needs_leader(state))
+            && (is_late || must_count || self.needs_leader(state))
             && let Some(bell) = &self.bell
         {
             // A full counter has rung already.
@@ -469,9 +470,9 @@ impl<L: Language> Shared<L> {
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
         self.run_signal_handlers(app);
-        let (guard, still_leads) = self.come_back(inside);
+        let (mut guard, still_leads) = self.come_back(inside);
         if !still_leads {
-            self.wake_leader(&guard);
+            self.wake_leader(&mut guard);
         }
         (guard, still_leads)
     }

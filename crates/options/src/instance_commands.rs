@@ -186,9 +186,8 @@ fn watch_seconds(text: &str) -> Result<u32, String> {
 fn workers(text: &str) -> Result<(i32, Option<u32>), String> {
     let most = WORKERS_CHANGE_MOST.unsigned_abs();
     let number = text.parse::<i32>().ok().filter(|number| (1..=most).contains(&number.unsigned_abs()));
-    let number = number.ok_or_else(|| {
-        format!("`{text}` is not a number of workers: write 1 to {most}, or a change such as +1 or -1")
-    })?;
+    let number =
+        number.ok_or_else(|| format!("`{text}` is not a number of workers: write 1 to {most}, or a change such as +1 or -1"))?;
     Ok(if text.starts_with(['+', '-']) { (number, None) } else { (0, Some(number.unsigned_abs())) })
 }
 

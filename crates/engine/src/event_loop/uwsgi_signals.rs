@@ -66,9 +66,9 @@ pub(crate) fn handle_uwsgi_signal<'a, L: Language>(
         shared.worker.leaving.store(true, Relaxed);
     }
     thread.clock.tick();
-    let (guard, still_leads) = shared.come_back(inside);
+    let (mut guard, still_leads) = shared.come_back(inside);
     if !still_leads {
-        shared.wake_leader(&guard);
+        shared.wake_leader(&mut guard);
     }
     (guard, still_leads)
 }

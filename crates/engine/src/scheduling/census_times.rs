@@ -23,6 +23,12 @@ impl CensusTimes {
         !self.is_stale
     }
 
+    /// A thread that does not lead has changed a connection. Returns whether a leader that sleeps must be woken, to set its time for
+    /// the next count: at most once between two counts.
+    pub fn note_change(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_stale, true)
+    }
+
     /// Milliseconds until the next count is due; `None`: nothing has changed since the last one.
     pub fn within_ms(&self, now_ms: u64) -> Option<u64> {
         self.is_stale.then(|| (self.taken_ms + EVERY_MS).saturating_sub(now_ms).max(1))
@@ -50,5 +56,8 @@ mod tests {
         assert_eq!(times.limit(EpollTimeout::NONE, 5_400).as_millis(), Some(600));
         assert_eq!(times.limit(EpollTimeout::from(20u8), 5_400).as_millis(), Some(20));
         assert!(times.is_due(6_000) && times.within_ms(6_000).is_none());
+        assert!(times.note_change() && !times.note_change());
+        assert_eq!(times.within_ms(6_100), Some(900));
+        assert!(times.is_due(7_000) && times.note_change());
     }
 }

@@ -9,4 +9,3 @@ mod posting;
 mod queue;
 mod reports;
 pub mod socket;
-pub mod unfinished;

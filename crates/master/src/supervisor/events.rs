@@ -23,7 +23,6 @@ use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::{Asker, report_failure};
 use crate::signalling;
-use crate::spans::unfinished;
 use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status, traced};
 use crate::supervisor::Supervisor;
@@ -32,6 +31,7 @@ use crate::workers::crash_reports;
 use crate::workers::ends::{self, WorkerEnd};
 use crate::workers::harakiri::Watch;
 use crate::workers::pausing;
+use crate::workers::unfinished;
 
 // Commands.
 impl Supervisor {

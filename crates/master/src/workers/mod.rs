@@ -8,3 +8,4 @@ pub mod memory_limits;
 pub mod pausing;
 pub mod recycling;
 pub mod scaling;
+pub mod unfinished;

@@ -7,8 +7,8 @@ use bolide_services::spans::{Method, Span, Value, packet};
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::signals;
 
-use super::socket::SpanSocket;
 use crate::children::ledger::EndKind;
+use crate::spans::socket::SpanSocket;
 use crate::workers::ends::WorkerEnd;
 
 /// Sends the spans of an ended worker's requests in flight. Returns how many the socket had no room for.
