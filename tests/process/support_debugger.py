@@ -9,7 +9,9 @@ import queue
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -107,14 +109,18 @@ class Session:
 @contextlib.contextmanager
 def launched(port, configuration, breakpoints, environment):
     """Lets an adapter launch a program, as an editor's "Run and Debug" does. Yields the session."""
+    folder = tempfile.TemporaryDirectory()
+    endpoints = Path(folder.name) / "endpoints.json"
     adapter = subprocess.Popen(
         [sys.executable, "-m", "debugpy.adapter", "--port", str(port)],
-        env=environment,
+        env={**environment, "DEBUGPY_ADAPTER_ENDPOINTS": str(endpoints)},
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
     session = None
     try:
+        # debugpy 1.8.22 listens before it can serve, and then writes the file: a client that comes too early gets no answer.
+        wait_until(endpoints.exists, "the adapter serves")
         shared = {"console": "internalConsole", "subProcess": True, "python": [sys.executable], "env": environment}
         session = Session(port, "launch", {**shared, **configuration}, breakpoints)
         yield session
@@ -124,3 +130,4 @@ def launched(port, configuration, breakpoints, environment):
             session.close()
         adapter.kill()
         adapter.wait()
+        folder.cleanup()

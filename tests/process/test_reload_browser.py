@@ -47,11 +47,16 @@ def test_an_open_page_refreshes_itself_when_code_changes_fails_and_is_mended(app
     (package / "__init__.py").write_text(application)
     instance = start("--reload", "--reload-browser", module="shop", master=False, logging=True)
     browser.get(instance.url)
-    assert browser.title == "old"
+
+    def has_polled():
+        return browser.execute_script("return performance.getEntriesByType('resource').some(e => e.name.includes('.bolide'))")
 
     def shows(title):
         wait_until(lambda: browser.title == title, lambda: f"{browser.title!r}, {browser.console()}; {instance.log}")
+        # A page learns at its first poll to which version it belongs.
+        wait_until(has_polled, "the page has polled")
 
+    shows("old")
     steps = [('TEXT = "young"\n', "young"), ("TEXT = prices\n", "NameError: name 'prices' is not defined")]
     for text, title in [*steps, ('TEXT = "younger"\n', "younger")]:
         with instance.looks_away():
