@@ -40,7 +40,7 @@ def test_a_number_of_workers_is_reached_from_above_and_from_below(instance_and_n
     instance, name = instance_and_name
     if name == "fifo":
         status, said = call("workers", "1", name)
-        assert (status, "a FIFO gives no answer" in said) == (NO_ANSWER, True), said
+        assert (status, "no letter of the FIFO does that" in said) == (NO_ANSWER, True), said
         return
     for number in (1, 3, 3, 2):
         assert call("workers", str(number), name)[0] == DONE

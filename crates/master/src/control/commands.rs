@@ -61,6 +61,8 @@ pub enum Form {
     More,
     /// `-N`.
     Fewer,
+    /// `N`.
+    Number,
 }
 
 /// The meaning of a letter of `master-fifo`.
@@ -209,7 +211,10 @@ commands! {
         ..row("removing a worker")
     },
     /// Add or remove workers until there are this many.
-    SetWorkers(u32 = 1) => row("changing the number of workers"),
+    SetWorkers(u32 = 1) => CommandRow {
+        command_line: Some((InstanceCommand::Workers, Form::Number)),
+        ..row("changing the number of workers")
+    },
     /// Begin no request until resumed.
     Pause => CommandRow {
         command_line: Some((InstanceCommand::Pause, Form::Plain)),
@@ -310,13 +315,8 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
     let asked = question["ask"].as_str().unwrap_or_default();
     let is = |flag: &str| question[flag].as_bool() == Some(true);
     let number = question["number"].as_u64().and_then(|number| u32::try_from(number).ok());
-    if let (Some(InstanceCommand::Workers), Some(number)) = (InstanceCommand::named(asked), number)
-        && (1..=WORKERS_CHANGE_MOST.unsigned_abs()).contains(&number)
-    {
-        return Ok(Command::SetWorkers(number));
-    }
-    let found = InstanceCommand::named(asked)
-        .and_then(|command| choose(command, is("now"), is("chain"), question["change"].as_i64().unwrap_or(0)));
+    let change = question["change"].as_i64().unwrap_or(0);
+    let found = InstanceCommand::named(asked).and_then(|command| choose(command, is("now"), is("chain"), change, number));
     found.ok_or_else(|| match asked {
         "workers" => format!("`workers` takes a number or a change, of at most {WORKERS_CHANGE_MOST} workers"),
         _ => format!("`{asked}` is unknown: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
@@ -325,10 +325,10 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
 
 /// Returns the command of a command line, or `None` if only a control socket can answer it.
 pub fn of_request(request: &InstanceRequest) -> Option<Command> {
-    choose(request.command, request.now, request.chain, i64::from(request.change))
+    choose(request.command, request.now, request.chain, i64::from(request.change), request.number)
 }
 
-fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64) -> Option<Command> {
+fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64, number: Option<u32>) -> Option<Command> {
     let most = i64::from(WORKERS_CHANGE_MOST);
     let is_given = |form: Form| match form {
         Form::Plain => true,
@@ -336,6 +336,7 @@ fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64) -> Option
         Form::Chain => chain,
         Form::More => (1..=most).contains(&change),
         Form::Fewer => (-most..=-1).contains(&change),
+        Form::Number => number.is_some_and(|number| (1..=most).contains(&i64::from(number))),
     };
     let forms = || {
         COMMANDS
@@ -344,7 +345,10 @@ fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64) -> Option
             .filter(|(_, (name, form))| *name == asked && is_given(*form))
     };
     let special = forms().find(|(_, (_, form))| *form != Form::Plain);
-    special.or_else(|| forms().next()).map(|(command, _)| command)
+    special.or_else(|| forms().next()).map(|(command, _)| match (command, number) {
+        (Command::SetWorkers(_), Some(number)) => Command::SetWorkers(number),
+        _ => command,
+    })
 }
 
 #[cfg(test)]
