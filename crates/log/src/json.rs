@@ -6,17 +6,34 @@ use crate::{dates, identity};
 /// Begins a JSON object for a line: its time, level and type, and the process. The caller appends the rest, which begins with a
 /// comma.
 pub fn begin_object(line: &mut Vec<u8>, level: Level, kind: &str) {
-    begin_object_of(line, level, kind, identity::pid(), identity::worker());
-    if let Some(helper) = identity::helper() {
-        line.extend_from_slice(b",\"helper\":");
-        string(line, helper.as_bytes());
-    }
+    begin_object_with(line, &after_time(level, kind));
 }
 
-/// Begins such an object about another process: the worker with this number, or 0.
-pub fn begin_object_of(line: &mut Vec<u8>, level: Level, kind: &str, pid: u32, worker: u32) {
+/// Begins such an object with what is the same in many: the result of [`after_time`].
+pub fn begin_object_with(line: &mut Vec<u8>, after_time: &[u8]) {
     line.extend_from_slice(b"{\"time\":\"");
     dates::rfc3339(line, dates::now_us());
+    line.extend_from_slice(after_time);
+}
+
+/// Returns what follows the time in an object of this process.
+pub fn after_time(level: Level, kind: &str) -> Vec<u8> {
+    let mut text = Vec::new();
+    level_and_process(&mut text, level, kind, identity::pid(), identity::worker());
+    if let Some(helper) = identity::helper() {
+        text.extend_from_slice(b",\"helper\":");
+        string(&mut text, helper.as_bytes());
+    }
+    text
+}
+
+/// Begins an object about another process: the worker with this number, or 0.
+pub fn begin_object_of(line: &mut Vec<u8>, level: Level, kind: &str, pid: u32, worker: u32) {
+    begin_object_with(line, b"");
+    level_and_process(line, level, kind, pid, worker);
+}
+
+fn level_and_process(line: &mut Vec<u8>, level: Level, kind: &str, pid: u32, worker: u32) {
     for part in ["\",\"level\":\"", level.name(), "\",\"type\":\"", kind, "\",\"pid\":"] {
         line.extend_from_slice(part.as_bytes());
     }

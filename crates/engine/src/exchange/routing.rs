@@ -339,12 +339,16 @@ impl HttpValues<'_> {
 /// Returns a header by its CGI name; several of the same name are joined as in `environ`.
 pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u8]>> {
     let mut found: Option<Cow<'a, [u8]>> = None;
-    for line in header_bytes.split(|&byte| byte == b'\n') {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-        if !is_cgi_name(&line[..colon], wanted) {
+    let mut rest = header_bytes;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or_default();
+        // The name ends at the first colon, so most lines need no look at each byte of their name.
+        if line.get(wanted.len()) != Some(&b':') || !is_cgi_name(&line[..wanted.len()], wanted) {
             continue;
         }
-        let value = line[colon + 1..].trim_ascii();
+        let value = line[wanted.len() + 1..].trim_ascii();
         found = Some(match found {
             None => value.into(),
             Some(before) => [&before, joint(wanted), value].concat().into(),
@@ -358,7 +362,7 @@ fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
     name.len() == wanted.len()
         && name.iter().zip(wanted).all(|(&byte, &upper)| match byte {
             b'-' => upper == b'_',
-            b'_' => false,
+            b'_' | b':' => false,
             _ => byte.to_ascii_uppercase() == upper,
         })
 }
@@ -386,5 +390,30 @@ fn server_value(worker: u32, what: ServerValue) -> u64 {
         ServerValue::Worker => worker.into(),
         ServerValue::Process => std::process::id().into(),
         ServerValue::Status => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_found_by_its_cgi_name_whole_and_joined() {
+        let block = b"Host: a:8000\r\nX-Forwarded-For: 1\r\nHosts: no\r\nX_Id: forged\r\nX-Id:  b \r\nx-forwarded-FOR: 2\r\nnone\r\nCookie: c";
+        for (wanted, value) in [
+            (&b"HOST"[..], Some("a:8000")),
+            (b"X_FORWARDED_FOR", Some("1, 2")),
+            (b"X_ID", Some("b")),
+            (b"COOKIE", Some("c")),
+            // A name has no colon.
+            (b"HOST: A", None),
+            (b"HOS", None),
+            (b"NONE", None),
+            (b"", None),
+        ] {
+            let found = header_of(block, wanted).map(|value| String::from_utf8_lossy(&value).into_owned());
+            assert_eq!(found.as_deref(), value, "{}", String::from_utf8_lossy(wanted));
+        }
+        assert_eq!(header_of(b"", b"HOST"), None);
     }
 }

@@ -6,6 +6,7 @@
 use std::io::Write;
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
+use bolide_log::{Level, json};
 
 use crate::logging::log_format::LogFormat;
 use crate::logging::log_line::{ADDRESS_BYTES, LogLine, RequestNotes, URI_BYTES, memory_bytes, visible};
@@ -68,7 +69,7 @@ fn slowest_usual_ms(logging: &Logging) -> Option<u64> {
 
 pub struct AccessLog {
     buffer: Vec<u8>,
-    /// `[pid: 42|app: `, which is constant.
+    /// What is constant near the begin of lines: `[pid: 42|app: `, or what follows the time in JSON.
     start: Vec<u8>,
     style: &'static LineStyle,
     memory_report: bool,
@@ -76,7 +77,10 @@ pub struct AccessLog {
 
 impl AccessLog {
     pub fn new(style: &'static LineStyle, memory_report: bool) -> AccessLog {
-        let start = format!("[pid: {}|app: ", std::process::id()).into_bytes();
+        let start = match style {
+            LineStyle::Json { .. } => json::after_time(Level::Info, log_styles::REQUEST),
+            _ => format!("[pid: {}|app: ", std::process::id()).into_bytes(),
+        };
         AccessLog { buffer: Vec::new(), start, style, memory_report }
     }
 
@@ -86,7 +90,7 @@ impl AccessLog {
             LineStyle::Uwsgi { microseconds } => self.uwsgi(line, *microseconds),
             LineStyle::Format(format) => format.write(&mut self.buffer, line, notes),
             LineStyle::Short { coloured } => log_styles::short(&mut self.buffer, line, *coloured),
-            LineStyle::Json { slow_ms, .. } => log_styles::json(&mut self.buffer, line, notes, *slow_ms),
+            LineStyle::Json { slow_ms, .. } => log_styles::json(&mut self.buffer, line, notes, *slow_ms, &self.start),
         }
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush();

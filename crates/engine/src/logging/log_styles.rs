@@ -2,13 +2,24 @@
 //! run it, if the settings select such a style.
 
 use bolide_log::Level;
-use bolide_log::json::{begin_object, escaped, number, string};
+use bolide_log::json::{begin_object, begin_object_with, escaped, number, string};
 use bolide_protocol::trace_context::text_of;
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
 
+/// A further key of an object, up to its number: a copy of a constant costs least.
+macro_rules! key {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":")
+    };
+}
+
 /// JSON keys whose values are variables of the request; omitted if the request does not have them.
-pub const JSON_NAMES: [(&str, &str); 3] = [("host", "HTTP_HOST"), ("referer", "HTTP_REFERER"), ("user_agent", "HTTP_USER_AGENT")];
+pub const JSON_NAMES: [(&str, &str); 3] =
+    [(key!("host"), "HTTP_HOST"), (key!("referer"), "HTTP_REFERER"), (key!("user_agent"), "HTTP_USER_AGENT")];
+
+/// The type of a request's object.
+pub const REQUEST: &str = "request";
 
 /// The position of the time in C's `ctime`.
 const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
@@ -40,38 +51,37 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(rest.as_bytes());
 }
 
-/// `{"time":…,"type":"request",…}`. `slow_ms`: a request that took as long is a warning.
-pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, slow_ms: Option<u64>) {
+/// `{"time":…,"type":"request",…}`. `slow_ms`: a request that took as long is a warning. `usual` follows the time of all others, from
+/// [`bolide_log::json::after_time`].
+pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, slow_ms: Option<u64>, usual: &[u8]) {
     let is_slow = slow_ms.is_some_and(|slow_ms| line.microseconds / 1000 >= slow_ms);
-    begin_object(buffer, Level::of_request(line.status, is_slow), "request");
+    match Level::of_request(line.status, is_slow) {
+        Level::Info => begin_object_with(buffer, usual),
+        level => begin_object(buffer, level, REQUEST),
+    }
     buffer.extend_from_slice(b",\"message\":\"");
     escaped(buffer, line.method);
     buffer.push(b' ');
     escaped(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
-    buffer.extend_from_slice(b"\"");
-    numbers(buffer, &[("core", line.core.into())]);
-    text(buffer, "address", line.address);
-    text(buffer, "user", line.user);
-    text(buffer, "method", line.method);
-    text(buffer, "uri", line.uri);
-    text(buffer, "protocol", line.protocol);
+    buffer.push(b'"');
+    numbered(buffer, key!("core"), line.core.into());
+    text(buffer, key!("address"), line.address);
+    text(buffer, key!("user"), line.user);
+    text(buffer, key!("method"), line.method);
+    text(buffer, key!("uri"), line.uri);
+    text(buffer, key!("protocol"), line.protocol);
     for (place, (key, _)) in JSON_NAMES.iter().enumerate() {
         text(buffer, key, notes.request(place));
     }
-    numbers(
-        buffer,
-        &[
-            ("status", line.status.into()),
-            ("bytes", line.body_bytes),
-            ("head_bytes", line.head_bytes),
-            ("microseconds", line.microseconds),
-        ],
-    );
+    numbered(buffer, key!("status"), line.status.into());
+    numbered(buffer, key!("bytes"), line.body_bytes);
+    numbered(buffer, key!("head_bytes"), line.head_bytes);
+    numbered(buffer, key!("microseconds"), line.microseconds);
     if let Some(identity) = notes.identity {
-        text(buffer, "request_id", identity.id.as_bytes());
+        text(buffer, key!("request_id"), identity.id.as_bytes());
         if let Some(trace) = &identity.trace {
-            text(buffer, "trace_id", text_of(&trace.context.trace).as_bytes());
-            text(buffer, "span_id", text_of(&trace.context.span).as_bytes());
+            text(buffer, key!("trace_id"), text_of(&trace.context.trace).as_bytes());
+            text(buffer, key!("span_id"), text_of(&trace.context.span).as_bytes());
         }
     }
     if line.is_broken {
@@ -92,21 +102,15 @@ pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, 
     buffer.extend_from_slice(b"}\n");
 }
 
-fn numbers(buffer: &mut Vec<u8>, numbers: &[(&str, u64)]) {
-    for (key, value) in numbers {
-        for part in [",\"", key, "\":"] {
-            buffer.extend_from_slice(part.as_bytes());
-        }
-        number(buffer, *value);
-    }
+fn numbered(buffer: &mut Vec<u8>, key: &str, value: u64) {
+    buffer.extend_from_slice(key.as_bytes());
+    number(buffer, value);
 }
 
 /// Adds a key with its text, if not empty.
 fn text(buffer: &mut Vec<u8>, key: &str, value: &[u8]) {
     if !value.is_empty() {
-        for part in [",\"", key, "\":"] {
-            buffer.extend_from_slice(part.as_bytes());
-        }
+        buffer.extend_from_slice(key.as_bytes());
         string(buffer, &value[..value.len().min(URI_BYTES)]);
     }
 }
@@ -137,6 +141,7 @@ mod tests {
             &LogLine { uri: b"/\"\r\n", ..line() },
             &RequestNotes { values: &values, application: &own, identity: None },
             None,
+            b"",
         );
         let text = String::from_utf8(buffer).expect("UTF-8");
         let (_, rest) = text.split_once(",\"message\"").expect("a message");
