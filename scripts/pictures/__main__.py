@@ -14,17 +14,20 @@ from drawing import drawn
 from observing import observed
 from slow import slow
 from start import check, stuck
+from tracing import leak, span
 
 ROOT = Path(__file__).resolve().parents[2]
 
 TITLES = {
     "check": "bolide check names what is misspelt or does nothing, with line, caret and advice",
-    "stuck": "A request over its time is in the log with the Python line where it stands",
+    "stuck": "A request over its time is in the log with the Python line that it executes",
     "slow": "The report about a slow request names the line, and the database that it waited for",
     "status": "bolide status shows each worker with its requests in flight, age, memory, CPU time, rate and errors",
-    "trace": "bolide trace shows where each thread of a worker stands, and which request it serves",
+    "trace": "bolide trace shows the stack of each thread of a worker, and the request that it serves",
     "metrics": "The numbers for Prometheus: requests by status, workers, threads",
     "log-json": "The log as JSON: a request, an exception with its stack, and the request that failed with it",
+    "span": "A request as a span: its route, its attributes, and the times of its phases",
+    "leak": "The report about a route whose requests leave memory behind",
 }
 
 
@@ -38,7 +41,7 @@ def settled(line, folder):
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    for show in (check, stuck, slow, observed):
+    for show in (check, stuck, slow, observed, span, leak):
         with tempfile.TemporaryDirectory() as scratch:
             scratch = Path(scratch).resolve()
             for name, lines in show(scratch).items():

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 #: Pictures of a terminal that `scripts/pictures` draws from the output of the program.
-OF_TERMINALS = {"check.svg", "slow.svg", "stuck.svg", "status.svg", "trace.svg", "metrics.svg", "log-json.svg"}
+OF_TERMINALS = {f"{name}.svg" for name in ("check", "slow", "stuck", "status", "trace", "metrics", "log-json", "span", "leak")}
 #: Bytes of a picture.
 MOST_BYTES = 150_000
 PICTURE = re.compile(r"!\[(?P<words>[^\]]*)\]\((?:docs/)?pictures/(?P<name>[\w.-]+)\)")
@@ -39,6 +39,8 @@ def test_each_picture_is_small_and_on_a_page_with_words_for_those_who_do_not_see
         "trace-and-profile.md": {"trace.svg", "flame-graph.svg"},
         "crash-reports.md": {"crash.svg"},
         "tune.md": {"tune.svg"},
+        "spans.md": {"span.svg"},
+        "memory-leaks.md": {"leak.svg"},
         "slow-requests.md": {"slow.svg"},
         "stuck-requests.md": {"status.svg", "stuck.svg"},
     }.items():
