@@ -121,6 +121,11 @@ impl<'a> Arguments<'a> {
         if name == RELOAD && value.is_none() && !self.rest.as_slice().first().is_some_and(|next| is_pidfile(next)) {
             return Ok(ParsedOption::new(DEVELOP, None));
         }
+        if let (Argument::Optional, None, Some(number)) = (argument, &value, self.next_word().filter(|next| is_number(next))) {
+            // uWSGI takes it for a word of its own, and no application has such a name.
+            let message = format!("`--{name} {number}`: the value of `--{name}` is optional, so it must follow a `=`");
+            return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}={number}`")) });
+        }
         let value = match (argument, value) {
             // getopt rejects a value here. It is accepted, since `--master=true` can mean only one thing.
             (Argument::None | Argument::Optional, value) => value,
@@ -195,6 +200,11 @@ impl<'a> Arguments<'a> {
             Argument::None => None,
             Argument::Optional => {
                 let value = attached();
+                if let (None, Some(number)) = (&value, self.next_word().filter(|next| is_number(next))) {
+                    let message =
+                        format!("`-{letter} {number}`: the value of `-{letter}` is optional, so it must follow without a space");
+                    return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `-{letter}{number}`")) });
+                }
                 self.letters = "";
                 value
             }
@@ -249,6 +259,10 @@ fn is_configuration(word: &str) -> bool {
     is_named
         || ends(&[".py", ".toml", ".conf", ".config", ".cfg"])
         || !ends(&[".ini", ".yaml", ".yml", ".json", ".js", ".xml", ".wsgi"]) && Path::new(word).is_file()
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a word names a pidfile: by its extension, or because the file exists and contains a number.
@@ -317,7 +331,7 @@ mod tests {
             ("-p 4 -p4 -Mp4 -M", &["processes=4", "processes=4", "master", "processes=4", "master"]),
             ("-H /venv -w a:b -s /tmp/x", &["home=/venv", "module=a:b", "socket=/tmp/x"]),
             ("-C -C660", &["chmod-socket", "chmod-socket=660"]),
-            ("--chmod-socket 660", &["chmod-socket", "660"]),
+            ("--chmod-socket app.ini", &["chmod-socket", "app.ini"]),
             ("--chmod-socket=660", &["chmod-socket=660"]),
             ("--disable-log -", &["disable-logging", "-"]),
             ("-c gunicorn.conf.py a:b", &["config=gunicorn.conf.py", "a:b"]),
@@ -356,6 +370,9 @@ mod tests {
             ("-p", "`-p` needs a value"),
             ("-@", "`-@`"),
             ("--proc 4", "is ambiguous"),
+            ("--http-keepalive 75 app:app", "`--http-keepalive 75`: the value of `--http-keepalive` is optional"),
+            ("--chmod-socket 660", "it must follow a `=`"),
+            ("-s app.sock -C 660", "`-C 660`: the value of `-C` is optional, so it must follow without a space"),
         ] {
             let mistake = read(line).expect_err(line);
             assert!(mistake.message.contains(part), "{line}: {}", mistake.message);
