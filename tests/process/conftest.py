@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support.redis_server import Proxy, RedisServer
 from support.server import TIME, program
-from support_instance import APPLICATIONS, START_FAILED, Instance
+from support_instance import APPLICATIONS, COMMAND_SECONDS, START_FAILED, Instance
 from support_upgrade import pidfile
 from support_upgrade import stop as stop_upgraded
 from support_versions import write
@@ -21,8 +21,6 @@ from support_versions import write
 REFUSED = (START_FAILED, 2)
 #: Timeout of a start that fails, in seconds.
 FAILURE_SECONDS = 60
-#: Timeout of a command for a running instance, in seconds.
-COMMAND_SECONDS = 60
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import subprocess
 
 from support.server import program
 from support.waiting import wait_until
+from support_instance import COMMAND_SECONDS
 
 #: Longer than any test waits: a rollback within the test therefore comes before the end of the canary's time.
 LONG = ("--reload-canary", "3600")
-COMMAND_SECONDS = 60
 
 WSGI = """\
 import itertools, os, signal, sys, time

@@ -3,9 +3,10 @@
 import contextlib
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
-from support.server import Server
+from support.server import Server, program
 from support.waiting import wait_until
 from support_processes import children_of, command_line_of
 
@@ -15,6 +16,8 @@ START_FAILED = 1
 LOAD_FAILED = 22
 #: Exit statuses of the commands for a running instance, as in docs/reference/processes.md.
 DONE, REFUSED, MISUSED, NO_INSTANCE, NO_ANSWER = range(5)
+#: Timeout of a command for a running instance, in seconds.
+COMMAND_SECONDS = 60
 
 
 class Instance(Server):
@@ -67,6 +70,14 @@ class Instance(Server):
 
     def wait_until_gone(self):
         wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}")
+
+
+def reload_by_command(server):
+    """Requests a reload, and waits until all workers and helpers of before have the order to end."""
+    # "ready" in the log does not say so: the orders follow it.
+    command = [*program(), "reload", "--wait", str(server.process.pid)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=COMMAND_SECONDS)
+    assert done.returncode == DONE, done.stdout
 
 
 def is_daemon_helper(pid):

@@ -1,7 +1,6 @@
 """A shop with mules: an application whose requests and mules leave notes in a file."""
 
 import json
-import signal
 
 from support.waiting import wait_until
 
@@ -60,8 +59,3 @@ def helpers_of(call, instance):
     status, said = call("status", str(instance.process.pid), "--json")
     assert status == 0, said
     return json.loads(said)["helpers"]
-
-
-def reload(instance, generation):
-    instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")

@@ -409,10 +409,10 @@ def test_a_line_of_gunicorn_serves_in_greenlets(start, shop):
     assert re.search(r"note: `threads = 4` has no effect for WSGI applications: `gevent = 9`", instance.log)
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_the_end_of_a_worker_waits_for_the_applications_greenlets_if_it_is_asked_to(waits, start, shop, tmp_path):
+@pytest.mark.parametrize(("waits", "seconds"), [(True, 0.3), (False, 3600)])
+def test_the_end_of_a_worker_waits_for_the_applications_greenlets_if_it_is_asked_to(waits, seconds, start, shop, tmp_path):
     shop(
-        "import gevent\ndef work():\n    gevent.sleep(0.3)\n    open('done', 'w').close()\n"
+        f"import gevent\ndef work():\n    gevent.sleep({seconds})\n    open('done', 'w').close()\n"
         "def answer(path):\n    gevent.spawn(work)\n    return 'fine'\n"
     )
     options = ("--gevent-wait-for-hub",) if waits else ()

@@ -8,7 +8,8 @@ import pytest
 from support import processes
 from support.statistics import read_statistics
 from support.waiting import wait_until
-from support_mules import helpers_of, prepare, reload, wait_for_notes
+from support_instance import reload_by_command
+from support_mules import helpers_of, prepare, wait_for_notes
 
 #: The shop sends the message that the path says, and takes messages as notes.
 MAIL = """
@@ -95,10 +96,10 @@ def test_reloads_and_deaths_lose_no_message_that_waits_and_take_none_twice(mule,
 
     client = threading.Thread(target=send_all)
     client.start()
-    for generation in (2, 3):
+    for _ in range(2):
         enough = len(sent) + 20
         wait_until(lambda enough=enough: len(sent) > enough, "messages")
-        reload(mail, generation)
+        reload_by_command(mail)
     is_over.set()
     client.join()
     wait_until(lambda: len(mail.words()) >= len(sent), lambda: f"{len(sent)}: {mail.words()[-5:]}")
@@ -109,7 +110,7 @@ def test_a_message_in_progress_is_finished_at_a_reload_and_the_next_mule_waits_f
     mail = shop("mules = 1", source=MAIL + GATED)
     assert mail.get("/1/a").text == "True"
     (first,) = wait_for_notes(mail, "begins", 1)
-    reload(mail, 2)
+    reload_by_command(mail)
     assert mail.get("/1/b").text == "True"
     (old,) = helpers_of(call, mail)
     assert (old["pid"], old["state"], old["generation"]) == (first, "ending", 1)
@@ -126,7 +127,7 @@ def test_a_message_that_takes_longer_than_the_mercy_is_cut_off_with_a_line(shop)
     mail.expects_alarms = True
     mail.get("/1/a")
     (first,) = wait_for_notes(mail, "begins", 1)
-    reload(mail, 2)
+    reload_by_command(mail)
     mail.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) has not finished within 1 s \(mule-reload-mercy\): killing it")
     mail.get("/1/b")
     wait_for_notes(mail, "begins", 2)
@@ -264,7 +265,7 @@ def test_the_loops_of_decorators_go_on_after_an_exception_in_one_message(shop):
         mail.get(f"/1/{message}")
     wait_for_notes(mail, "own-good", 1)
     mail.wait_for_log("^mule 1: ValueError: bad mail")
-    reload(mail, 2)
+    reload_by_command(mail)
     mail.get("/1/again")
     wait_for_notes(mail, "own-again", 1)
     assert len(set(mail.notes("own-bad") + mail.notes("own-good"))) == 1
@@ -273,7 +274,7 @@ def test_the_loops_of_decorators_go_on_after_an_exception_in_one_message(shop):
 def test_code_that_catches_every_exception_ends_all_the_same(shop):
     mail = shop("mule = loop.py", "mule-reload-mercy = 600", files={"loop.py": STUBBORN})
     wait_for_notes(mail, "works", 1)
-    reload(mail, 2)
+    reload_by_command(mail)
     wait_for_notes(mail, "works", 2)
     assert mail.stop() == 0
 
@@ -287,7 +288,7 @@ def test_a_handler_of_the_mules_own_is_called_with_uwsgis_signal(shop):
     )
     mail = shop("mule = loop.py", files={"loop.py": loop})
     wait_for_notes(mail, "works", 1)
-    reload(mail, 2)
+    reload_by_command(mail)
     wait_for_notes(mail, f"signal-{int(signal.SIGHUP)}", 1)
     wait_for_notes(mail, "works", 2)
     assert mail.stop() == 0

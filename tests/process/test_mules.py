@@ -7,7 +7,8 @@ import pytest
 from support import processes
 from support.statistics import read_statistics
 from support.waiting import wait_until
-from support_mules import SHOP, helpers_of, prepare, reload, wait_for_notes
+from support_instance import reload_by_command
+from support_mules import SHOP, helpers_of, prepare, wait_for_notes
 from support_processes import command_line_of
 
 
@@ -40,7 +41,7 @@ def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(co
     first = pid(1)
     if code != "waiting":
         assert wait_for_notes(instance, "works", 1) == [first]
-    reload(instance, 2)
+    reload_by_command(instance)
     second = pid(2)
     assert processes.look(first) is None
     if code != "waiting":
@@ -143,6 +144,6 @@ def test_a_process_that_a_mule_forks_is_no_second_mule(shop):
     )
     instance = shop("mule = shop:parent", source=source)
     wait_for_notes(instance, "reaped", 1)
-    reload(instance, 2)
+    reload_by_command(instance)
     wait_for_notes(instance, "reaped", 2)
     assert len(instance.notes("works")) == 2

@@ -12,6 +12,7 @@ from support.killed_at_step import KilledAtStep
 from support.spooler import MODIFIER, SHOP, Shop, jobs_in, put, write_job
 from support.uwsgi import packet
 from support.waiting import wait_until
+from support_instance import reload_by_command
 from support_users import NOBODY, python_for_everybody
 
 
@@ -311,8 +312,7 @@ def test_a_reload_never_has_two_generations_of_a_spooler_and_lets_a_job_finish(s
     found.wait_for_notes("begin")
     ((_, first, _),) = found.noted()
     found.spool(name="two")
-    found.server.send_signal(signal.SIGHUP)
-    found.server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    reload_by_command(found.server)
     assert found.words() == ["begin"]
     assert processes.look(first) is not None
     (found.folder / "go").touch()
