@@ -12,7 +12,7 @@ use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use nix::unistd::Pid;
 
-use crate::children::{Children, wake_helper};
+use crate::children::Children;
 use crate::provision::Provision;
 use crate::token::Token;
 
@@ -154,6 +154,6 @@ fn hand_on(new: &NewLog, children: &Children) {
         {
             log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it keeps writing to the old one"));
         }
-        wake_helper(child);
+        children.wake_helper(child);
     }
 }

@@ -233,7 +233,22 @@ impl Children {
             // The deadline stands: if the order could not be sent, the child is killed then.
             log_sink::line(&format!("{child} could not be told to end: {error}"));
         }
-        wake_helper(child);
+        self.wake_helper(child);
+    }
+
+    /// Has a helper read its orders, whatever code it executes. Other children wait at their order socket.
+    pub fn wake_helper(&self, child: &Child) {
+        // A helper that has not begun has no handler for the signal yet, and reads its orders when it begins.
+        if child.helper_number().is_some() && self.has_begun(child) {
+            send_signal(child, message::helper_signal());
+        }
+    }
+
+    /// Returns whether a child has begun its work, or is about to. Its report that it serves may not be read yet, but it writes its
+    /// pid into its row before.
+    fn has_begun(&self, child: &Child) -> bool {
+        let has_pid = |row| self.scoreboard.row(row).is_some_and(|row| row.pid.load(Relaxed) != 0);
+        child.state.is_serving() || child.row().is_some_and(has_pid)
     }
 
     /// Orders a helper to end when its work in progress is done, within its own time.
@@ -297,7 +312,7 @@ impl Children {
         self.kill(id, kill_reason, now_ms);
     }
 
-    /// Ends generations: workers and helpers that are ready finish their work; children that are not ready yet are killed.
+    /// Ends generations: workers and helpers that have begun finish their work; those that have not are killed.
     pub fn end_generations(&mut self, which: impl Fn(u32) -> bool, provision: &Provision, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
         let longest_ms = now_ms.saturating_add(provision.longest_mercy_ms());
@@ -305,8 +320,8 @@ impl Children {
         let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child.generation);
         let has_successors = self.iter().any(succeeds);
         for id in self.ids(|child| which(child.generation) && child.state.is_active()) {
-            let Some((role, state)) = self.find(id).map(|child| (child.role, child.state)) else { continue };
-            match (role, state.is_serving()) {
+            let Some((role, has_begun)) = self.find(id).map(|child| (child.role, self.has_begun(child))) else { continue };
+            match (role, has_begun) {
                 (Role::Prototype, true) => self.order_end(id, Order::Retire, longest_ms.saturating_add(GRACE_MS)),
                 // The prototype may be exiting already, with its error half written to the log.
                 (Role::Prototype, false) => self.order_end(id, Order::Retire, now_ms + GRACE_MS),
@@ -517,14 +532,6 @@ fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
     let of_workers = provision.settings().lifecycle.reload_mercy_ms;
     let helper = child.helper.as_ref();
     (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
-}
-
-/// Has a helper read its orders, whatever code it executes. Other children wait at their order socket.
-pub fn wake_helper(child: &Child) {
-    // A helper that is not ready has no handler for the signal yet, and reads its orders when it begins.
-    if child.helper_number().is_some() && child.ready_ms.is_some() {
-        send_signal(child, message::helper_signal());
-    }
 }
 
 /// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped.

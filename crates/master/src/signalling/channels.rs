@@ -14,8 +14,8 @@ use bolide_contract::settings::Settings;
 use bolide_contract::uwsgi_signals::{PENDING_MOST, Pool};
 use nix::fcntl::OFlag;
 
+use crate::children::Children;
 use crate::children::child::{Child, Role, State};
-use crate::children::{Children, wake_helper};
 
 /// A single process: a worker or a helper by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +133,7 @@ impl Channels {
                 // If the child has exited, its end is reported; if its socket is full, a later turn tries again.
                 if message::send(channel.as_fd(), &Order::JoinPool { pool: *pool }, Some(pipe.take.as_raw_fd())).is_ok() {
                     pipe.members.insert(child.id);
-                    wake_helper(child);
+                    children.wake_helper(child);
                 }
             }
         }
@@ -179,7 +179,7 @@ impl Waiting {
                 break;
             }
             self.sent += 1;
-            wake_helper(child);
+            children.wake_helper(child);
         }
     }
 }

@@ -62,6 +62,24 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
 }
 
 #[test]
+fn test_reload_lets_a_worker_finish_whose_report_that_it_serves_is_still_on_its_way() {
+    let instance = Instance::start(SERVE, &[]);
+    instance.wait_log("ready: 1 worker");
+    instance.order(r#"{"1": {"worker": "silent"}, "all": {}}"#);
+    assert_eq!(instance.text("exit 0"), None);
+    instance.wait("its replacement", || (instance.count_events("serving 1 1") == 2).then_some(()));
+    let held = instance.request("hold GET /long").expect("connected");
+    let old = parse(&read_line(&held).expect("an answer")).expect("numbers");
+    instance.signal(Signal::SIGHUP);
+    instance.wait_log("ready: 1 worker of generation 2");
+    instance.wait_event("told 1 1 3");
+    assert!(lives(old.pid), "{}", instance.log());
+    drop(held);
+    instance.wait_event("drained 1 1");
+    assert!(!instance.log().contains("killing"), "{}", instance.log());
+}
+
+#[test]
 fn test_reload_during_a_reload_starts_it_again() {
     let instance = Instance::start(r#"{"2": {"load": "hang"}, "3": {"load": "hang"}, "all": {}}"#, &[]);
     instance.wait_log("ready: 1 worker");

@@ -247,8 +247,9 @@ pub fn without_time(line: &str) -> &str {
 }
 
 /// Returns the layout of the scoreboard for the fake worker: bytes of a row, of a slot, of a slot's meters, of an entry of its
-/// ring and of the text of that, and the offset of the text.
+/// ring and of the text of that, the offset of the text, and that of a row's pid.
 fn layout() -> String {
-    let sizes = [size_of::<Row>(), size_of::<Slot>(), size_of::<Meters>(), size_of::<Entry>(), TEXT_BYTES, Recorder::TEXT_START];
-    sizes.map(|size| size.to_string()).join(" ")
+    let sizes = [size_of::<Row>(), size_of::<Slot>(), size_of::<Meters>(), size_of::<Entry>()].into_iter();
+    let sizes = sizes.chain([TEXT_BYTES, Recorder::TEXT_START, std::mem::offset_of!(Row, pid)]);
+    sizes.map(|size| size.to_string()).collect::<Vec<_>>().join(" ")
 }

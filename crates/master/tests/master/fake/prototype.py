@@ -6,7 +6,7 @@ behaviour of the prototype and its workers: a key for each generation, with the 
     load     "ok", "fail" (reports it, exits 22), "explain" (reports the reason first), "exit" (exits 3), "crash" (SIGSEGV),
              "hang" (until the file `go` exists)
     worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (ignores the order to end),
-             "liar" (reports the pid of another process)
+             "liar" (reports the pid of another process), "silent" (serves, and does not report it)
 
 A worker answers each connection with one line, `WORKER GENERATION PID PPID`, after it has executed the request:
 `exit N`, `signal N`, `worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`,
@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 
-ROW_BYTES, SLOT_BYTES, METERS_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START = map(int, os.environ["FAKE_LAYOUT"].split())
+ROW_BYTES, SLOT_BYTES, METERS_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START, PID_START = map(int, os.environ["FAKE_LAYOUT"].split())
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
 LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
 FOLDER = os.environ["FAKE_FOLDER"]
@@ -55,6 +55,8 @@ class Slot:
     def __init__(self, boot, row):
         rows, slots = boot["scoreboard_rows"], boot["scoreboard_slots"]
         self.memory = mmap.mmap(boot["scoreboard"], 0)
+        # As the real worker does before it takes any work.
+        struct.pack_into("<I", self.memory, row * ROW_BYTES + PID_START, os.getpid())
         self.start = rows * ROW_BYTES + row * slots * SLOT_BYTES
         before = rows * (ROW_BYTES + slots * (SLOT_BYTES + METERS_BYTES))
         self.ring = before + row * ((len(self.memory) - before) // rows)
@@ -88,7 +90,8 @@ def work(boot, row, number, channel):
     slot = Slot(boot, row)
     listeners = [socket.socket(fileno=listener["descriptor"]) for listener in boot["listeners"]]
     event(f"serving {number} {boot['generation']}")
-    send(channel, SERVING, row, 1 if order == "liar" else os.getpid())
+    if order != "silent":
+        send(channel, SERVING, row, 1 if order == "liar" else os.getpid())
     held, draining = [], False
     while not draining or held:
         readable = select.select(([] if draining else listeners) + ([channel] if channel else []) + held, [], [], 30)[0]
