@@ -101,6 +101,8 @@ def find(module, expression, named):
     check_callable(value, expression, named)
     if not named.is_factory and makes_applications(value):
         return Taken(called(value, ([], {}), f"{path}()", named), f"{path}()", is_called=True)
+    if not named.is_factory:
+        check_can_answer(value, expression, named)
     return Taken(value, expression)
 
 
@@ -163,6 +165,29 @@ def made_by_frameworks(module):
 def makes_applications(value):
     """Return whether it is a plain function without parameters: such a function can't answer a request."""
     return inspect.isfunction(value) and not inspect.iscoroutinefunction(value) and needs_no_arguments(value)
+
+
+def check_can_answer(function, expression, named):
+    """Raise LoadError for a function that takes neither the arguments of WSGI nor those of ASGI: every request would fail."""
+    if not inspect.isfunction(function):
+        return
+    # Not the signature of what a decorator wraps: the decorator may be what makes an application of it.
+    signature = inspect.signature(function, follow_wrapped=False)
+    if any(can_be_called_with(signature, arguments) for arguments in PLAIN_PARAMETERS):
+        return
+    raise LoadError(
+        f"{named.origin}: {expression!r} of {named.name!r} can't answer requests: it takes {signature}, and an application takes "
+        f"(environ, start_response) or (scope, receive, send); if it creates the application, write its arguments, as in "
+        f"{named.name}:{expression}(…)"
+    )
+
+
+def can_be_called_with(signature, arguments):
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def needs_no_arguments(function):

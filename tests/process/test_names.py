@@ -164,6 +164,19 @@ def test_a_wsgi_function_is_never_called_to_make_an_application(serve):
     instance.wait_for_log("serving the WSGI application `app` of app.py")
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "from werkzeug import Request, Response\n@Request.application\ndef app(request):\n    return Response('plain')\n",
+        "def app(environ, start_response, body=b'plain'):\n    start_response('200 OK', [])\n    return [body]\n",
+        "def app(*arguments):\n    arguments[1]('200 OK', [])\n    return [b'plain']\n",
+    ],
+    ids=["decorated", "optional", "any"],
+)
+def test_a_function_that_can_take_the_arguments_of_wsgi_is_an_application(made, serve):
+    assert serve("app:app", {"app.py": made}).body() == "plain"
+
+
 def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
     lay(tmp_path, {"app.py": FLASK.format(name="app"), "app.ini": "[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = app\n"})
     status, lines = fail("app.ini")
@@ -191,6 +204,16 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
             "app:create_app(1, 2)",
             {"app.py": FACTORY},
             "can't be called like this: too many positional arguments; it is create_app(greeting='hello')",
+        ),
+        (
+            "app:create_app",
+            {"app.py": "def create_app(config, *, debug=False): pass\n"},
+            "'create_app' of 'app' can't answer requests: it takes (config, *, debug=False), and an application takes",
+        ),
+        (
+            "app:create_app",
+            {"app.py": "async def create_app(config): pass\n"},
+            "if it creates the application, write its arguments, as in app:create_app(…)",
         ),
         ("app:create_app(x)", {"app.py": FACTORY}, "a call with literal arguments such as create_app('prod')"),
         (
