@@ -59,12 +59,15 @@ def test_each_greenlet_is_shown_with_its_stack_its_request_and_what_it_waits_for
 
 
 @pytest.mark.parametrize("interface", ["gevent", "asgi"])
-def test_a_profile_has_the_share_of_each_route_of_a_worker_that_serves_many_on_one_thread(interface, start, call):
+def test_a_profile_has_the_share_of_each_route_of_a_worker_that_serves_many_on_one_thread(interface, start, call, tmp_path):
     chosen = {"gevent": (GEVENT, "greenlets"), "asgi": (("--processes", "1", "--asgi", "tasks:application"), None)}
     options, module = chosen[interface]
     instance = start(*options, module=module)
-    clients = [begin(instance, f"/busy/{number}") for number in range(20)]
+    gate = tmp_path / "gate"
+    clients = [begin(instance, f"/busy/{number}?{gate}") for number in range(20)]
+    wait_until(gate.with_suffix(".waiting").exists, "a request that keeps the thread")
     status, said = call("profile", "1", "--rate", "50")
+    gate.touch()
     assert status == DONE, said
     assert re.search(r"^ +[\d.]+ %  GET /busy/:id \(runs [\d.]+ %, waits [\d.]+ %\)$", said, re.MULTILINE), said
     assert [client.read_response().status for client in clients] == [200] * len(clients)

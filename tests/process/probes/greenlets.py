@@ -1,6 +1,6 @@
 """A WSGI application in greenlets of gevent: its requests wait in ways that gevent knows, or keep the thread for themselves."""
 
-import time
+from pathlib import Path
 
 import gevent
 from gevent.event import Event
@@ -25,9 +25,10 @@ def pass_on(sender):
     sender.sendall(b"x")
 
 
-def work(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def work(gate):
+    """Keeps the thread until the gate opens."""
+    gate.with_suffix(".waiting").touch()
+    while not gate.exists():
         pass
 
 
@@ -38,7 +39,7 @@ def application(environ, start_response):
     elif path.startswith("/event/"):
         GATE.wait()
     elif path.startswith("/busy/"):
-        work(0.1)
+        work(Path(environ["QUERY_STRING"]))
     elif path.startswith("/time/"):
         wait_in_time()
     elif path == "/open":

@@ -1,7 +1,6 @@
 """An asynchronous application whose request waits for a task, which waits for a gate."""
 
 import asyncio
-import time
 from pathlib import Path
 
 
@@ -16,9 +15,10 @@ async def view(path):
     await task
 
 
-def work(seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def work(gate):
+    """Keeps the thread until the gate opens."""
+    gate.with_suffix(".waiting").touch()
+    while not gate.exists():
         pass
 
 
@@ -26,7 +26,7 @@ async def application(scope, receive, send):
     if scope["type"] != "http":
         return
     if scope["path"].startswith("/busy/"):
-        work(0.1)
+        work(Path(scope["query_string"].decode()))
     else:
         await view(Path(scope["query_string"].decode()))
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
