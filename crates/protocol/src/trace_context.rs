@@ -48,13 +48,18 @@ impl TraceContext {
 
 /// Bytes as hexadecimal digits.
 pub fn text_of(bytes: &[u8]) -> String {
+    let mut text = vec![0; 2 * bytes.len()];
+    write_hexadecimal(&mut text, bytes);
+    // Digits are UTF-8.
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Writes bytes as lower-case hexadecimal digits, two for each. What does not fit into the text is left out.
+pub fn write_hexadecimal(text: &mut [u8], bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // Collected from an iterator, the text would grow three times.
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
-    text
 }
 
 /// Lower-case digits only: section 3.2.2.

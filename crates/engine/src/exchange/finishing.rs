@@ -82,7 +82,7 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
             is_broken: response.client_is_gone(),
         };
         if logging.requests || response.is_logged || line.is_among(&logging.always) {
-            let values = entry.noted.as_deref().map_or(&[][..], Vec::as_slice);
+            let values = entry.noted.as_deref();
             let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
             context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
         }
@@ -134,7 +134,7 @@ fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>,
         mark_ms: slow.mark_ms,
         method: &String::from_utf8_lossy(entry.method),
         target: &masked(&String::from_utf8_lossy(&target)),
-        id: entry.identity.as_ref().map(|identity| identity.id.as_str()),
+        id: entry.identity.as_ref().map(|identity| &*identity.id),
         status,
         times,
         looks: &looks,

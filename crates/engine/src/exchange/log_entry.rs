@@ -7,10 +7,11 @@ use std::sync::Arc;
 use bolide_contract::scoreboard::{End, Recorder};
 
 use crate::logging::counting::AnsweredBy;
+use crate::logging::log_line::Texts;
 use crate::request::{LogFacts, SharedIdentity};
 
 /// Values of the request's variables that the log format needs, in the order of their names. `None` if it needs none.
-pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
+pub type NotedValues = Option<Arc<Texts>>;
 
 /// A request's place in the flight recorder. `None`: the server has answered it without the application.
 pub type Recorded = Option<(Recorder<'static>, u64)>;

@@ -28,6 +28,7 @@ use crate::exchange::thread_context::ThreadContext;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
+use crate::logging::log_line::Texts;
 use crate::logging::waiting;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
@@ -297,11 +298,11 @@ fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnc
         return None;
     }
     let values = values();
-    let owned = |name: &Vec<u8>| match routed.and_then(|routed| routed.value(name)) {
-        Some(value) => value.to_vec(),
-        None => values.value(name).map(Cow::into_owned).unwrap_or_default(),
+    let value = |name: &'static Vec<u8>| match routed.and_then(|routed| routed.value(name)) {
+        Some(value) => Cow::Borrowed(value),
+        None => values.value(name).unwrap_or_default(),
     };
-    Some(Arc::new(names.iter().map(owned).collect()))
+    Some(Arc::new(Texts::of(names.iter().map(value))))
 }
 
 /// Answers a valid request: by a route, a file or the application. Inlined, because otherwise the request would be moved once

@@ -3,20 +3,28 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bolide_contract::scoreboard::{Recorder, TRACE_BYTES};
 use bolide_contract::settings::Settings;
-use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, text_of};
+use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, write_hexadecimal};
 use bolide_services::spans::{TEXT_MOST_BYTES, is_sampled};
 
 /// Most bytes of an identifier that a front server sends; a longer one is replaced.
 pub const ID_MOST_BYTES: usize = 128;
 
+/// An identifier of printable ASCII, in place: an allocation would cost each request with an identity.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestId {
+    text: [u8; ID_MOST_BYTES],
+    length: u8,
+}
+
 /// The identity of one request, for the application, the log and the answer.
 #[derive(Debug)]
 pub struct Identity {
-    pub id: String,
+    pub id: RequestId,
     pub trace: Option<Trace>,
     /// What the request's span needs; `None`: it has none.
     pub span: Option<Box<SpanFacts>>,
@@ -41,6 +49,39 @@ pub struct Trace {
     pub parent: Option<[u8; 8]>,
     /// Further data of the participants before, as it came; empty for a trace that begins here.
     pub state: Vec<u8>,
+}
+
+impl RequestId {
+    /// Returns the identifier that a front server has sent, if it can stand in a log line and in a field as it is.
+    fn accepted(said: &[u8]) -> Option<RequestId> {
+        let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
+        if said.is_empty() || !said.iter().all(is_valid) {
+            return None;
+        }
+        let mut text = [0; ID_MOST_BYTES];
+        text.get_mut(..said.len())?.copy_from_slice(said);
+        Some(RequestId { text, length: said.len() as u8 })
+    }
+
+    fn made() -> RequestId {
+        const BYTES: usize = 16;
+        let mut text = [0; ID_MOST_BYTES];
+        write_hexadecimal(&mut text, &random::<BYTES>());
+        RequestId { text, length: 2 * BYTES as u8 }
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.text[..usize::from(self.length)]
+    }
+}
+
+impl Deref for RequestId {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        // ASCII is UTF-8.
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
 }
 
 impl Identity {
@@ -87,7 +128,7 @@ impl IdentityRules {
 
     /// The fields of the answer.
     pub fn fields(self, identity: &Identity) -> Vec<(&'static str, String)> {
-        let id = self.answers_have_ids.then(|| ("X-Request-ID", identity.id.clone()));
+        let id = self.answers_have_ids.then(|| ("X-Request-ID", String::from(&*identity.id)));
         let trace = identity.trace.as_ref().map(|trace| ("traceresponse", trace.context.text()));
         id.into_iter().chain(trace).collect()
     }
@@ -96,7 +137,7 @@ impl IdentityRules {
     /// do not count: clients could choose identifiers that the log has for other requests.
     pub fn identity<'a>(self, is_trusted: bool, value: impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> Identity {
         let said = |name: &[u8]| if is_trusted { value(name) } else { None };
-        let id = said(b"HTTP_X_REQUEST_ID").as_deref().and_then(accepted);
+        let id = said(b"HTTP_X_REQUEST_ID").as_deref().and_then(RequestId::accepted);
         let trace = self.has_traces.then(|| match said(b"HTTP_TRACEPARENT").as_deref().and_then(TraceContext::parse) {
             Some(mut context) => {
                 let parent = self.sampled.map(|_| std::mem::replace(&mut context.span, random()));
@@ -107,7 +148,7 @@ impl IdentityRules {
         });
         let has_span = self.sampled.is_some() && trace.as_ref().is_some_and(|trace| trace.context.is_sampled());
         let span = has_span.then(|| Box::new(SpanFacts::of(&value)));
-        Identity { id: id.unwrap_or_else(|| text_of(&random::<16>())), trace, span }
+        Identity { id: id.unwrap_or_else(RequestId::made), trace, span }
     }
 
     fn new_trace(self) -> Trace {
@@ -133,13 +174,6 @@ impl SpanFacts {
             client: text(b"REMOTE_ADDR"),
         }
     }
-}
-
-/// Returns an identifier of a front server, if it can stand in a log line and in a field as it is.
-fn accepted(text: &[u8]) -> Option<String> {
-    let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
-    let is_id = !text.is_empty() && text.len() <= ID_MOST_BYTES && text.iter().all(is_valid);
-    is_id.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 /// A generator of numbers that no other thread and no other process has: xoshiro256++, seeded by the kernel. Identifiers are no
@@ -233,7 +267,7 @@ mod tests {
             assert_eq!(own.as_bytes() == id, counts, "{id:?}");
             assert!(counts || own.len() == 32);
         }
-        assert_ne!(made(false, b"a1").id, "a1");
+        assert_ne!(&*made(false, b"a1").id, "a1");
     }
 
     #[test]

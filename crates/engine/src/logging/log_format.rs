@@ -253,7 +253,7 @@ impl LogFormat {
         let trace = || notes.identity.and_then(|identity| identity.trace.as_ref());
         let said = match part {
             _ if !own.is_empty() => return self.text(buffer, own),
-            IdentityPart::Request => notes.identity.map(|identity| identity.id.clone()),
+            IdentityPart::Request => notes.identity.map(|identity| String::from(&*identity.id)),
             IdentityPart::Trace => trace().map(|trace| text_of(&trace.context.trace)),
             IdentityPart::Span => trace().map(|trace| text_of(&trace.context.span)),
         };
@@ -338,23 +338,23 @@ fn single_quotable(buffer: &mut Vec<u8>, text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
+    use crate::logging::log_line::Texts;
     use crate::logging::log_line::tests::line;
 
     fn written(format: &str) -> String {
         let format = LogFormat::compile(format, None);
-        let values: Vec<Vec<u8>> = format
-            .names()
-            .iter()
-            .map(|name| match name.as_slice() {
-                b"HTTP_REFERER" => b"a\"b\n\xff".to_vec(),
-                b"HTTP_USER_AGENT" => b"it's \"\\".to_vec(),
-                _ => Vec::new(),
-            })
-            .collect();
+        let value = |name: &Vec<u8>| match name.as_slice() {
+            b"HTTP_REFERER" => &b"a\"b\n\xff"[..],
+            b"HTTP_USER_AGENT" => b"it's \"\\",
+            _ => b"",
+        };
+        let values = Texts::of(format.names().iter().map(|name| Cow::Borrowed(value(name))));
         let own = vec![(b"mine".to_vec(), b"1".to_vec()), (b"mine".to_vec(), b"2".to_vec())];
         let mut buffer = Vec::new();
-        format.write(&mut buffer, &line(), &RequestNotes { values: &values, application: &own, identity: None });
+        format.write(&mut buffer, &line(), &RequestNotes { values: Some(&values), application: &own, identity: None });
         String::from_utf8_lossy(&buffer).into_owned()
     }
 

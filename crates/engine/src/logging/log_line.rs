@@ -1,6 +1,8 @@
 //! The content of a request line, independent of its format: its values, and the escaping of clients' text. It writes nothing.
 //! Worker threads run it.
 
+use std::borrow::Cow;
+
 use bolide_contract::logging::AlwaysLogged;
 
 use crate::logging::identity::Identity;
@@ -52,17 +54,53 @@ impl LogLine<'_> {
     }
 }
 
+/// Texts that outlive the bytes of their request, all in one allocation.
+#[derive(Debug, Default)]
+pub struct Texts {
+    /// The end of each text, as four bytes, then the texts.
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Texts {
+    /// Most requests have values of this many bytes, or less.
+    const USUAL_BYTES: usize = 256;
+    const END_BYTES: usize = size_of::<u32>();
+
+    pub fn of<'a>(texts: impl ExactSizeIterator<Item = Cow<'a, [u8]>>) -> Texts {
+        let count = texts.len();
+        let mut bytes = Vec::with_capacity(count * Texts::END_BYTES + Texts::USUAL_BYTES);
+        bytes.resize(count * Texts::END_BYTES, 0);
+        for (place, text) in texts.enumerate() {
+            bytes.extend_from_slice(&text);
+            let end = (bytes.len() as u32).to_ne_bytes();
+            bytes[place * Texts::END_BYTES..][..Texts::END_BYTES].copy_from_slice(&end);
+        }
+        Texts { bytes, count }
+    }
+
+    /// Returns a text by its place; nothing for one that does not exist.
+    pub fn get(&self, place: usize) -> &[u8] {
+        let end = |place: usize| {
+            let end = self.bytes.get(place * Texts::END_BYTES..)?.first_chunk()?;
+            (place < self.count).then(|| u32::from_ne_bytes(*end) as usize)
+        };
+        let begin = place.checked_sub(1).map_or(Some(self.count * Texts::END_BYTES), end);
+        begin.zip(end(place)).and_then(|(begin, end)| self.bytes.get(begin..end)).unwrap_or_default()
+    }
+}
+
 /// Further values of a request for a format: those of the names that the style returns, and the application's own variables.
 #[derive(Clone, Copy, Default)]
 pub struct RequestNotes<'a> {
-    pub values: &'a [Vec<u8>],
+    pub values: Option<&'a Texts>,
     pub application: &'a [(Vec<u8>, Vec<u8>)],
     pub identity: Option<&'a Identity>,
 }
 
 impl RequestNotes<'_> {
     pub fn request(&self, place: usize) -> &[u8] {
-        self.values.get(place).map_or(b"", Vec::as_slice)
+        self.values.map_or(b"", |values| values.get(place))
     }
 
     /// Returns the application's variable of this name; the last one counts.
@@ -201,6 +239,16 @@ pub mod tests {
             (AlwaysLogged { broken: true, ..off.clone() }, LogLine { is_broken: true, ..line() }, line()),
         ] {
             assert!(yes.is_among(&always) && !no.is_among(&always) && !yes.is_among(&off), "{always:?}");
+        }
+    }
+
+    #[test]
+    fn each_text_is_at_its_place_and_nothing_elsewhere() {
+        for texts in [&[][..], &["a"], &["", "host", "", "agent"], &["one", "two", "three", ""]] {
+            let kept = Texts::of(texts.iter().map(|text| Cow::Borrowed(text.as_bytes())));
+            let expected: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).chain([&b""[..], b""]).collect();
+            let found: Vec<&[u8]> = (0..expected.len()).map(|place| kept.get(place)).collect();
+            assert_eq!(found, expected);
         }
     }
 

@@ -117,7 +117,10 @@ fn text(buffer: &mut Vec<u8>, key: &str, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
+    use crate::logging::log_line::Texts;
     use crate::logging::log_line::tests::line;
 
     #[test]
@@ -133,13 +136,13 @@ mod tests {
 
     #[test]
     fn an_object_has_one_line_whatever_the_client_has_sent() {
-        let values = vec![b"a\"\n".to_vec(), Vec::new(), b"\xff".to_vec()];
+        let values = Texts::of([&b"a\"\n"[..], b"", b"\xff"].into_iter().map(Cow::Borrowed));
         let own = vec![(b"k\"".to_vec(), b"v\\".to_vec())];
         let mut buffer = Vec::new();
         json(
             &mut buffer,
             &LogLine { uri: b"/\"\r\n", ..line() },
-            &RequestNotes { values: &values, application: &own, identity: None },
+            &RequestNotes { values: Some(&values), application: &own, identity: None },
             None,
             b"",
         );
