@@ -1,6 +1,6 @@
 //! Configuration texts: every parser, and the expansion of placeholders.
 
-use bolide_options::catalogue::language_words::Format;
+use bolide_options::catalogue::language::words::Format;
 use bolide_options::expand::{self, Endless};
 use bolide_options::sources;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Location;
 use crate::catalogue::catalogue;
-use crate::catalogue::language_words::Format;
+use crate::catalogue::language::words::Format;
 use crate::catalogue::row::Status;
 use crate::host_info::HostInfo;
 use crate::reader::{Reader, format_of};

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use crate::catalogue::language_words::Condition;
+use crate::catalogue::language::words::Condition;
 use crate::diagnostic::Location;
 use crate::host_info::HostInfo;
 use crate::reader::read_bounded;

@@ -1,7 +1,7 @@
 //! Translates the keywords of a call from Python (`bolide.run`) to words of the command line: Bolide's own options, and the names
 //! that other servers use for them. Runs in the process of the caller.
 
-use crate::catalogue::language_words::Word;
+use crate::catalogue::language::words::Word;
 use crate::catalogue::row::Argument;
 use crate::catalogue::row::{Setting, Status};
 use crate::catalogue::{catalogue, nearest};

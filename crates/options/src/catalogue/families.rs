@@ -1,8 +1,7 @@
 //! Verdicts on uWSGI's options by family: the options of a plugin, or related options of its core, share one verdict. An entry in
 //! a themed table takes precedence. Pure data.
 
-use std::collections::HashMap;
-
+use crate::catalogue::names::NameMap;
 use crate::catalogue::row::{Milestone, Status};
 
 /// Options that share one verdict.
@@ -25,14 +24,14 @@ pub enum Members {
 
 /// Finds the family of an option. Each start asks for a thousand names, so their families are looked up instead of compared.
 pub struct Index {
-    names: HashMap<&'static str, usize>,
+    names: NameMap<usize>,
     beginnings: Vec<(&'static str, usize)>,
-    plugins: HashMap<&'static str, usize>,
+    plugins: NameMap<usize>,
 }
 
 impl Index {
     pub fn build() -> Index {
-        let mut index = Index { names: HashMap::new(), beginnings: Vec::new(), plugins: HashMap::new() };
+        let mut index = Index { names: NameMap::default(), beginnings: Vec::new(), plugins: NameMap::default() };
         for (place, family) in FAMILIES.iter().enumerate() {
             let (Members::Names(members) | Members::Plugins(members)) = family.members;
             for member in members {

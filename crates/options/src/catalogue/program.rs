@@ -1,6 +1,6 @@
 //! Rows of the program itself. Pure data.
 
-use crate::catalogue::language_words::Word;
+use crate::catalogue::language::words::Word;
 use crate::catalogue::row::{OptionEntry, Setting, Value};
 use crate::instance_commands::InstanceCommand;
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::language_words::Word;
+use crate::catalogue::language::words::Word;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 
 /// The privileges with which an option acts.

@@ -3,7 +3,7 @@
 
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::catalogue::language_words::Word;
+use crate::catalogue::language::words::Word;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::draft::{Draft, SocketKind};

@@ -65,9 +65,8 @@ fn explain_topic(text: &mut String, topic: &str) -> bool {
             text.push('\n');
         }
         for sentence in &answer.sentences {
-            wrap(&format!("{}.", capitalised(sentence)), WIDTH + INDENT)
-                .iter()
-                .for_each(|line| text.push_str(&format!("{line}\n")));
+            let sentence = format!("{}.", capitalised(sentence));
+            wrap(&sentence, WIDTH + INDENT).iter().for_each(|line| text.push_str(&format!("{line}\n")));
         }
         if let (None, Some(option)) = (row, answer.option.and_then(|name| catalogue().get(name))) {
             text.push('\n');
@@ -145,8 +144,8 @@ pub fn list(arguments: &[String]) -> Reading {
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {
-            ("", Status::Planned(..)) if row.home == "core" => "of uWSGI's core".to_owned(),
-            ("", _) => format!("of uWSGI's plugin `{}`", row.home),
+            ("", Status::Planned(..)) if row.home == "core" => "of uWSGI's core".into(),
+            ("", _) => format!("of uWSGI's plugin `{}`", row.home).into(),
             (help, _) => one_line(beginning(help), LIST_WIDTH - NAME - VERDICT - 2),
         };
         let names = row.names.join(", ");
@@ -161,7 +160,7 @@ pub fn list(arguments: &[String]) -> Reading {
 
 fn paragraph(text: &mut String, sentence: &str) {
     for line in wrap(sentence, LIST_WIDTH) {
-        text.push_str(&line);
+        text.push_str(line);
         text.push('\n');
     }
 }

@@ -1,5 +1,6 @@
 //! `bolide -h`, `bolide --help` and `bolide help COMMAND`, generated from the tables of commands and options.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
@@ -25,7 +26,8 @@ const USAGE: [(&str, &str); 6] = [
 const COMMON_OPTIONS: [&str; 9] = ["http", "socket", "https", "virtualenv", "chdir", "threads", "harakiri", "static-map", "uid"];
 
 /// Column at which descriptions begin.
-const COLUMN: usize = 34;
+const COLUMN: usize = MARGIN.len();
+const MARGIN: &str = "                                  ";
 /// Width of the text.
 const WIDTH: usize = 106;
 
@@ -129,14 +131,17 @@ pub fn command(command: Subcommand, paint: Paint) -> String {
 
 /// The first clause of a help text.
 pub fn beginning(help: &str) -> &str {
-    [". ", "; ", ": ", " ("].iter().fold(help, |text, end| text.split(end).next().unwrap_or(text)).trim_end_matches('.')
+    // One pass: the help of all options has 30,000 characters.
+    let ends = |pair: &[u8]| matches!(pair, b". " | b"; " | b": " | b" (");
+    let end = help.as_bytes().windows(2).position(ends);
+    end.and_then(|end| help.get(..end)).unwrap_or(help).trim_end_matches('.')
 }
 
 /// Shortens a text to one line of this width.
-pub fn one_line(text: &str, width: usize) -> String {
-    match wrap(text, width - 2).as_slice() {
-        [first, _, ..] => format!("{} …", first.trim_end_matches(',')),
-        _ => text.to_owned(),
+pub fn one_line(text: &str, width: usize) -> Cow<'_, str> {
+    match first_line(text, width - 2) {
+        (first, Some(_)) => format!("{} …", first.trim_end_matches(',')).into(),
+        (_, None) => text.into(),
     }
 }
 
@@ -155,14 +160,22 @@ fn of_group(group: Group) -> impl Iterator<Item = Subcommand> {
 
 /// Writes `-p, --processes NUMBER` with its description.
 fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
-    let letter = row.letters.first().map_or_else(|| "    ".to_owned(), |(letter, _)| format!("-{letter}, "));
-    let value = match row.argument {
-        Argument::None => String::new(),
-        Argument::Optional => format!("[={}]", placeholder(row)),
-        Argument::Required => format!(" {}", placeholder(row)),
-    };
-    let name = format!("--{}", row.name());
-    entry(text, &format!("  {letter}{name}{value}"), &format!("  {letter}{}{value}", paint.name(&name)), help);
+    let mut start = String::from("  ");
+    match row.letters.first() {
+        Some(&(letter, _)) => start.extend(['-', letter, ',', ' ']),
+        None => start.push_str("    "),
+    }
+    let begin = start.len();
+    start.push_str("--");
+    start.push_str(row.name());
+    let end = start.len();
+    match row.argument {
+        Argument::None => {}
+        Argument::Optional => start.extend(["[=", &placeholder(row), "]"]),
+        Argument::Required => start.extend([" ", &placeholder(row)]),
+    }
+    let shown = [&start[..begin], &paint.name(&start[begin..end]), &start[end..]].concat();
+    entry(text, &start, &shown, help);
 }
 
 /// Writes `--port NUMBER` with its description.
@@ -176,29 +189,52 @@ fn flag(text: &mut String, word: &CommandLineWord, paint: Paint) {
 fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
     let width = start.chars().count();
     text.push_str(shown);
-    let mut left = if width + 1 < COLUMN { " ".repeat(COLUMN - width) } else { format!("\n{:COLUMN$}", "") };
-    for part in wrap(help, WIDTH - COLUMN) {
-        // Writing to a String can't fail.
-        let _ = writeln!(text, "{left}{part}");
-        left = " ".repeat(COLUMN);
+    let mut left = if width + 1 < COLUMN {
+        COLUMN - width
+    } else {
+        text.push('\n');
+        COLUMN
+    };
+    for line in lines(help, WIDTH - COLUMN) {
+        text.push_str(&MARGIN[..left]);
+        text.push_str(line);
+        text.push('\n');
+        left = COLUMN;
     }
 }
 
 /// Breaks a text at its spaces.
-pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().filter(|line| line.is_empty() || line.chars().count() + 1 + word.chars().count() <= width);
-        match line {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            None => lines.push(word.to_owned()),
+pub fn wrap(text: &str, width: usize) -> Vec<&str> {
+    lines(text, width).collect()
+}
+
+fn lines(text: &str, width: usize) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let (line, further) = first_line(rest?, width);
+        rest = further;
+        Some(line)
+    })
+}
+
+/// Returns the words of a text that fit into a line, at least one, and the rest.
+fn first_line(text: &str, width: usize) -> (&str, Option<&str>) {
+    // A text of as many bytes has at most as many characters.
+    if text.len() <= width {
+        return (text, None);
+    }
+    let mut last_space = None;
+    for (characters, (place, character)) in text.char_indices().enumerate() {
+        if character == ' ' {
+            last_space = Some(place);
+        }
+        if characters >= width
+            && let Some(space) = last_space
+        {
+            return (&text[..space], Some(&text[space + 1..]));
         }
     }
-    lines
+    (text, None)
 }
 
 #[cfg(test)]

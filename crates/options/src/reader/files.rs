@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::bounded::{cannot_read, line_text, read_bounded, read_stream};
 use super::gunicorn_file;
 use super::{EarlyExit, Reader};
-use crate::catalogue::language_words::Format;
+use crate::catalogue::language::words::Format;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::sources::{self, Section};
 

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::language_words::Word;
+use crate::catalogue::language::words::Word;
 use crate::catalogue::row::{Argument, OptionRow, Setting, Status};
 use crate::conditionals::OpenBlock;
 use crate::diagnostic::{Diagnostic, Location};
@@ -182,10 +182,10 @@ impl<'a> Reader<'a> {
     ) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
-        if let crate::catalogue::language_words::Condition::Option(_) = open.condition {
+        if let crate::catalogue::language::words::Condition::Option(_) = open.condition {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
-        if open.condition == crate::catalogue::language_words::Condition::ForReadline {
+        if open.condition == crate::catalogue::language::words::Condition::ForReadline {
             self.host.trust.note(&self.host.folder.join(&open.argument), location)?;
         }
         let values = open

@@ -13,7 +13,7 @@ pub mod yaml;
 pub(crate) use section::line_of;
 pub use section::{Malformed, OtherSection, RawPair, Section};
 
-use crate::catalogue::language_words::Format;
+use crate::catalogue::language::words::Format;
 
 /// The default section.
 pub const DEFAULT_SECTION: &str = "uwsgi";

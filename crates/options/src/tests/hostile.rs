@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::catalogue::language_words::Format;
+use crate::catalogue::language::words::Format;
 use crate::sources;
 use crate::tests::{Folder, fails, outcome};
 use crate::{Reading, Severity};

@@ -1,6 +1,8 @@
 //! Rows of the configuration language: files, placeholders, conditions, loops. Pure data.
 
-use crate::catalogue::language_words::{Condition, Format, Word};
+pub mod words;
+
+use crate::catalogue::language::words::{Condition, Format, Word};
 use crate::catalogue::row::{OptionEntry, Setting, Value};
 
 const fn word(name: &'static str, word: Word, value: Value, help: &'static str) -> OptionEntry {
