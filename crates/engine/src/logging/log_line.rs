@@ -55,7 +55,7 @@ impl LogLine<'_> {
 }
 
 /// Texts that outlive the bytes of their request, all in one allocation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Texts {
     /// The end of each text, as four bytes, then the texts.
     bytes: Vec<u8>,

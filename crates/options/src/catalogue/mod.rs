@@ -205,11 +205,12 @@ impl Known {
         let mut rest = Some(line);
         let [name, argument, home, projects, alias_of, letter, at_once, value] = std::array::from_fn(|_| {
             let text = rest.unwrap_or_else(|| panic!("known.tsv: not eight columns: {line}"));
-            // Not `split`, which costs several times as much for ten thousand short columns.
+            // With `split`, the whole catalogue would cost a fifth more: it has ten thousand short columns.
             let end = text.bytes().position(|byte| byte == b'\t');
             rest = end.map(|end| &text[end + 1..]);
             &text[..end.unwrap_or(text.len())]
         });
+        assert!(rest.is_none(), "known.tsv: not eight columns: {line}");
         Known {
             name,
             argument: match argument {

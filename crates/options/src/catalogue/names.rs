@@ -56,8 +56,8 @@ mod tests {
         let hash = |name| BuildHasherDefault::<NameHasher>::default().hash_one(name);
         let hashes: HashSet<u64> = catalogue().names().map(hash).collect();
         assert_eq!(hashes.len(), catalogue().names().count());
-        // Nor do they crowd: in a table of twice as many places, chance alone leaves 39 % of the names without one of their own.
+        // Nor do they crowd: by chance, 1,357 names fall on 85 % as many of 4,096 places.
         let places: HashSet<u64> = hashes.iter().map(|hash| hash % 4096).collect();
-        assert!(places.len() * 10 > hashes.len() * 7, "{} of {}", places.len(), hashes.len());
+        assert!(places.len() * 10 > hashes.len() * 8, "{} of {}", places.len(), hashes.len());
     }
 }

@@ -66,7 +66,7 @@ fn explain_topic(text: &mut String, topic: &str) -> bool {
         }
         for sentence in &answer.sentences {
             let sentence = format!("{}.", capitalised(sentence));
-            wrap(&sentence, WIDTH + INDENT).iter().for_each(|line| text.push_str(&format!("{line}\n")));
+            wrap(&sentence, WIDTH + INDENT).for_each(|line| text.push_str(&format!("{line}\n")));
         }
         if let (None, Some(option)) = (row, answer.option.and_then(|name| catalogue().get(name))) {
             text.push('\n');
@@ -194,7 +194,7 @@ fn explain(text: &mut String, row: &OptionRow) {
     // Writing to a String can't fail.
     let _ = writeln!(text, "{}{also}", row.name());
     let mut paragraph = |title: &str, body: &str| {
-        for (index, line) in wrap(body, WIDTH).iter().enumerate() {
+        for (index, line) in wrap(body, WIDTH).enumerate() {
             let left = if index == 0 { title } else { "" };
             let _ = writeln!(text, "  {left:10}{line}");
         }

@@ -195,7 +195,7 @@ fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
         text.push('\n');
         COLUMN
     };
-    for line in lines(help, WIDTH - COLUMN) {
+    for line in wrap(help, WIDTH - COLUMN) {
         text.push_str(&MARGIN[..left]);
         text.push_str(line);
         text.push('\n');
@@ -204,11 +204,7 @@ fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
 }
 
 /// Breaks a text at its spaces.
-pub fn wrap(text: &str, width: usize) -> Vec<&str> {
-    lines(text, width).collect()
-}
-
-fn lines(text: &str, width: usize) -> impl Iterator<Item = &str> {
+pub fn wrap(text: &str, width: usize) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let (line, further) = first_line(rest?, width);
