@@ -99,9 +99,9 @@ def find(module, expression, named):
     if call is not None:
         return Taken(called(value, call, expression, named), expression)
     check_callable(value, expression, named)
-    if not named.is_factory and makes_applications(value):
-        return Taken(called(value, ([], {}), f"{path}()", named), f"{path}()", is_called=True)
     if not named.is_factory:
+        if makes_applications(value):
+            return Taken(called(value, ([], {}), f"{path}()", named), f"{path}()", is_called=True)
         check_can_answer(value, expression, named)
     return Taken(value, expression)
 
@@ -167,27 +167,26 @@ def makes_applications(value):
     return inspect.isfunction(value) and not inspect.iscoroutinefunction(value) and needs_no_arguments(value)
 
 
-def check_can_answer(function, expression, named):
+def check_can_answer(value, expression, named):
     """Raise LoadError for a function that takes neither the arguments of WSGI nor those of ASGI: every request would fail."""
-    if not inspect.isfunction(function):
-        return
-    # Not the signature of what a decorator wraps: the decorator may be what makes an application of it.
-    signature = inspect.signature(function, follow_wrapped=False)
-    if any(can_be_called_with(signature, arguments) for arguments in PLAIN_PARAMETERS):
+    if not inspect.isfunction(value) or any(can_take(value, len(arguments)) for arguments in PLAIN_PARAMETERS):
         return
     raise LoadError(
-        f"{named.origin}: {expression!r} of {named.name!r} can't answer requests: it takes {signature}, and an application takes "
-        f"(environ, start_response) or (scope, receive, send); if it creates the application, write its arguments, as in "
-        f"{named.name}:{expression}(…)"
+        f"{named.origin}: {expression!r} of {named.name!r} can't answer requests: it takes {signature_of(value) or '(…)'}, and "
+        f"an application takes (environ, start_response) or (scope, receive, send); if it creates the application, write its "
+        f"arguments, as in {named.name}:{expression}(…)"
     )
 
 
-def can_be_called_with(signature, arguments):
-    try:
-        signature.bind(*arguments)
-    except TypeError:
-        return False
-    return True
+def can_take(function, count):
+    """Return whether it can be called with this many arguments. Its code decides: a decorator may give what it returns the
+    signature of the function inside.
+    """
+    code = function.__code__
+    least = code.co_argcount - len(function.__defaults__ or ())
+    has_room = count <= code.co_argcount or bool(code.co_flags & inspect.CO_VARARGS)
+    only_by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return least <= count and has_room and set(only_by_name) <= set(function.__kwdefaults__ or ())
 
 
 def needs_no_arguments(function):

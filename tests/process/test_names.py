@@ -168,10 +168,13 @@ def test_a_wsgi_function_is_never_called_to_make_an_application(serve):
     "made",
     [
         "from werkzeug import Request, Response\n@Request.application\ndef app(request):\n    return Response('plain')\n",
+        "import inspect\ndef view(request): pass\n"
+        "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'plain']\n"
+        "app.__signature__ = inspect.signature(view)\n",
         "def app(environ, start_response, body=b'plain'):\n    start_response('200 OK', [])\n    return [body]\n",
         "def app(*arguments):\n    arguments[1]('200 OK', [])\n    return [b'plain']\n",
     ],
-    ids=["decorated", "optional", "any"],
+    ids=["decorated", "signature of another", "optional", "any"],
 )
 def test_a_function_that_can_take_the_arguments_of_wsgi_is_an_application(made, serve):
     assert serve("app:app", {"app.py": made}).body() == "plain"
