@@ -3,7 +3,9 @@
 import os
 import signal
 
+import pytest
 from support.waiting import TIMEOUT_SECONDS, wait_until
+from support_kept import Kept
 from support_load import Load
 from support_processes import children_of, is_alive
 from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, workers_of
@@ -44,6 +46,33 @@ def waiting_request(instance, tmp_path):
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
     return client, gate
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_kept_connections_go_on_at_the_workers_of_the_new_master(upgradable, tmp_path, processes):
+    instance = upgradable("--processes", processes, module="probe")
+    kept = [Kept(instance) for _ in range(10)]
+    before = {one.ask() for one in kept}
+    for _ in range(2):
+        master = upgrade(tmp_path)
+        wait_until(lambda before=before: not any(is_alive(int(pid)) for pid in before), "the end of the old workers")
+        answers = {one.ask() for one in kept}
+        assert answers <= {str(worker) for worker in workers_of(master)}
+        before = answers
+
+
+def test_requests_behind_a_stuck_worker_are_answered_by_the_new_master(upgradable, tmp_path):
+    instance = upgradable("--worker-reload-mercy", "3", module="probe", alarms=True)
+    kept = [Kept(instance) for _ in range(10)]
+    old = {one.ask() for one in kept}
+    _, gate = waiting_request(instance, tmp_path)
+    for one in kept[:5]:
+        one.send("/pid")
+    upgrade(tmp_path)
+    assert {one.read() for one in kept[:5]}.isdisjoint(old)
+    assert {one.ask() for one in kept}.isdisjoint(old)
+    assert not gate.exists()
+    instance.wait_for_log(r"has not finished within 3 s")
 
 
 def test_a_request_in_flight_is_finished_by_the_master_before(upgradable, tmp_path):

@@ -13,12 +13,13 @@ use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use bolide_contract::clock::advance_thread_clock;
+use bolide_contract::connection_queue::listener_id;
 use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
 use bolide_contract::settings::{Protocol, Settings};
 use bolide_engine::app::Language;
 use bolide_engine::uwsgi_signals::SignalPort;
-use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned, inode_of};
+use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned};
 use bolide_options::{Reading, read};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -287,7 +288,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             socket.set_nonblocking(true).expect("set");
             let descriptor = socket.into();
             ListeningSocket {
-                inode: inode_of(&descriptor).expect("open"),
+                inode: listener_id(&descriptor).expect("open"),
                 descriptor,
                 protocol: listener.protocol,
                 server_name: "testing".to_owned(),

@@ -3,9 +3,14 @@
 //! thread takes it out.
 //!
 //! It does not decide when to do so. Workers use both ends; the master creates the pair, and keeps it while workers come and go.
+//! While no worker can take connections out, the master does.
 //!
 //! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. Packets that this build would not
 //! write are refused.
+//!
+//! Each connection in the queue is a descriptor in flight. The kernel counts those of all processes of a user together, and refuses
+//! further ones above the sender's RLIMIT_NOFILE (unix(7), ETOOMANYREFS). Orders of masters carry descriptors too. So the queue has
+//! room for a small part of that limit ([`room`]), and several instances of a user leave room for the orders of each.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -14,7 +19,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, sendmsg};
+use nix::sys::socket::sockopt::SndBuf;
+use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, sendmsg, setsockopt};
 
 use crate::message::first_descriptor;
 use crate::settings::Protocol;
@@ -23,7 +29,14 @@ use crate::settings::Protocol;
 pub const PACKET_BYTES: usize = 40;
 
 /// The first byte of a packet. Builds with another layout have another version.
-const VERSION: u8 = 1;
+pub const VERSION: u8 = 1;
+
+/// The most connections in the queue, and the part of the limit of open files that they may be.
+const QUEUED_MOST: u64 = 64;
+const QUEUED_PART: u64 = 8;
+
+/// Bytes that the kernel counts for a packet: its data and the structures around it.
+const COUNTED_BYTES: usize = 768;
 
 const HAS_SERVED: u8 = 1;
 const HAS_INPUT: u8 = 2;
@@ -136,6 +149,14 @@ impl MovedConnection {
     }
 }
 
+/// Returns the name of a listening socket in packets, its inode: the same in all processes that share it.
+///
+/// # Errors
+/// The error of fstat(2).
+pub fn listener_id(socket: &OwnedFd) -> io::Result<u64> {
+    Ok(nix::sys::stat::fstat(socket)?.st_ino)
+}
+
 /// Puts a connection into the queue. On [`Put::Done`] the caller closes its own descriptor of it.
 ///
 /// # Errors
@@ -155,14 +176,40 @@ pub fn put(queue: BorrowedFd<'_>, connection: &MovedConnection, socket: Borrowed
     }
 }
 
+/// Returns how many connections the queue may hold, if its processes may open this many files.
+pub fn room(open_files: u64) -> usize {
+    (open_files / QUEUED_PART).min(QUEUED_MOST) as usize
+}
+
+/// Limits the queue to about this many connections. The kernel allows at least six.
+///
+/// # Errors
+/// Errors of `setsockopt`.
+pub fn limit(put: BorrowedFd<'_>, connections: usize) -> io::Result<()> {
+    // The kernel doubles the value (socket(7), SO_SNDBUF).
+    Ok(setsockopt(&put, SndBuf, &(connections * COUNTED_BYTES / 2))?)
+}
+
 /// The outcome of [`take`].
 #[derive(Debug)]
 pub enum Taken {
     Connection(MovedConnection, OwnedFd),
     /// The queue is empty, or empty again.
     Nothing,
-    /// A packet arrived without its connection: this process had no free descriptor.
+    /// This process has no free descriptor: what is in the queue stays there for another one.
+    NoDescriptor,
+    /// A packet arrived without its connection: another thread has opened the last free descriptors meanwhile.
     Lost,
+}
+
+/// Descriptors that must be free before a connection is taken: one for the connection, one for its copy above the standard
+/// streams. The kernel drops a connection that finds none.
+const FREE_DESCRIPTORS: usize = 2;
+
+/// Whether this process could take a connection out of the queue.
+pub fn has_free_descriptors(queue: BorrowedFd<'_>) -> bool {
+    let copies = [(); FREE_DESCRIPTORS].map(|()| queue.try_clone_to_owned());
+    copies.iter().all(Result::is_ok)
 }
 
 /// Takes out the connection that has waited longest.
@@ -170,6 +217,9 @@ pub enum Taken {
 /// # Errors
 /// Errors of `recvmsg`, or a packet of another build.
 pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
+    if !has_free_descriptors(queue) {
+        return Ok(Taken::NoDescriptor);
+    }
     let mut packet = [0u8; PACKET_BYTES];
     let mut slices = [IoSliceMut::new(&mut packet)];
     let mut space = cmsg_space!([RawFd; 1]);
@@ -244,6 +294,18 @@ mod tests {
             assert!(matches!(take(far.as_fd()), Ok(Taken::Connection(..))));
         }
         assert!(matches!(take(far.as_fd()), Ok(Taken::Nothing)));
+    }
+
+    #[test]
+    fn the_queue_has_room_for_a_part_of_the_files_that_may_be_open() {
+        for (open_files, wanted) in [(40, 5), (200, 25), (1024, 64), (1 << 30, 64)] {
+            assert_eq!(room(open_files), wanted);
+        }
+        let (near, _far) = pair();
+        limit(near.as_fd(), room(1024)).expect("limited");
+        let (_here, there) = UnixStream::pair().expect("a pair");
+        let waiting = (0..1000).take_while(|_| put(near.as_fd(), &MOVED, there.as_fd()).expect("open") == Put::Done).count();
+        assert!((32..=96).contains(&waiting), "{waiting} connections fit");
     }
 
     #[test]

@@ -43,9 +43,12 @@ pub enum Order {
     Pause,
     /// To a paused worker: continue. An order to end implies it.
     Resume,
-    /// To a worker that will be killed because of a stuck request: move its idle connections, and connections with unread input,
-    /// to other workers.
-    HandOver,
+    /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of connections
+    /// that other workers take from, close in order those that can't move, and report `HandedOver`. Without `has_takers` the
+    /// instance ends, and idle connections are closed.
+    HandOver { has_takers: bool },
+    /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
+    Spare,
     /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
     /// watches them.
     Look,
@@ -104,6 +107,9 @@ pub enum Report {
     Registered,
     /// Prototype, worker or helper: the application raises this signal.
     Signalled { number: u8 },
+    /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request waits
+    /// that is lost with the worker: unread input within TLS.
+    HandedOver { row: u32, waiting: u32 },
     /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
     /// [`crash_signal`].
     Crashed { row: u32, pid: u32 },
@@ -142,6 +148,13 @@ pub const IMPORTS_BYTES: usize = 8 * 1024 * 1024;
 /// A worker that reads the order to drain later than this, in milliseconds, accepts no more queued connections: clients may have
 /// connected after the master had announced that the new code serves.
 pub const LATE_DRAIN_MS: u64 = 200;
+
+/// The longest time between the order to hand over and the kill of a worker, in milliseconds. Other requests of the worker have
+/// this long to end.
+pub const HANDOVER_MS: u64 = 1_000;
+
+/// A worker that is neither killed nor spared this many milliseconds after the order to hand over accepts connections again.
+pub const DOOMED_MS: u64 = HANDOVER_MS + 500;
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
@@ -218,7 +231,8 @@ impl Packet for Order {
             Order::Pause => [8, 0, 0, 0, 0, 0],
             Order::Resume => [9, 0, 0, 0, 0, 0],
             Order::Look => [10, 0, 0, 0, 0, 0],
-            Order::HandOver => [11, 0, 0, 0, 0, 0],
+            Order::HandOver { has_takers } => [11, u32::from(has_takers), 0, 0, 0, 0],
+            Order::Spare => [12, 0, 0, 0, 0, 0],
             Order::Signal { number } => [20, u32::from(number), 0, 0, 0, 0],
             Order::JoinPool { pool } => [21, pool.code(), 0, 0, 0, 0],
         }
@@ -239,7 +253,8 @@ impl Packet for Order {
             [8, ..] => Ok(Order::Pause),
             [9, ..] => Ok(Order::Resume),
             [10, ..] => Ok(Order::Look),
-            [11, ..] => Ok(Order::HandOver),
+            [11, takers, ..] => Ok(Order::HandOver { has_takers: takers != 0 }),
+            [12, ..] => Ok(Order::Spare),
             [20, number, ..] => signal_number(number, fields[0]).map(|number| Order::Signal { number }),
             [21, code, ..] => {
                 let pool = Pool::from_code(code).ok_or_else(|| unknown_packet(fields[0]))?;
@@ -270,6 +285,7 @@ impl Packet for Report {
             Report::Left { row, somebody_waits } => [124, row, u32::from(somebody_waits), 0, 0, 0],
             Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
             Report::HasDebuggerPort { row } => [125, row, 0, 0, 0, 0],
+            Report::HandedOver { row, waiting } => [126, row, waiting, 0, 0, 0],
             Report::Registered => [130, 0, 0, 0, 0, 0],
             Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
             Report::Crashed { row, pid } => [132, row, pid, 0, 0, 0],
@@ -297,6 +313,7 @@ impl Packet for Report {
             [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
             [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
             [125, row, ..] => Ok(Report::HasDebuggerPort { row }),
+            [126, row, waiting, ..] => Ok(Report::HandedOver { row, waiting }),
             [130, ..] => Ok(Report::Registered),
             [132, row, pid, ..] => Ok(Report::Crashed { row, pid }),
             [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
@@ -399,7 +416,8 @@ mod tests {
         let fork = |kind, is_on_trial| Order::Fork { row: 7, kind, number: 3, is_on_trial };
         let drain = |has_successors| Order::Drain { has_successors };
         let others = [Order::Retire, drain(false), drain(true), Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
-        let pauses = [Order::Pause, Order::Resume, Order::Look, Order::HandOver];
+        let hand_over = |has_takers| Order::HandOver { has_takers };
+        let pauses = [Order::Pause, Order::Resume, Order::Look, hand_over(false), hand_over(true), Order::Spare];
         let signals = [Order::Signal { number: 255 }, Order::JoinPool { pool: Pool::Farm(2) }];
         let forks = ChildKind::ALL.into_iter().flat_map(|kind| [fork(kind, false), fork(kind, true)]);
         for order in forks.chain(others).chain(pauses).chain(signals) {
@@ -416,6 +434,7 @@ mod tests {
             Report::Worn { row: 1, pid: 2 },
             Report::Drained { row: 1, pid: 2 },
             Report::Leaving { row: 1, pid: 2 },
+            Report::HandedOver { row: 1, waiting: 3 },
             Report::Asked { row: 1, asked: Asked::Reload },
             Report::Asked { row: 1, asked: Asked::Stop },
             Report::Imports,

@@ -31,7 +31,7 @@ pub struct Row {
     pub worker: AtomicU32,
     /// Connections that the worker holds open.
     pub connections: AtomicU32,
-    /// 1 while the worker accepts new connections, 0 while it drains.
+    /// Whether the worker accepts new connections ([`Accepting::code`]).
     pub accepting: AtomicU32,
     /// 1 while the worker sleeps in its poll, idle.
     pub waiting: AtomicU32,
@@ -76,7 +76,37 @@ pub struct Row {
     pub is_embedded: AtomicU32,
 }
 
+/// Whether a worker accepts new connections, in [`Row::accepting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepting {
+    /// It does not serve yet, or drains.
+    No,
+    Yes,
+    /// It would, but has no descriptor for one at present.
+    NoDescriptor,
+}
+
+impl Accepting {
+    pub const fn code(self) -> u32 {
+        match self {
+            Accepting::No => 0,
+            Accepting::Yes => 1,
+            Accepting::NoDescriptor => 2,
+        }
+    }
+}
+
 impl Row {
+    /// The worker is in service, whether or not it has a descriptor for another connection.
+    pub fn is_accepting(&self) -> bool {
+        self.accepting.load(Relaxed) != Accepting::No.code()
+    }
+
+    /// The worker could take another connection.
+    pub fn has_room(&self) -> bool {
+        self.accepting.load(Relaxed) == Accepting::Yes.code()
+    }
+
     /// True for a request worker's row, false for a helper's row, which serves no requests.
     pub fn is_of_request_worker(&self) -> bool {
         self.kind.load(Relaxed) == ChildKind::RequestWorker.code()

@@ -32,6 +32,17 @@ pub struct Succession {
     /// The queues of messages for mules.
     #[serde(default)]
     pub message_queues: Vec<MessageQueueFiles>,
+    /// The queue of open connections that need a worker.
+    #[serde(default)]
+    pub connection_queue: Option<HandedQueue>,
+}
+
+/// The queue of open connections: its two ends, and the version of its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedQueue {
+    pub put: i32,
+    pub take: i32,
+    pub version: u8,
 }
 
 /// A listening socket, and its configured address.
@@ -44,6 +55,8 @@ pub struct HandedSocket {
 /// The progress of the upgrade: a byte from one master to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
+    /// From the successor, before `Serves`: its workers take open connections from the queue that it was handed.
+    TakesConnections,
     /// From the successor: its workers serve.
     Serves,
     /// From the successor: it failed to start. The reason follows, up to the end of the stream.
@@ -55,10 +68,11 @@ pub enum Step {
 }
 
 impl Step {
-    const ALL: [Step; 4] = [Step::Serves, Step::Failed, Step::HandedOver, Step::DaemonsGone];
+    const ALL: [Step; 5] = [Step::TakesConnections, Step::Serves, Step::Failed, Step::HandedOver, Step::DaemonsGone];
 
     pub fn byte(self) -> u8 {
         match self {
+            Step::TakesConnections => b'c',
             Step::Serves => b's',
             Step::Failed => b'f',
             Step::HandedOver => b'p',

@@ -38,7 +38,7 @@ use crate::scheduling::connections::{Due, ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::client::Client;
-use crate::sockets::socket::Read;
+use crate::sockets::socket::{self, Read};
 use crate::sockets::tls::TlsFault;
 use crate::sockets::transport::Transport;
 use multiplexed::{Limits, TurnEnd, attend_streams};
@@ -406,16 +406,47 @@ impl<A: App> Connection<A> {
     /// Whether it may move to another worker: it is between two requests, or before its first, no byte of the next one was read,
     /// and it has no state that only this process knows (TLS, streams).
     pub fn may_move(&self) -> bool {
-        let is_between = self.exchange.is_idle()
-            && !matches!(self.stage, ConnectionStage::Lingers { .. })
-            && !self.has_part_of_request()
-            && !self.peer_has_ended;
+        let is_between =
+            self.exchange.is_idle() && !matches!(self.stage, ConnectionStage::Lingers { .. }) && !self.has_part_of_request();
         is_between && matches!(self.link, Link::Socket { .. }) && self.transport.is_movable() && !self.is_last
     }
 
-    /// Bytes of the next request have arrived, and were not read.
+    /// Bytes of the next request have arrived, and were not read; or the peer has ended its side.
     pub fn has_unread(&self) -> bool {
-        self.transport.has_input()
+        self.with_transport(Transport::has_input)
+    }
+
+    /// The peer has ended its side, and everything that it sent before was read.
+    pub fn peer_has_left(&self) -> bool {
+        self.with_transport(Transport::peer_has_ended)
+    }
+
+    fn with_transport<R>(&self, ask: impl FnOnce(&Transport) -> R) -> R {
+        match &self.link {
+            Link::Multiplexed(multiplexer) if self.stage == ConnectionStage::Serves => ask(&multiplexer.lock().transport),
+            _ => ask(&self.transport),
+        }
+    }
+
+    /// Ends a connection at rest as its protocol asks for, for a thread without the language: with close_notify within TLS, and
+    /// with GOAWAY in HTTP/2. A client of HTTP/2 learns that unread requests were not processed, and may send them again on another
+    /// connection (RFC 9113 section 8.7).
+    pub fn end_at_rest(&mut self) {
+        match &self.link {
+            Link::Multiplexed(multiplexer) if self.stage == ConnectionStage::Serves => {
+                let mut multiplexer = multiplexer.lock();
+                multiplexer.go_away(true);
+                multiplexer.transport.end_sending();
+            }
+            _ => self.transport.end_sending(),
+        }
+        // Unread bytes would make a reset of the close, which can destroy what the client has not read yet.
+        socket::discard_input(self.socket(), LINGER_BYTES);
+    }
+
+    /// Requests that it has not read are known to be unprocessed when it ends.
+    pub fn tells_unprocessed(&self) -> bool {
+        matches!(self.link, Link::Multiplexed(_))
     }
 
     fn close_or_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {

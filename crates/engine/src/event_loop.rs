@@ -5,8 +5,10 @@
 mod accepting;
 mod census;
 mod companion;
+mod descriptors;
 pub mod draining;
 pub mod embedded;
+mod handing_over;
 mod moving;
 mod multiplexing;
 mod orders;
@@ -26,17 +28,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
+use bolide_contract::scoreboard::Accepting;
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
-use crate::event_loop::accepting::{accept, end_pauses, listen, listen_or_leave};
+use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_or_leave};
+use crate::event_loop::descriptors::log_lost_descriptors;
 use crate::event_loop::draining::End;
 use crate::event_loop::draining::{begin_drain, log_mercy_end, log_stream_end};
-use crate::event_loop::moving::Move;
-use crate::event_loop::moving::{drop_moved_leftovers, move_away, move_rest, take_moved};
+use crate::event_loop::handing_over::{give_up_rested, move_rest};
+use crate::event_loop::moving::{drop_moved_leftovers, take_moved};
 use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
@@ -133,7 +137,7 @@ impl<L: Language> Shared<L> {
         let row = self.worker.row;
         // Otherwise the others would take it for busy until its first poll: a burst right after the start is shared too.
         row.turned_ms.store(now_ms(), Relaxed);
-        row.accepting.store(1, Relaxed);
+        row.accepting.store(Accepting::Yes.code(), Relaxed);
         self.report(|row, pid| Report::Serving { row, pid });
     }
 
@@ -198,7 +202,7 @@ impl<L: Language> Shared<L> {
             match key.source() {
                 EventSource::Control => take_orders(self, &mut guard),
                 EventSource::Listener(number) => accept(self, number, &mut guard, thread),
-                EventSource::Queue => take_moved(self, &mut guard.connections),
+                EventSource::Queue => take_moved(self, &mut guard, thread.clock.now_ms),
                 EventSource::Heartbeat => answer_heartbeat(),
                 EventSource::Bell => {}
                 EventSource::Signals => {
@@ -309,11 +313,11 @@ impl<L: Language> Shared<L> {
         let stays = stays && (after != NextAction::Again || !is_known || self.rearm_connection(key, &connection));
         if stays {
             self.limit_time(&mut connection, housekeeping);
-            let goes_on_elsewhere = self.worker.hands_over() || housekeeping.is_doomed();
-            let may_go = goes_on_elsewhere && connection.is_idle();
+            let is_given_up = self.worker.hands_over() || housekeeping.doom.is_at_work();
+            let is_given_up = is_given_up && connection.is_idle();
             check_in(self, key, connection, after == NextAction::Rest, connections);
-            if may_go && move_away(self, key, false, state) == Move::NoRoom {
-                state.housekeeping.moves_at_ms.get_or_insert(now_ms());
+            if is_given_up {
+                give_up_rested(self, key, state);
             }
         } else {
             self.end_for_others(&connection);
@@ -321,6 +325,7 @@ impl<L: Language> Shared<L> {
                 app.discard(connection.leftover());
             }
             connections.remove(key);
+            housekeeping.descriptors.note_end(now_ms());
             self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
         }
     }
@@ -508,7 +513,8 @@ impl<L: Language> Shared<L> {
             .then(|| streams_end_ms.saturating_sub(now).max(1));
         let memory = state.housekeeping.memory_trim.within_ms(now);
         let moves = state.housekeeping.moves_at_ms.map(|when_ms| when_ms.saturating_sub(now).max(1));
-        [pause, look, tidy, mercy, streams, log, moves, memory].into_iter().flatten().min()
+        let descriptors = state.housekeeping.descriptors.wake_ms().map(|when_ms| when_ms.saturating_sub(now).max(1));
+        [pause, look, tidy, mercy, streams, log, moves, memory, descriptors].into_iter().flatten().min()
     }
 
     /// A connection's time limit ends before a wait until `until_ms` does.
@@ -526,14 +532,19 @@ impl<L: Language> Shared<L> {
             begin_drain(self, state, if self.has_other_workers() { End::Replaced } else { End::Alone });
         }
         move_rest(self, state, thread.clock.now_ms);
+        end_shortage_if_due(self, state, thread.clock.now_ms);
         census::take_if_due(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
+        let now = thread.clock.now_ms;
         // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts meanwhile.
-        if (leaves || self.is_worn()) && !housekeeping.worn_reported {
+        let are_lost = housekeeping.descriptors.are_lost(connections.population().all(), now);
+        if (leaves || self.is_worn() || are_lost) && !housekeeping.worn_reported {
             housekeeping.worn_reported = true;
+            if are_lost {
+                log_lost_descriptors(self.worker.number);
+            }
             self.report(|row, pid| Report::Worn { row, pid });
         }
-        let now = thread.clock.now_ms;
         if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
             housekeeping.mercy_is_over = true;
             log_mercy_end(self, connections);

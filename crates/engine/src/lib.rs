@@ -33,5 +33,5 @@ pub use preloading::preload;
 pub use request::{blocking_websocket, mounts, request_stream, websocket};
 pub use scheduling::connections::ExchangeId;
 pub use scheduling::handover::ConnectionQueue;
-pub use sockets::listener::{ListeningSocket, inode_of};
+pub use sockets::listener::ListeningSocket;
 pub use sockets::taken_connections;

@@ -10,6 +10,7 @@ pub mod concurrency;
 pub mod connections;
 pub mod corking;
 pub mod deadlines;
+pub mod descriptors;
 pub mod fairness;
 pub mod handover;
 pub mod held_answers;

@@ -10,6 +10,7 @@ use bolide_supervision::logs::log_files::Logs;
 use bolide_supervision::logs::log_programs::{LogPrograms, NewLog};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
+use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use nix::unistd::Pid;
 
 use crate::children::Children;
@@ -149,7 +150,7 @@ fn hand_on(new: &NewLog, children: &Children) {
     for child in children.iter() {
         let Some(channel) = &child.channel else { continue };
         // A child that does not get the order has ended, or keeps writing to the old file.
-        if let Err(error) = message::send(channel.as_fd(), &order, Some(new.file.as_raw_fd()))
+        if let Err(error) = with_descriptors_in_flight(|| message::send(channel.as_fd(), &order, Some(new.file.as_raw_fd())))
             && !matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
         {
             log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it keeps writing to the old one"));

@@ -10,6 +10,7 @@ use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
+use bolide_contract::succession::HandedQueue;
 use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::captured_output::CapturedOutput;
@@ -122,12 +123,13 @@ fn prepare(
     configuration.note_logged(warnings);
     let mut alarms = Alarms::default();
     alarms.prepare(&settings).map_err(|error| StartError::new(format!("no socket for alarms: {error}")))?;
-    let (predecessor, mut handed) = match inheritance {
-        Some(Inheritance { place, sockets, statistics, memories, message_queues }) => {
-            (Some(place), Handed { sockets, statistics, memories, message_queues })
+    let (mut predecessor, mut handed) = match inheritance {
+        Some(Inheritance { place, sockets, statistics, memories, message_queues, connection_queue }) => {
+            (Some(place), Handed { sockets, statistics, memories, message_queues, connection_queue })
         }
         None => (None, Handed::default()),
     };
+    let handed_connections = handed.connection_queue.take();
     let handed_memories = std::mem::take(&mut handed.memories);
     let handed_queues = MessageQueues::handed(std::mem::take(&mut handed.message_queues));
     let prepared = prepare_files(&settings, &configuration, handed);
@@ -169,6 +171,11 @@ fn prepare(
     log_sink::lines(&emptied);
     let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
     provision.take_message_queues(handed_queues);
+    if let (Some(predecessor), Some(queue)) = (&mut predecessor, handed_connections)
+        && provision.take_connection_queue(queue)
+    {
+        predecessor.will_take_connections();
+    }
     log_sink::lines(&provision.prepare_message_queues().map_err(unshared)?);
     provision.prepare_span_socket().map_err(|error| StartError::new(format!("no socket for spans: {error}")))?;
     let children = Children::new(scoreboard);
@@ -182,6 +189,7 @@ struct Handed {
     statistics: Vec<(Address, OwnedFd)>,
     memories: Vec<(MemoryFile, OwnedFd)>,
     message_queues: Vec<(String, OwnedFd, OwnedFd)>,
+    connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
 }
 
 /// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.

@@ -12,6 +12,8 @@ pub enum Token {
     Child(u64),
     /// A connection is pending at a listening socket.
     Listeners,
+    /// The queue of open connections that need a worker.
+    Connections,
     /// A watched file has changed.
     Watches,
     /// Raised alarms.

@@ -125,7 +125,7 @@ impl Takeover {
         let load_ms = provision.settings().lifecycle.load_timeout_ms;
         let until_ms = now_ms.saturating_add(load_ms.map_or(SUCCESSOR_MS, |most| most.saturating_add(BEGIN_MS)));
         let stage = SuccessorStage::Starting { until_ms, why: Vec::new(), reload_waits: None };
-        self.successor = Some(Successor { pid, process, channel: Some(near), stage });
+        self.successor = Some(Successor { pid, process, channel: Some(near), stage, takes_connections: false });
         Ok(pid)
     }
 
@@ -218,6 +218,11 @@ impl Takeover {
         self.successor.as_ref().is_some_and(Successor::is_in_place)
     }
 
+    /// Returns whether the workers of the successor take open connections of ours.
+    pub fn successor_takes_connections(&self) -> bool {
+        self.successor.as_ref().is_some_and(|successor| successor.takes_connections)
+    }
+
     /// Returns whether the instance continues in a successor that has replaced us.
     pub fn continues_in_successor(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.channel.is_some())
@@ -250,10 +255,20 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     inherited.extend(memories.iter().map(|memory| memory.descriptor));
     let message_queues = provision.message_queues().files();
     inherited.extend(provision.message_queues().descriptors());
+    inherited.extend(provision.connection_queue().descriptors());
     inherited.extend(locks.iter().copied().chain([channel.as_raw_fd()]));
     let master_pid = Pid::this().as_raw().cast_unsigned();
-    let succession =
-        Succession { master_pid, channel: channel.as_raw_fd(), locks, sockets, statistics, metrics, memories, message_queues };
+    let succession = Succession {
+        master_pid,
+        channel: channel.as_raw_fd(),
+        locks,
+        sockets,
+        statistics,
+        metrics,
+        memories,
+        message_queues,
+        connection_queue: Some(provision.connection_queue().to_hand()),
+    };
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
     let (program, arguments) = config.command(settings.reloading.program.as_deref());
     let mut process = Process::new(&program);

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
+use bolide_contract::connection_queue::listener_id;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener, Protocol};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_engine::uwsgi_signals::SignalPort;
-use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, inode_of};
+use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket};
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
 
@@ -74,7 +75,7 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
             let (server_name, server_port) = name_and_port(listener, &handed.bound);
             let descriptor = copied(handed.descriptor)?;
             Ok(ListeningSocket {
-                inode: inode_of(&descriptor)?,
+                inode: listener_id(&descriptor)?,
                 descriptor,
                 protocol: listener.protocol,
                 server_name,

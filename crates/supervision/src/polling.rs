@@ -32,6 +32,11 @@ impl<'a, T> Source<'a, T> {
         Source { token, descriptor, wants: PollFlags::POLLIN }
     }
 
+    /// Waits until the descriptor can be written to.
+    pub fn writable(token: T, descriptor: BorrowedFd<'a>) -> Source<'a, T> {
+        Source { token, descriptor, wants: PollFlags::POLLOUT }
+    }
+
     /// The same source under a token of the caller's.
     pub fn map<U>(self, token: impl FnOnce(T) -> U) -> Source<'a, U> {
         Source { token: token(self.token), descriptor: self.descriptor, wants: self.wants }

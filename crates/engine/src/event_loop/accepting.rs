@@ -11,10 +11,11 @@
 //! It knows no protocol and no application. The threads that lead run it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
+use bolide_contract::connection_queue;
 use bolide_contract::message::LATE_DRAIN_MS;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -22,7 +23,8 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connection::beginning;
 use crate::event_loop::census::{note_new, note_wait};
-use crate::event_loop::moving::pass_on;
+use crate::event_loop::descriptors::begin_shortage;
+use crate::event_loop::moving::{pass_on, take_moved};
 use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 use crate::exchange::thread_context::ThreadContext;
@@ -31,6 +33,7 @@ use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::scheduling::fairness::{has_had_its_turn, is_ahead};
 use crate::sockets::listener::Accepted;
+use crate::sockets::socket;
 
 /// The most connections that a worker without others accepts from one socket in a turn, so that open connections have their turn
 /// too. If there are others, or may be, a worker accepts only as many as its free threads can begin to serve at once: the first
@@ -43,12 +46,6 @@ const STAND_BACK_MS: u64 = 2;
 
 /// The time doubles while no connection waits, up to this many milliseconds.
 const STAND_BACK_MOST_MS: u64 = 64;
-
-/// Milliseconds for which no connection is accepted from a socket after descriptors have run out.
-const EXHAUSTED_MS: u64 = 100;
-
-/// The shortest time between two log lines about missing descriptors, in milliseconds.
-const EXHAUSTED_REPORT_MS: u64 = 1_000;
 
 /// Stands for the queue of connections in `Pause::listener`.
 const QUEUE: usize = usize::MAX;
@@ -76,6 +73,7 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
     // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
     if shared.worker.is_told_to_drain()
         || shared.worker.is_paused()
+        || state.housekeeping.descriptors.are_missing()
         || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
     {
         return;
@@ -119,10 +117,6 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
         match accept_one(shared, number, connections, housekeeping, thread) {
             Entered::One => accepted += 1,
             Entered::Nothing => break,
-            Entered::Exhausted => {
-                pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
-                break;
-            }
         }
     }
     // They have waited in the listen queue as long as others have in the table, so it is their turn now.
@@ -146,9 +140,32 @@ fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut L
         }
         // A connection that can't be handed over is served here.
         accepted => {
-            if matches!(enter(shared, accepted, number, connections, housekeeping, now_ms), Entered::Exhausted) {
-                pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
+            enter(shared, accepted, number, connections, housekeeping, now_ms);
+        }
+    }
+}
+
+/// Looks whether there are descriptors again, when it is time. Connections in the queue come first: their clients were accepted
+/// before those that wait in the listen queue.
+pub(crate) fn end_shortage_if_due<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
+    if !state.housekeeping.descriptors.take_due(now_ms) || shared.worker.is_told_to_drain() || shared.worker.is_paused() {
+        return;
+    }
+    if let Some(queue) = &shared.queue {
+        if socket::has_events(queue.take.as_fd()) {
+            take_moved(shared, state, now_ms);
+            if state.housekeeping.descriptors.are_missing() {
+                return;
             }
+        }
+        if connection_queue::has_free_descriptors(queue.take.as_fd()) {
+            state.housekeeping.descriptors.note_free(shared.worker.row);
+        }
+    }
+    shared.watch_queue();
+    for number in 0..shared.worker.listeners.len() {
+        if state.housekeeping.pauses.iter().all(|pause| pause.listener != number) {
+            listen_or_leave(shared, number);
         }
     }
 }
@@ -162,6 +179,9 @@ pub(crate) fn end_pauses<L: Language>(
     thread: &ThreadContext,
 ) {
     let now = thread.clock.now_ms;
+    if housekeeping.descriptors.are_missing() {
+        return;
+    }
     for mut pause in std::mem::take(&mut housekeeping.pauses) {
         if shared.worker.is_told_to_drain() {
             continue;
@@ -183,7 +203,6 @@ pub(crate) fn end_pauses<L: Language>(
             pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
                 Entered::One => STAND_BACK_MS,
                 Entered::Nothing => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
-                Entered::Exhausted => EXHAUSTED_MS,
             };
             pause.until_ms = now + pause.length_ms;
             housekeeping.pauses.push(pause);
@@ -257,6 +276,7 @@ pub(crate) fn leave_listeners<L: Language>(
     housekeeping: &mut Housekeeping,
 ) -> bool {
     housekeeping.pauses.clear();
+    housekeeping.descriptors.forget();
     shared.leave_queue();
     leave_signal_pools(shared);
     if shared.is_held.load(Relaxed) {
@@ -355,6 +375,7 @@ fn enter<L: Language>(
             let due_ms = connection.due_ms();
             let key = connections.insert(connection, due_ms);
             note_new(shared, key, connections);
+            housekeeping.descriptors.note_free(shared.worker.row);
             shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
             if shared.takes_turns() {
                 shared.worker.row.turns.fetch_add(1, Relaxed);
@@ -363,13 +384,8 @@ fn enter<L: Language>(
         }
         Accepted::Nothing => Entered::Nothing,
         Accepted::Exhausted(error) => {
-            if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
-                housekeeping.exhausted_reported_ms = now_ms;
-                let open = connections.population().all();
-                let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
-                complain(shared.worker.number, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
-            }
-            Entered::Exhausted
+            begin_shortage(shared, Some(error), connections.population().all(), housekeeping, now_ms);
+            Entered::Nothing
         }
     }
 }
@@ -377,5 +393,4 @@ fn enter<L: Language>(
 enum Entered {
     One,
     Nothing,
-    Exhausted,
 }

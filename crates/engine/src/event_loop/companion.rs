@@ -2,10 +2,10 @@
 //! call of the application. It hands connections with new requests over to other workers ([`crate::event_loop::moving`]), and
 //! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time.
 //!
-//! A worker that has other workers beside it starts the companion when it has a second connection, as its next call may be a long
-//! one. A worker alone starts it only if answers are held. The companion looks once a millisecond while calls are slow. While
-//! they are quick, the leader puts the look off with one system call in some milliseconds, since a wake-up costs more than some
-//! requests. An idle companion sleeps until the next connection is attended to. It knows no protocol. Workers run it.
+//! A worker starts the companion when it has a second connection, as its next call may be a long one. The companion looks once a
+//! millisecond while calls are slow. While they are quick, the leader puts the look off with one system call in some
+//! milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until the next connection is attended to.
+//! In a worker alone it sleeps through calls too, until the master's order to hand over. It knows no protocol. Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,13 +14,15 @@ use std::thread;
 use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
+use bolide_contract::scoreboard::Slot;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;
 
 use crate::app::Language;
+use crate::event_loop::handing_over::move_rest;
 use crate::event_loop::moving::Move;
-use crate::event_loop::moving::{move_away, move_rest};
+use crate::event_loop::moving::move_away;
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::ForkHooks;
@@ -80,7 +82,7 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        if state.housekeeping.needs_companion && state.connections.population().all() > 1 && self.may_move() {
+        if state.housekeeping.needs_companion && state.connections.population().all() > 1 {
             // This very call may be the one that does not end.
             state.housekeeping.needs_companion = false;
             self.begin_companion();
@@ -139,6 +141,7 @@ impl<L: Language> Shared<L> {
 
     /// The companion's thread. It ends with the process, or for a fork.
     fn run_companion(&self) {
+        self.companion_thread.note_thread();
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
         let mut before = None;
@@ -153,8 +156,8 @@ impl<L: Language> Shared<L> {
                 self.worker.held_answers.watch(false);
                 // New events wake it at once.
                 self.wait_for_events();
-            } else if idle_looks > IDLE_LOOKS {
-                self.sleep();
+            } else if idle_looks > IDLE_LOOKS || is_lasting && self.can_only_wait() {
+                self.sleep(is_lasting);
                 idle_looks = 0;
             } else {
                 let are_wanted = self.push_held();
@@ -176,7 +179,7 @@ impl<L: Language> Shared<L> {
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
-        guard.housekeeping.needs_companion = self.queue.is_some() && self.has_other_workers();
+        guard.housekeeping.needs_companion = self.queue.is_some();
         self.companion.has_begun.store(false, SeqCst);
     }
 
@@ -216,12 +219,20 @@ impl<L: Language> Shared<L> {
         slots.try_fold(0, |sum: u64, slot| (slot.began_ms.load(Relaxed) != 0).then(|| sum.wrapping_add(slot.count.load(Relaxed))))
     }
 
+    /// Whether the loop of the language was found not to turn. Its next turn comes in any case: it has been asked for one.
+    fn is_loop_stuck(&self) -> bool {
+        let is_shown = |slot: &Slot| slot.began_ms.load(Relaxed) != 0 && slot.limit_ms.load(Relaxed) != Slot::UNLIMITED_MS;
+        self.worker.row.is_embedded.load(Relaxed) == 1 && self.worker.slots.iter().any(is_shown)
+    }
+
     /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
     /// look at once would achieve nothing: the worker's own threads look after the connections, or the queue is full.
     fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
         let mut guard = self.lock_state();
-        // A leader that sleeps in its poll fetches its events itself.
-        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_none_away() {
+        // A leader that sleeps in its poll fetches its events itself. In a loop of the language that does not turn, code of the
+        // application that runs outside of the worker's turns is what keeps it.
+        let is_asleep = self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_none_away();
+        if is_asleep && !self.is_loop_stuck() {
             return false;
         }
         Self::push_corked(&mut guard);
@@ -236,7 +247,7 @@ impl<L: Language> Shared<L> {
             }
         }
         move_rest(self, &mut guard, now_ms());
-        if !self.may_move() || self.worker.is_paused() || self.worker.is_draining() {
+        if !self.may_move() || guard.housekeeping.doom.is_at_work() || self.worker.is_paused() || self.worker.is_draining() {
             return false;
         }
         self.move_waiting(&mut guard) && !waits_elsewhere
@@ -264,15 +275,24 @@ impl<L: Language> Shared<L> {
         true
     }
 
-    /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
-    /// handed over.
-    fn sleep(&self) {
+    /// During a long call there is nothing to do before an order of the master: no other worker could serve what waits.
+    fn can_only_wait(&self) -> bool {
+        self.worker.held_answers.push();
         let mut guard = self.lock_state();
-        if !guard.connections.is_none_away() || guard.housekeeping.corking.holds() {
+        Self::push_corked(&mut guard);
+        let is_handing_over = guard.housekeeping.doom.is_at_work() || guard.housekeeping.moves_at_ms.is_some();
+        !is_handing_over && !self.has_other_workers()
+    }
+
+    /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
+    /// handed over. `in_calls`: all threads are in calls, and none of them is waited for.
+    fn sleep(&self, in_calls: bool) {
+        let mut guard = self.lock_state();
+        if !in_calls && !guard.connections.is_none_away() || guard.housekeeping.corking.holds() {
             return;
         }
         // If other workers could serve the waiting connections, the next call may be a long one.
-        let is_calm = !self.may_move() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
+        let is_calm = !self.has_other_workers() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
         // A postponed look does not wake it.
@@ -282,8 +302,8 @@ impl<L: Language> Shared<L> {
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
         let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
-        // A draining worker gets no such announcement, and its master may be gone, which the poll would report without end.
-        let count = if self.worker.is_draining() { 2 } else { 3 };
+        // The poll would report without end that the master is gone.
+        let count = if self.is_orphaned.load(Relaxed) { 2 } else { 3 };
         // Only a signal could interrupt the poll, and they are blocked here. In any case the next look finds out why the wait
         // ended.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);

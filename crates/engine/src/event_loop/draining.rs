@@ -6,11 +6,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::{Row, now_ms};
+use bolide_contract::scoreboard::{Accepting, Row, now_ms};
 
 use crate::app::{App, Language};
 use crate::connection::Connection;
-use crate::event_loop::accepting::{leave_listeners, pause_queue, pause_until};
+use crate::event_loop::accepting::leave_listeners;
 use crate::event_loop::moving::{move_all, take_all_moved};
 use crate::event_loop::multiplexing::wake_multiplexed;
 use crate::event_loop::pausing::resume_connections;
@@ -24,10 +24,6 @@ use crate::scheduling::connections::ConnectionTable;
 /// streams get a disconnect, so that they can end by themselves, and the lifespan ends after them. The master kills the worker
 /// when all of the mercy has passed.
 const LAST_PART_MS: u64 = 5_000;
-
-/// A worker that was about to be killed, but is alive this many milliseconds after the master's warning, accepts connections
-/// again: the call has ended.
-const DOOMED_MS: u64 = 500;
 
 /// Milliseconds for which a stream (an answer of unknown length, such as server-sent events) may continue after the order to
 /// stop. Then its client is treated as disconnected. At a reload it has all of the mercy.
@@ -97,7 +93,7 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
         take_all_moved(shared, connections);
     }
     if !shared.worker.draining.swap(true, Relaxed) {
-        shared.worker.row.accepting.store(0, Relaxed);
+        shared.worker.row.accepting.store(Accepting::No.code(), Relaxed);
         let was_paused = resume_connections(shared, connections, housekeeping);
         let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
         let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
@@ -146,19 +142,4 @@ pub(crate) fn log_mercy_end<L: Language>(shared: &Shared<L>, connections: &mut C
         let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; closing requests: {count}");
         complain(shared.worker.number, &problem);
     }
-}
-
-/// The master is about to kill the worker for a call that does not end. Other workers take over new connections and those that
-/// are not inside of a call.
-pub(crate) fn begin_handover<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
-    if !shared.may_move() || shared.worker.is_draining() || shared.worker.is_paused() {
-        return;
-    }
-    let now_ms = now_ms();
-    state.housekeeping.doomed_until_ms = now_ms + DOOMED_MS;
-    for number in 0..shared.worker.listeners.len() {
-        pause_until(shared, number, now_ms + DOOMED_MS, &mut state.housekeeping);
-    }
-    pause_queue(shared, now_ms + DOOMED_MS, &mut state.housekeeping);
-    move_all(shared, state);
 }

@@ -16,6 +16,7 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::moving::{Arrived, arrive, to_move};
 use crate::connection::{Connection, beginning};
+use crate::event_loop::descriptors::begin_shortage;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -27,8 +28,8 @@ const TAKEN_TURN_MOST: usize = 64;
 /// The same if no worker would take them later: more than the queue has room for.
 const TAKEN_LAST_MOST: usize = 4096;
 
-/// Milliseconds after which a draining worker tries again to hand over connections that found the queue full.
-const AGAIN_MS: u64 = 10;
+/// Milliseconds after which connections that found the queue full are tried again: a tick of the coarse clock.
+const AGAIN_MS: u64 = 4;
 
 /// The outcome of moving a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +43,11 @@ pub enum Move {
 }
 
 /// Takes connections from the queue: of those with a request, as many as there are free threads.
-pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
     let Some(queue) = &shared.queue else { return };
-    if shared.worker.is_told_to_drain() || shared.worker.is_paused() {
+    let LeaderState { connections, housekeeping, .. } = state;
+    // A worker that hands over takes back nothing.
+    if shared.worker.is_told_to_drain() || shared.worker.is_paused() || housekeeping.doom.is_at_work() {
         return;
     }
     let mut free_threads = shared.free_threads().saturating_sub(connections.ready_count()).max(1);
@@ -53,6 +56,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
         match connection_queue::take(queue.take.as_fd()) {
             Ok(Taken::Connection(moved, socket)) => {
                 insert_moved(shared, &moved, socket, connections);
+                housekeeping.descriptors.note_free(shared.worker.row);
                 taken += 1;
                 free_threads -= usize::from(moved.has_input);
                 if free_threads == 0 {
@@ -60,11 +64,15 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
                 }
             }
             Ok(Taken::Nothing) => break,
+            Ok(Taken::NoDescriptor) => {
+                begin_shortage(shared, None, connections.population().all(), housekeeping, now_ms);
+                break;
+            }
             Ok(Taken::Lost) => {
                 let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
                 complain(
                     shared.worker.number,
-                    &format!("a connection of another worker is lost, because no descriptor is left; {advice}"),
+                    &format!("a connection of another worker is lost: the application has opened the last files; {advice}"),
                 );
             }
             Err(error) => {
@@ -76,6 +84,12 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
     }
     // They have waited in the queue as long as others have in the table.
     connections.bring_forward(taken);
+    if taken > 0 && !housekeeping.descriptors.are_missing() {
+        // From here on the kernel wakes the other workers that wait for the queue before this one. Otherwise the worker that began
+        // to wait first would get every connection that the others pass on, and keep those that can't move again.
+        shared.leave_queue();
+        shared.watch_queue();
+    }
 }
 
 /// For a worker that ends, possibly as the last one: it serves all connections that are in the queue.
@@ -153,7 +167,8 @@ pub(crate) fn pass_on<L: Language>(
 /// Puts a connection into the queue, if it may move.
 pub(crate) fn move_away<L: Language>(shared: &Shared<L>, key: Key, has_input: bool, state: &mut LeaderState<L::App>) -> Move {
     let (Some(queue), Some(mut connection)) = (&shared.queue, state.connections.check_out(key)) else { return Move::Stays };
-    let moved = match state.connections.has_ended(key) {
+    // A client that has ended its side after a request waits for its answer. One that has left without a request is closed here.
+    let moved = match state.connections.has_ended(key) && connection.peer_has_left() {
         true => None,
         false => to_move(&connection, &shared.worker, has_input, now_ms()),
     };
@@ -200,13 +215,6 @@ pub(crate) fn move_all<L: Language>(shared: &Shared<L>, state: &mut LeaderState<
             state.housekeeping.moves_at_ms = Some(now_ms() + AGAIN_MS);
             return;
         }
-    }
-}
-
-/// For a draining worker: hands over connections that found the queue full before.
-pub(crate) fn move_rest<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
-    if state.housekeeping.moves_at_ms.is_some_and(|when_ms| when_ms <= now_ms) {
-        move_all(shared, state);
     }
 }
 

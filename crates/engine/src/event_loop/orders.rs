@@ -2,12 +2,14 @@
 //! leading thread reads them, or one that stands in for it.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::{self, Order, Received};
 
 use crate::app::Language;
 use crate::event_loop::accepting::{accept_handed_over, recheck_listeners, shut_listeners};
-use crate::event_loop::draining::{End, begin_drain, begin_handover};
+use crate::event_loop::draining::{End, begin_drain};
+use crate::event_loop::handing_over::{begin_handover, end_handover};
 use crate::event_loop::pausing::{begin_pause, end_pause};
 use crate::event_loop::signal_pools::join_signal_pool;
 use crate::event_loop::worker_state::{LeaderState, Shared};
@@ -31,7 +33,8 @@ pub(crate) fn take_orders<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
             Ok(Received::Message(Order::Pause, _)) => begin_pause(shared, housekeeping),
             Ok(Received::Message(Order::Resume, _)) => end_pause(shared, connections, housekeeping),
             Ok(Received::Message(Order::Look, _)) => recheck_listeners(shared, connections, housekeeping),
-            Ok(Received::Message(Order::HandOver, _)) => begin_handover(shared, state),
+            Ok(Received::Message(Order::HandOver { has_takers }, _)) => begin_handover(shared, state, has_takers),
+            Ok(Received::Message(Order::Spare, _)) => end_handover(housekeeping),
             Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
                 accept_handed_over(shared, listener, socket, connections, housekeeping);
             }
@@ -51,6 +54,7 @@ pub(crate) fn take_orders<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
             Ok(Received::Nothing) => return,
             // The master is gone. The remaining workers finish the requests in flight and end.
             Ok(Received::End) | Err(_) => {
+                shared.is_orphaned.store(true, Relaxed);
                 let _known_to_be_there = shared.poll.delete(&shared.control);
                 // A draining worker has successors that serve at these sockets, possibly those of another master.
                 if !shared.worker.is_draining() {

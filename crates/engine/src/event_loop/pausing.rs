@@ -22,6 +22,7 @@ pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     shared.worker.row.paused.store(1, Relaxed);
     housekeeping.paused_ms = now_ms();
     housekeeping.pauses.clear();
+    housekeeping.descriptors.forget();
     shared.leave_queue();
     leave_signal_pools(shared);
     for listener in &shared.worker.listeners {

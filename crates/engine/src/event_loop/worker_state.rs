@@ -37,8 +37,9 @@ use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::corking::Corking;
+use crate::scheduling::descriptors::Descriptors;
 use crate::scheduling::fairness::WorkMeter;
-use crate::scheduling::handover::{Companion, ConnectionQueue, Sleep};
+use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::services::SharedServices;
@@ -89,7 +90,7 @@ pub(crate) struct Shared<L: Language> {
     /// Wakes the leader. Present if several threads take turns to lead.
     pub(crate) bell: Option<EventFd>,
     pub(crate) control: OwnedFd,
-    /// Connections that move between workers; `None` if there is only one worker.
+    /// Connections that move between workers; `None` if no master keeps them meanwhile.
     pub(crate) queue: Option<ConnectionQueue>,
     pub(crate) companion: Companion,
     pub(crate) companion_thread: CompanionThread,
@@ -99,6 +100,8 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) signals: Arc<SignalPort>,
     /// No listening socket is registered with the poll yet: the generation is not admitted.
     pub(crate) is_held: AtomicBool,
+    /// The master is gone: nothing comes from its socket any more.
+    pub(crate) is_orphaned: AtomicBool,
 }
 
 /// The leader's state, which is passed on with the lead. It is unlocked while a thread attends to a connection.
@@ -123,11 +126,12 @@ pub(crate) struct Housekeeping {
     pub(crate) companion: Sleep,
     /// When the companion was last needed, in monotonic milliseconds.
     pub(crate) needed_ms: u64,
-    /// There are other workers, but no companion yet that would look after this worker's connections during a long call.
+    /// There is no companion yet that would look after this worker's connections during a long call.
     pub(crate) needs_companion: bool,
-    /// Until this time, in monotonic milliseconds, the worker may be killed for a call that it is inside of: other workers serve
-    /// its waiting connections.
-    pub(crate) doomed_until_ms: u64,
+    /// The worker may be killed at any moment.
+    pub(crate) doom: Doom,
+    /// It has reported that everything that can move has moved, since the last order to hand over.
+    pub(crate) has_handed_over: bool,
     /// When a draining worker tries again to hand connections over, in monotonic milliseconds.
     pub(crate) moves_at_ms: Option<u64>,
     pub(crate) stopping_at_once: bool,
@@ -140,15 +144,10 @@ pub(crate) struct Housekeeping {
     pub(crate) paused_ms: u64,
     /// Listeners that are not polled at present.
     pub(crate) pauses: Vec<Pause>,
-    pub(crate) exhausted_reported_ms: u64,
+    pub(crate) descriptors: Descriptors,
 }
 
 impl Housekeeping {
-    /// The worker is likely to be killed for a call of one of its threads.
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.doomed_until_ms != 0 && now_ms() < self.doomed_until_ms
-    }
-
     /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
     /// connection that was answered is closed at once. A connection that has had no request yet gets the full time, as one may be
     /// on its way.
@@ -211,8 +210,7 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
-        let needs_companion = queue.is_some() && has_other_workers;
+        let needs_companion = queue.is_some();
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
         let rules = Rules::of(&settings, services)?;
         let mut problems = Vec::new();
@@ -273,7 +271,7 @@ impl<L: Language> Shared<L> {
             leadership: Leadership::new(has_threads.then(Doorbell::new).transpose()?),
             state: Mutex::new(LeaderState {
                 connections: ConnectionTable::new(),
-                housekeeping: Housekeeping { needs_companion, ..Housekeeping::default() },
+                housekeeping: Housekeeping { needs_companion, descriptors: Descriptors::new(), ..Housekeeping::default() },
                 moved_leftovers: Vec::new(),
             }),
             language,
@@ -288,6 +286,7 @@ impl<L: Language> Shared<L> {
             worn_after,
             signals,
             is_held: AtomicBool::new(is_held),
+            is_orphaned: AtomicBool::new(false),
         })
     }
 
@@ -325,7 +324,7 @@ impl<L: Language> Shared<L> {
     pub(crate) fn has_other_workers(&self) -> bool {
         let own = self.worker.row;
         self.worker.settings.scaling.cheaper.is_some()
-            || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
+            || self.scoreboard.rows().iter().any(|row| row.is_accepting() && !std::ptr::eq(row, own))
     }
 
     /// Returns the number of threads that could begin a request, including the calling one.

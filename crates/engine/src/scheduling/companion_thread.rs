@@ -4,7 +4,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ const END_TICK: Duration = Duration::from_micros(100);
 pub(crate) struct CompanionThread {
     handle: Mutex<Option<JoinHandle<()>>>,
     is_called_off: AtomicBool,
+    /// The kernel's number of the thread; 0: there was none.
+    thread: AtomicI32,
     /// The time of its next look. The worker's threads set it with the state locked.
     alarm: TimerFd,
 }
@@ -55,7 +58,7 @@ impl CompanionThread {
     /// No file descriptor is left.
     pub fn new() -> io::Result<CompanionThread> {
         let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
-        Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), alarm })
+        Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), thread: AtomicI32::new(0), alarm })
     }
 
     /// Sets its next look to this time from now, whatever was set before.
@@ -113,6 +116,20 @@ impl CompanionThread {
         }
         // A panic ends the worker.
         let _ = thread.join();
+        // The kernel lists the thread for a moment after it has ended: CPython would warn of it at the fork, which copies the
+        // list's length alone.
+        while self.is_listed() && began.elapsed() <= END_MOST {
+            thread::sleep(END_TICK);
+        }
+    }
+
+    /// The companion's own thread calls this first.
+    pub fn note_thread(&self) {
+        self.thread.store(nix::unistd::gettid().as_raw(), SeqCst);
+    }
+
+    fn is_listed(&self) -> bool {
+        Path::new(&format!("/proc/self/task/{}", self.thread.load(SeqCst))).exists()
     }
 }
 

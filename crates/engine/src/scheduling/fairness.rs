@@ -74,8 +74,7 @@ pub fn has_had_its_turn(own: &Row, rows: &[Row], now_ms: u64) -> bool {
 }
 
 fn could_take_over(row: &Row, now_ms: u64) -> bool {
-    row.accepting.load(Relaxed) == 1
-        && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
+    row.has_room() && (row.waiting.load(Relaxed) == 1 || now_ms.saturating_sub(row.turned_ms.load(Relaxed)) <= RESPONSIVE_MS)
 }
 
 #[cfg(test)]

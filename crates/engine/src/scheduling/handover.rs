@@ -1,16 +1,37 @@
-//! The parts of a worker that hand connections over to other workers: the queue that they share, and the wake-up of the
-//! companion, the thread that puts connections into the queue while all others are inside of calls. It knows neither the
-//! connections nor the thread. Workers run it.
+//! The parts of a worker that hand connections over to other workers: the queue that they share, the order to hand over before a
+//! kill, and the wake-up of the companion, the thread that puts connections into the queue while all others are inside of calls.
+//! It knows neither the connections nor the thread. Workers run it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::scheduling::concurrency::{AtomicBool, Doorbell};
+use crate::scheduling::concurrency::{AtomicBool, Doorbell, now_ms};
 
 /// A worker's ends of the queue of connections that need a worker.
 pub struct ConnectionQueue {
     pub put: OwnedFd,
     pub take: OwnedFd,
+}
+
+/// What happens to connections that come to rest, in a worker that may be killed at any moment.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Doom {
+    /// It is not about to be killed.
+    #[default]
+    None,
+    /// They go to the queue until this time, in monotonic milliseconds.
+    HandsOver { until_ms: u64 },
+    /// They are closed until this time, because no other worker follows.
+    Closes { until_ms: u64 },
+}
+
+impl Doom {
+    pub fn is_at_work(self) -> bool {
+        match self {
+            Doom::None => false,
+            Doom::HandsOver { until_ms } | Doom::Closes { until_ms } => now_ms() < until_ms,
+        }
+    }
 }
 
 /// The companion as seen by the threads of the worker.

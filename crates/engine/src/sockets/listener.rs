@@ -166,14 +166,6 @@ impl ListeningSocket {
     }
 }
 
-/// Returns the inode of a socket.
-///
-/// # Errors
-/// The error of `fstat`.
-pub fn inode_of(socket: &OwnedFd) -> io::Result<u64> {
-    Ok(nix::sys::stat::fstat(socket)?.st_ino)
-}
-
 /// Moves a socket above the numbers of the standard streams, even if the application has closed those: otherwise a client would
 /// get the output that a library prints.
 pub fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {

@@ -60,6 +60,18 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     !matches!(recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN))
 }
 
+/// Throws away the input that is here, up to about this many bytes.
+pub fn discard_input(socket: BorrowedFd<'_>, most_bytes: usize) {
+    let mut discarded = 0;
+    let mut room = [0u8; 4096];
+    while discarded < most_bytes {
+        match recv(socket.as_raw_fd(), &mut room, MsgFlags::MSG_DONTWAIT) {
+            Ok(count) if count > 0 => discarded += count,
+            _ => return,
+        }
+    }
+}
+
 /// Whether a poll has pending events, which stay pending.
 pub fn has_events(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)

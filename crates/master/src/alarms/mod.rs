@@ -17,12 +17,13 @@ use bolide_contract::mules::ANY_MULE;
 use bolide_contract::settings::Settings;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::sockets::order_pair::order_pair;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::unistd::Pid;
 
-use crate::provision::{Provision, order_pair};
+use crate::provision::Provision;
 use crate::token::Token;
 
 use self::descriptors::Descriptors;

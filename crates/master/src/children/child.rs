@@ -153,6 +153,27 @@ pub enum Progress {
     Leaving,
 }
 
+/// A worker's handover before a kill: its connections at rest go to other workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handover {
+    /// When the order was sent.
+    pub ordered_ms: u64,
+    /// The number of requests that wait on connections that can't move, once the worker has reported that all others have moved.
+    pub waiting: Option<u32>,
+    /// The kill that follows.
+    pub kill: Option<Kill>,
+}
+
+/// A kill that waits for the end of a handover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    pub reason: KillReason,
+    /// With `harakiri`: requests that take less time, in milliseconds, may end first.
+    pub limit_ms: Option<u64>,
+    /// When no other request was found in flight any more.
+    pub calm_ms: Option<u64>,
+}
+
 /// The master's record of a child.
 #[derive(Debug)]
 pub struct Child {
@@ -195,6 +216,8 @@ pub struct Child {
     /// Its application listens for a debugger at a port (development only).
     pub has_debugger_port: bool,
     pub kill_reason: Option<KillReason>,
+    /// The last handover of a worker.
+    pub handover: Option<Handover>,
     /// The memory file with its state that a worker has handed over at a fault (`crash-reports`).
     pub state_at_fault: Option<OwnedFd>,
 }
@@ -247,6 +270,11 @@ impl Child {
             (self.deadline_ms, self.deadline_reason) = (Some(deadline_ms), kill_reason);
         }
         nearer
+    }
+
+    /// Returns whether the worker is to be killed as soon as it has handed over.
+    pub fn is_condemned(&self) -> bool {
+        self.handover.is_some_and(|handover| handover.kill.is_some())
     }
 
     /// Returns whether this is an active worker that was not notified of the current pause state.

@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod grouped;
+mod handovers;
 pub mod ledger;
 pub mod reports;
 
@@ -15,10 +16,12 @@ use bolide_contract::scoreboard::{Remembered, Scoreboard, now_ms};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::exit_report;
+use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use bolide_supervision::processes::process_state::parent_of;
 use bolide_supervision::processes::signals;
 use bolide_supervision::processes::system;
-use bolide_supervision::text::duration;
+use bolide_supervision::sockets::order_pair::order_pair;
+use bolide_supervision::text::{counted, duration};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -26,7 +29,7 @@ use nix::unistd::Pid;
 use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::children::ledger::{EndKind, Ledger};
 use crate::provision::error_report::ErrorReport;
-use crate::provision::{Executed, Provision, order_pair};
+use crate::provision::{Executed, Provision};
 use crate::token::Token;
 
 /// How long a killed child may take to exit before the log reports it, in milliseconds.
@@ -161,7 +164,8 @@ impl Children {
             found.kind.store(kind.code(), Relaxed);
         }
         let order = Order::Fork { row, kind, number, is_on_trial };
-        message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
+        let sent = with_descriptors_in_flight(|| message::send(channel.as_fd(), &order, Some(far.as_raw_fd())));
+        sent.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
             _ => ForkError::Failed(error),
         })?;
@@ -280,6 +284,7 @@ impl Children {
         let remembered = child.row().map(|row| self.scoreboard.remembered(row)).unwrap_or_default();
         let in_flight = exit_report::open(&remembered);
         let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
+        let served = served + &lost_beside(child, in_flight.len(), &self.scoreboard);
         let (mercy_ms, mercy_option) = mercy_of(child, provision);
         let mercy = duration(mercy_ms);
         let line = match kill_reason {
@@ -313,12 +318,19 @@ impl Children {
     }
 
     /// Ends generations: workers and helpers that have begun finish their work; those that have not are killed.
-    pub fn end_generations(&mut self, which: impl Fn(u32) -> bool, provision: &Provision, now_ms: u64) {
+    /// `continues_elsewhere`: the workers of another master take their connections over.
+    pub fn end_generations(
+        &mut self,
+        which: impl Fn(u32) -> bool,
+        continues_elsewhere: bool,
+        provision: &Provision,
+        now_ms: u64,
+    ) {
         let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
         let longest_ms = now_ms.saturating_add(provision.longest_mercy_ms());
         let is_developed = provision.is_developed();
         let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child.generation);
-        let has_successors = self.iter().any(succeeds);
+        let has_successors = continues_elsewhere || self.iter().any(succeeds);
         for id in self.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((role, has_begun)) = self.find(id).map(|child| (child.role, self.has_begun(child))) else { continue };
             match (role, has_begun) {
@@ -366,14 +378,6 @@ impl Children {
         }
     }
 
-    /// Orders a worker that is about to be killed for one request to hand its other pending connections over.
-    pub fn order_hand_over(&self, id: u64) {
-        if let Some(channel) = self.find(id).and_then(|worker| worker.channel.as_ref()) {
-            // A worker whose socket is full, or that has exited, hands nothing over.
-            let _ = message::send(channel.as_fd(), &Order::HandOver, None);
-        }
-    }
-
     /// Sends a child a signal other than an immediate kill.
     pub fn signal(&self, id: u64, signal: i32) {
         if let Some(child) = self.find(id) {
@@ -405,12 +409,12 @@ impl Children {
             let order = Order::Serve { listener };
             let taken = (0..channels.len()).any(|further| {
                 let channel = channels[(number + further) % channels.len()];
-                message::send(channel.as_fd(), &order, Some(connection.as_raw_fd())).is_ok()
+                with_descriptors_in_flight(|| message::send(channel.as_fd(), &order, Some(connection.as_raw_fd()))).is_ok()
             });
             lost += u32::from(!taken);
         }
         if lost > 0 {
-            let lost = bolide_supervision::text::counted(u64::from(lost), "waiting connection");
+            let lost = counted(u64::from(lost), "waiting connection");
             log_sink::line(&format!("closing {lost}: no worker could take them"));
         }
     }
@@ -522,6 +526,7 @@ impl Children {
             is_halted: false,
             has_debugger_port: false,
             kill_reason: None,
+            handover: None,
             state_at_fault: None,
         });
     }
@@ -532,6 +537,18 @@ fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
     let of_workers = provision.settings().lifecycle.reload_mercy_ms;
     let helper = child.helper.as_ref();
     (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
+}
+
+/// Says what a worker could not hand over: requests that wait within TLS, or all that rests if it has not reported in time.
+fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
+    let Some(handover) = worker.handover else { return String::new() };
+    let open = worker.row().and_then(|row| board.row(row)).map_or(0, |row| row.connections.load(Relaxed) as usize);
+    match (handover.waiting, open.saturating_sub(in_flight)) {
+        (Some(0), _) | (None, 0) => String::new(),
+        (Some(1), _) => "; a request that waits on another TLS connection is lost".to_owned(),
+        (Some(count), _) => format!("; {count} requests that wait on other TLS connections are lost"),
+        (None, count) => format!("; {} could not be handed over in time", counted(count as u64, "other connection")),
+    }
 }
 
 /// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped.

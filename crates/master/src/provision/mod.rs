@@ -3,6 +3,7 @@
 
 pub mod changes;
 pub mod configuration;
+pub mod connection_queue;
 pub mod data_files;
 pub mod error_report;
 pub mod interpreter;
@@ -21,6 +22,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use bolide_contract::boot::Boot;
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
+use bolide_contract::succession::HandedQueue;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
@@ -31,11 +33,11 @@ use bolide_supervision::processes::reader_permit::ReaderPermit;
 use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::order_pair::order_pair;
 use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
+use crate::provision::connection_queue::ConnectionQueue;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
 use crate::provision::memories::Memories;
@@ -57,9 +59,7 @@ pub struct Provision {
     program: Program,
     privileges: Option<Privileges>,
     memory: OwnedFd,
-    /// The two ends of the queue of connections that need a worker. The master keeps both, so that connections in it survive
-    /// while there is no worker.
-    connection_queue: [OwnedFd; 2],
+    connection_queue: ConnectionQueue,
     /// In development: see [`error_report::error_page`].
     error_page: Option<OwnedFd>,
     room: Room,
@@ -111,8 +111,7 @@ impl Provision {
         let scoreboard = whole.within(Room::without_spare(&settings).rows(), settings.workers.threads.most());
         let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
         let error_page = settings.development.is_some().then(error_report::error_page).transpose()?;
-        let (put, take) = order_pair()?;
-        let connection_queue = [put, take];
+        let connection_queue = ConnectionQueue::new()?;
         let queue_watch = QueueWatch::default();
         let coming = None;
         let provision = Provision {
@@ -291,6 +290,31 @@ impl Provision {
         &self.message_queues
     }
 
+    pub fn connection_queue(&self) -> &ConnectionQueue {
+        &self.connection_queue
+    }
+
+    pub fn connection_queue_mut(&mut self) -> &mut ConnectionQueue {
+        &mut self.connection_queue
+    }
+
+    /// Takes over the queue of the previous master. Returns whether its packets are ours.
+    pub fn take_connection_queue(&mut self, handed: (HandedQueue, OwnedFd, OwnedFd)) -> bool {
+        let queue = ConnectionQueue::handed(handed);
+        let is_taken = queue.is_some();
+        if let Some(queue) = queue {
+            self.connection_queue = queue;
+        }
+        is_taken
+    }
+
+    /// Takes connections of killed workers out of the queue.
+    pub fn take_connections(&mut self, now_ms: u64) {
+        let planned = self.coming.as_ref().map(|coming| &coming.listeners);
+        let listeners: Vec<&Listeners> = [&self.listeners].into_iter().chain(planned).collect();
+        self.connection_queue.take(&listeners, now_ms);
+    }
+
     /// Makes the socket for spans if the coming settings need it.
     ///
     /// # Errors
@@ -379,7 +403,7 @@ impl Provision {
         inherited.extend(spans);
         let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(error_page);
-        let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
+        let connection_queue = self.connection_queue.descriptors();
         inherited.extend(connection_queue);
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.application.honour_stdin
@@ -516,28 +540,5 @@ impl Room {
     /// Rows of the scoreboard. Helpers exist in one generation at a time.
     fn rows(self) -> u32 {
         self.worker_rows().saturating_add(self.helpers)
-    }
-}
-
-/// Creates a socket pair for orders and reports. Our end is non-blocking. Executed programs inherit neither end, unless the
-/// close-on-exec flag is cleared for that one child.
-pub fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (near, far) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-    fcntl(&near, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
-    Ok((near, far))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bolide_contract::message::{self, Order};
-
-    #[test]
-    fn neither_end_of_an_order_pair_is_inherited_and_ours_never_waits() {
-        let (near, far) = order_pair().expect("made");
-        for end in [&near, &far] {
-            assert_eq!(fcntl(end, FcntlArg::F_GETFD), Ok(libc::FD_CLOEXEC));
-        }
-        assert!(matches!(message::receive::<Order>(near.as_fd()), Ok(message::Received::Nothing)));
     }
 }

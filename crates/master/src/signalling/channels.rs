@@ -12,6 +12,7 @@ use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::Settings;
 use bolide_contract::uwsgi_signals::{PENDING_MOST, Pool};
+use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use nix::fcntl::OFlag;
 
 use crate::children::Children;
@@ -131,7 +132,9 @@ impl Channels {
                 }
                 let Some(channel) = child.channel.as_ref().filter(|_| child.state.is_active()) else { continue };
                 // If the child has exited, its end is reported; if its socket is full, a later turn tries again.
-                if message::send(channel.as_fd(), &Order::JoinPool { pool: *pool }, Some(pipe.take.as_raw_fd())).is_ok() {
+                let order = Order::JoinPool { pool: *pool };
+                let send = || message::send(channel.as_fd(), &order, Some(pipe.take.as_raw_fd()));
+                if with_descriptors_in_flight(send).is_ok() {
                     pipe.members.insert(child.id);
                     children.wake_helper(child);
                 }

@@ -1,8 +1,6 @@
 //! The answers of the addresses of `stats` and `metrics`, by path: numbers for a scraper, the health of the instance, and uWSGI's
 //! page. It changes nothing in the instance. The master runs it.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use bolide_supervision::sockets::stats_server::{Answer, Page, Request};
 use serde_json::Value;
 
@@ -70,7 +68,7 @@ pub fn obstacle(view: View<'_>) -> Option<&'static str> {
     let Some(serving) = view.generations.serving() else { return Some("no application is loaded") };
     let is_accepting = || {
         let rows = view.children.iter().filter(|child| child.is_request_worker()).filter_map(|child| child.row());
-        rows.filter_map(|row| view.children.scoreboard().row(row)).any(|row| row.accepting.load(Relaxed) == 1)
+        rows.filter_map(|row| view.children.scoreboard().row(row)).any(|row| row.is_accepting())
     };
     match () {
         () if view.is_stopping => Some("it is being stopped"),

@@ -138,7 +138,7 @@ impl View<'_> {
         };
         facts.connections = row.connections.load(Relaxed);
         facts.is_paused = row.paused.load(Relaxed) == 1;
-        facts.is_accepting = row.accepting.load(Relaxed) == 1;
+        facts.is_accepting = row.is_accepting();
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.signals += row.signals.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);

@@ -365,6 +365,9 @@ impl Supervisor {
             (Role::Worker { row, .. }, Report::Left { row: claimed, somebody_waits }) if row == claimed => {
                 reports::note_stopped_accepting(id, somebody_waits, &mut self.children);
             }
+            (Role::Worker { row, .. }, Report::HandedOver { row: claimed, waiting }) if row == claimed => {
+                self.children.note_handed_over(id, waiting);
+            }
             (Role::Worker { row, .. }, Report::Drained { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Drained, now);
             }

@@ -42,6 +42,7 @@ use crate::log_keeping::LogKeeping;
 use crate::outcomes::{Asker, Outcomes};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
+use crate::provision::connection_queue::{self, ConnectionMove};
 use crate::signalling::{Instance, Signalling};
 use crate::spans::exporters::Exporters;
 use crate::statistics::reporting::Reporting;
@@ -52,6 +53,7 @@ use crate::terminal::EndsWithTerminal;
 use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
 use crate::upgrade::Takeover;
+use crate::workers::connections::Prospects;
 use crate::workers::harakiri::{Watch, watch_requests};
 use crate::workers::recycling::Recycling;
 use crate::workers::scaling::{Scaled, Scaling};
@@ -200,6 +202,7 @@ impl Supervisor {
                     Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
                     Token::Exporter(pid) => self.exporters.read_reports(pid),
                     Token::Listeners => connection_pending = true,
+                    Token::Connections => self.move_connections(now_ms()),
                     Token::Stats(token) => self.report_to(Door::Statistics, token),
                     Token::Metrics(token) => self.report_to(Door::Metrics, token),
                     Token::Successor => self.take_successor_events(now_ms()),
@@ -248,6 +251,8 @@ impl Supervisor {
         sources.extend(self.exporters.sources());
         sources.extend(self.alarms.sources());
         sources.extend(self.listening_sources(now_ms()));
+        let connection_move = self.prospects().next_move(&self.children, now_ms());
+        sources.extend(self.provision.connection_queue().source(connection_move));
         sources.extend(self.logs.source());
         sources.extend(self.reporting.sources());
         sources.extend(self.takeover.sources());
@@ -266,6 +271,26 @@ impl Supervisor {
         let may_start_workers =
             serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
         may_start_workers.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
+    }
+
+    fn prospects(&self) -> Prospects {
+        let continues_elsewhere = self.takeover.successor_takes_connections();
+        Prospects { is_stopping: self.ending.is_stopping(), continues_elsewhere }
+    }
+
+    /// Takes connections of killed workers out of the queue, or puts them back.
+    fn move_connections(&mut self, now_ms: u64) {
+        match self.prospects().next_move(&self.children, now_ms) {
+            ConnectionMove::None => {}
+            ConnectionMove::Take => self.provision.take_connections(now_ms),
+            ConnectionMove::Give => self.provision.connection_queue_mut().give(now_ms),
+        }
+    }
+
+    /// Kills a child as soon as it has handed over the connections that others can serve.
+    fn condemn(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
+        let has_takers = self.prospects().has_takers();
+        self.children.condemn(id, kill_reason, None, has_takers, &self.provision, now_ms);
     }
 
     /// Returns the view for statistics and status, and the reporting that uses it.
@@ -336,6 +361,8 @@ impl Supervisor {
         for id in self.children.ids(|child| child.deadline_ms.is_some_and(|time| now >= time)) {
             self.deadline_passed(id, now);
         }
+        self.children.kill_handed_over(&self.provision, now);
+        self.provision.connection_queue_mut().close_late(now);
         if !self.ending.is_stopping() {
             self.recycling.enqueue_expired(&mut self.children, now);
             self.kill_late_starters(now);
@@ -346,8 +373,9 @@ impl Supervisor {
                 self.stop(now);
             }
         }
+        let has_takers = self.prospects().has_takers();
         if let Some(watch) = &mut self.requests {
-            watch_requests(watch, &mut self.children, &mut self.provision, now);
+            watch_requests(watch, &mut self.children, &mut self.provision, has_takers, now);
         }
         let (view, reporting) = self.view();
         for raised in reporting.report_due(view, now) {
@@ -448,7 +476,7 @@ impl Supervisor {
                     return;
                 }
                 let kill_reason = child.deadline_reason;
-                self.children.kill_and_log(id, kill_reason, &self.provision, now);
+                self.condemn(id, kill_reason, now);
             }
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
@@ -520,6 +548,8 @@ impl Supervisor {
             self.takeover.wake_ms(),
             self.control.wake_ms(),
             self.notifier.wake_ms(),
+            self.children.wake_for_handovers(now),
+            (self.provision.connection_queue().held() > 0).then_some(now + connection_queue::LOOK_MS),
         ];
         let wakes = children.chain(owners).flatten();
         wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))

@@ -228,7 +228,7 @@ impl Supervisor {
         let what = format!("generation {serving} ends first ({why}), clients wait until generation {next} serves");
         log_sink::line(&format!("reload: {what}"));
         self.notifier.reloading(&what);
-        self.children.end_generations(|_| true, &self.provision, now_ms);
+        self.children.end_generations(|_| true, false, &self.provision, now_ms);
         self.kill_older_if_brutal(next, now_ms);
     }
 
@@ -307,7 +307,7 @@ impl Supervisor {
             self.attendants.renew(self.provision.settings(), now_ms);
         }
         self.recycling.forget();
-        self.children.end_generations(|generation| generation != number, &self.provision, now_ms);
+        self.children.end_generations(|generation| generation != number, false, &self.provision, now_ms);
         self.kill_older_if_brutal(number, now_ms);
         self.watches.forget_importers_but(&[number]);
     }
@@ -316,7 +316,7 @@ impl Supervisor {
     fn kill_older_if_brutal(&mut self, generation: u32, now_ms: u64) {
         if self.generations.take_brutal_flag() {
             for id in self.children.ids(|child| !child.is_prototype() && child.generation < generation) {
-                self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
+                self.condemn(id, KillReason::StopNow, now_ms);
             }
         }
     }
@@ -348,7 +348,7 @@ impl Supervisor {
         if let Some(why) = why {
             log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
         }
-        self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
+        self.children.end_generations(|generation| generation == number, false, &self.provision, now_ms);
     }
 
     /// Abandons the forming generation after a failure; the serving one continues.
@@ -390,7 +390,7 @@ impl Supervisor {
         self.notifier.not_reloaded(words);
         self.fail_reload(forming.reason, why);
         let number = forming.generation.number;
-        self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
+        self.children.end_generations(|generation| generation == number, false, &self.provision, now_ms);
     }
 
     /// Records the failure of an ordered reload: the settings of the serving generation stay.
@@ -484,7 +484,7 @@ impl Supervisor {
         self.attendants.stop_now(now_ms);
         self.exporters.hurry(now_ms);
         for id in self.children.ids(|child| child.state != State::Killed) {
-            self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
+            self.condemn(id, KillReason::StopNow, now_ms);
         }
     }
 
@@ -556,7 +556,7 @@ impl Supervisor {
         self.cancel_replacements();
         // Workers are notified first: if the master were killed at this moment, workers without the order would shut the sockets
         // down.
-        self.children.end_generations(|_| true, &self.provision, now_ms);
+        self.children.end_generations(|_| true, self.takeover.successor_takes_connections(), &self.provision, now_ms);
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
         self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
         self.notifier.give_place(pid.as_raw());

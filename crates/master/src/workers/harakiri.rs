@@ -37,8 +37,10 @@ pub enum Verdict {
     AskStack { child: u64, request: InFlight, limit_ms: u64 },
     /// The request is still in flight: send the worker this signal, and give it time.
     Warn { child: u64, request: InFlight, signal: i32, most_ms: u64 },
+    /// The request has ended: the worker lives on.
+    Spare { child: u64 },
     /// The request is still in flight: kill the worker.
-    Kill { child: u64, request: InFlight },
+    Kill { child: u64, request: InFlight, limit_ms: u64 },
 }
 
 /// The kind of a child whose work is watched.
@@ -150,7 +152,7 @@ impl Watch {
                     let signal = self.policy.graceful_signal;
                     verdicts.push(Verdict::Warn { child, request: request.clone(), signal, most_ms });
                 } else {
-                    verdicts.push(Verdict::Kill { child, request });
+                    verdicts.push(Verdict::Kill { child, request, limit_ms });
                     break;
                 }
                 if known.is_none() {
@@ -159,16 +161,26 @@ impl Watch {
                 still.push(suspect);
             }
         }
+        let is_condemned =
+            |child| verdicts.iter().any(|verdict| matches!(verdict, Verdict::Kill { child: killed, .. } if *killed == child));
+        let is_suspected = |child| still.iter().any(|suspect: &Suspect| suspect.child == child);
+        let watched = |child| children.iter().any(|(watched, ..)| *watched == child);
+        let is_spared = |child: &u64| watched(*child) && !is_condemned(*child) && !is_suspected(*child);
+        let mut spared: Vec<u64> = self.suspects.iter().map(|suspect| suspect.child).filter(is_spared).collect();
+        spared.dedup();
+        verdicts.extend(spared.into_iter().map(|child| Verdict::Spare { child }));
         self.suspects = still;
         self.next_ms = next_ms.max(now_ms + CHECK_LEAST_MS);
         verdicts
     }
 }
 
-/// Checks the requests of all workers, and acts on those over their time.
-pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
+/// Checks the requests of all workers, and acts on those over their time. Without `has_takers` no worker follows one that is
+/// killed.
+pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, has_takers: bool, now: u64) {
     // A worker that has answered all requests has none over time, whatever its event loop still does.
-    let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
+    let is_alive = |child: &Child| child.pid.is_some() && child.state != State::Killed && !child.is_condemned();
+    let at_work = |child: &&Child| is_alive(child) && child.progress == Progress::AtWork;
     let living = children.iter().filter(at_work);
     let kind = |child: &Child| match child.is_request_worker() {
         true => Watched::Worker,
@@ -198,9 +210,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 if child.is_request_worker() && provision.settings().lifecycle.crash_reports.is_some() {
                     let _ = system::signal_thread(pid, request.thread, crash_signal());
                 }
-                if child.is_request_worker() {
-                    children.order_hand_over(id);
-                }
+                children.order_hand_over(id, has_takers, now);
             }
             Verdict::Warn { child, signal, most_ms, .. } => {
                 if let Some(child) = children.find(child) {
@@ -211,7 +221,10 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 }
                 children.signal(child, signal);
             }
-            Verdict::Kill { child, .. } => children.kill_and_log(child, KillReason::Harakiri, provision, now),
+            Verdict::Spare { child } => children.spare(child),
+            Verdict::Kill { child, limit_ms, .. } => {
+                children.condemn(child, KillReason::Harakiri, Some(limit_ms), has_takers, provision, now);
+            }
         }
     }
 }
@@ -295,7 +308,7 @@ mod tests {
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         board.recorder(0, 0).expect("a slot").end();
         board.recorder(0, 0).expect("a slot").begin(1200, &[b"GET /b"]);
-        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1301), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1301), [Verdict::Spare { child: 7 }]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 2100), []);
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
     }

@@ -18,7 +18,7 @@ const FROM_START_MS: u64 = 2 * LOOK_MS;
 
 /// Checks the memory of all workers, if that is due: those over their limit are replaced or killed.
 pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
-    let is_checked = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
+    let is_checked = |child: &&Child| child.is_request_worker() && child.state != State::Killed && !child.is_condemned();
     let workers = children.iter().filter(is_checked).filter_map(|worker| Some((worker.id, worker.pid?)));
     let Some(look) = watch.look(&workers.collect::<Vec<_>>(), now_ms) else { return };
     renew_large_helpers(children, provision, now_ms);
@@ -27,7 +27,7 @@ pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut R
             if let Some(worker) = children.find(id) {
                 log_sink::line(&format!("{worker} has {}", words(&excess)));
             }
-            children.kill_and_log(id, KillReason::Memory, provision, now_ms);
+            children.condemn(id, KillReason::Memory, None, true, provision, now_ms);
         } else if may_be_replaced(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
             recycling.enqueue(id, children);
         }

@@ -5,7 +5,6 @@
 //! fails, the chain ends, and the remaining workers continue with their code.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
@@ -63,7 +62,7 @@ impl Recycling {
         let least_ms = provision.settings().recycling.min_lifetime_ms;
         let Some(worker) = children.find(id) else { return };
         let row = worker.row().and_then(|row| children.scoreboard().row(row));
-        let leaves = row.is_some_and(|row| row.accepting.load(Relaxed) == 0);
+        let leaves = row.is_some_and(|row| !row.has_room());
         match worker.ready_ms.map(|ready| ready.saturating_add(least_ms)) {
             Some(due_ms) if due_ms > now_ms && !leaves => {
                 if let Some(worker) = children.find_mut(id) {

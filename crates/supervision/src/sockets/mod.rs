@@ -1,9 +1,11 @@
 //! Sockets of a supervising process: for listening, for control and statistics, and for upgrades.
 
+pub mod accepted;
 pub mod control_socket;
 pub mod endpoint;
 pub mod listen_queue;
 pub mod listeners;
+pub mod order_pair;
 pub mod port_owner;
 pub mod service_manager;
 pub mod socket_activation;

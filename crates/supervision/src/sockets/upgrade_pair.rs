@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use bolide_contract::boot::{MemoryFile, MessageQueueFiles};
 use bolide_contract::settings::Address;
-use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
+use bolide_contract::succession::{HandedQueue, HandedSocket, Step, Succession, VARIABLE};
 use nix::unistd::Pid;
 
 use crate::polling::Source;
@@ -30,6 +30,8 @@ pub struct Successor {
     pub channel: Option<UnixStream>,
     /// Its stage.
     pub stage: SuccessorStage,
+    /// Its workers take open connections from the queue that it was handed.
+    pub takes_connections: bool,
 }
 
 /// The stage of a successor.
@@ -96,7 +98,10 @@ impl Successor {
                 return SuccessorEvent::Gone;
             }
             let SuccessorStage::Starting { why, .. } = &mut self.stage else { break };
-            if why.is_empty() && Step::of(bytes[0]) == Some(Step::Serves) {
+            let steps = bytes[..count].iter().map_while(|byte| Step::of(*byte));
+            let steps: Vec<Step> = if why.is_empty() { steps.take(2).collect() } else { Vec::new() };
+            if let [Step::Serves, ..] | [Step::TakesConnections, Step::Serves] = steps[..] {
+                self.takes_connections = steps[0] == Step::TakesConnections;
                 return SuccessorEvent::Serves;
             }
             let room = WHY_MOST_BYTES.saturating_sub(why.len());
@@ -124,6 +129,7 @@ impl Successor {
 pub struct Predecessor {
     channel: UnixStream,
     stage: PredecessorStage,
+    takes_connections: bool,
     /// The locks of the pidfiles, which are ours as long as they are open.
     _locks: Vec<OwnedFd>,
 }
@@ -151,6 +157,8 @@ pub struct Inheritance {
     pub memories: Vec<(MemoryFile, OwnedFd)>,
     /// The queues of messages for mules: the name, and the ends to put into and to take from.
     pub message_queues: Vec<(String, OwnedFd, OwnedFd)>,
+    /// The queue of open connections: the record, and the ends to put into and to take from.
+    pub connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
 }
 
 /// An event of the previous master.
@@ -208,11 +216,12 @@ impl Inheritance {
         channel.set_nonblocking(true).ok()?;
         let locks = handed.locks.iter().filter_map(|lock| take(*lock)).collect();
         Some(Inheritance {
-            place: Predecessor { channel, stage: PredecessorStage::Awaited, _locks: locks },
+            place: Predecessor { channel, stage: PredecessorStage::Awaited, takes_connections: false, _locks: locks },
             sockets: handed.sockets.into_iter().filter_map(socket).collect(),
             statistics: handed.statistics.into_iter().chain(handed.metrics).filter_map(socket).collect(),
             memories: handed.memories.into_iter().filter_map(memory).collect(),
             message_queues: handed.message_queues.into_iter().filter_map(queue).collect(),
+            connection_queue: handed.connection_queue.and_then(|queue| Some((queue, take(queue.put)?, take(queue.take)?))),
         })
     }
 }
@@ -228,11 +237,17 @@ impl Predecessor {
         (self.stage != PredecessorStage::Alone).then(|| Source::readable(token, self.channel.as_fd()))
     }
 
+    /// Our workers take open connections from the queue that the previous master has handed over.
+    pub fn will_take_connections(&mut self) {
+        self.takes_connections = true;
+    }
+
     /// Our workers serve: tells the previous master to stop.
     pub fn take(&mut self) {
         self.stage = PredecessorStage::Ours;
-        // The write fails if it has exited meanwhile.
-        let _ = self.channel.write_all(&[Step::Serves.byte()]);
+        let steps = [Step::TakesConnections.byte(), Step::Serves.byte()];
+        // One write, so that the other side reads both at once. It fails if it has exited meanwhile.
+        let _ = self.channel.write_all(if self.takes_connections { &steps } else { &steps[1..] });
     }
 
     /// Reads the messages of the previous master. The end of the stream implies all of them.
@@ -243,7 +258,7 @@ impl Predecessor {
                 let news = |byte: &u8| match Step::of(*byte)? {
                     Step::HandedOver => Some(PredecessorEvent::Given),
                     Step::DaemonsGone => Some(PredecessorEvent::DaemonsGone),
-                    Step::Serves | Step::Failed => None,
+                    Step::TakesConnections | Step::Serves | Step::Failed => None,
                 };
                 bytes[..count].iter().filter_map(news).collect()
             }

@@ -1,0 +1,99 @@
+"""Workers without free descriptors: clients wait, none is closed without an answer, and a worker that stays so is replaced."""
+
+import contextlib
+import os
+import socket
+
+import pytest
+from support.server import program
+from support.waiting import wait_until
+
+
+def limited(limit):
+    """Options of a start with this limit of open files."""
+    return {"command": ["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', *program()]}
+
+
+def connected(instance, count):
+    clients = []
+    for _ in range(count):
+        client = socket.create_connection(instance.address())
+        client.settimeout(60)
+        clients.append(client)
+    return clients
+
+
+def answer_of(client):
+    """Returns whether a request on this connection gets an answer, after which it is closed."""
+    try:
+        client.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        data = client.recv(4096)
+    except ConnectionError:
+        return False
+    client.close()
+    return b" 200 " in data
+
+
+@pytest.mark.parametrize(("limit", "connections"), [(40, 20), (40, 44), (40, 120), (64, 200), (256, 700)])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_no_connection_is_closed_for_want_of_a_descriptor(start, limit, connections, workers):
+    instance = start("--processes", workers, **limited(limit), alarms=True)
+    clients = connected(instance, connections)
+    assert [answer_of(client) for client in clients].count(True) == connections
+    instance.wait_for_log(r"can't accept a connection|^bolide: ready")
+    assert instance.whole_log().count("can't accept a connection") <= workers
+
+
+def test_kept_connections_beyond_the_limit_wait_and_none_is_closed(start):
+    instance = start("--processes", "2", "--threads", "4", **limited(128), alarms=True)
+    clients = connected(instance, 400)
+    for client in clients:
+        client.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\n\r\n")
+    answered = []
+
+    def are_answered():
+        for client in set(clients) - set(answered):
+            with contextlib.suppress(BlockingIOError):
+                client.setblocking(False)
+                assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+                answered.append(client)
+        return len(answered) > 100
+
+    wait_until(are_answered, lambda: f"{len(answered)} are answered")
+    # Each one that leaves makes room for one that waits.
+    while len(answered) < len(clients):
+        before = len(answered)
+        for client in answered[-50:]:
+            client.close()
+        wait_until(lambda before=before: are_answered() and len(answered) > before, lambda: f"{len(answered)} are answered")
+
+
+def test_a_worker_that_can_accept_nobody_is_replaced(start, tmp_path):
+    (tmp_path / "lowering.py").write_text(
+        "import os, resource\n"
+        "def application(environ, start_response):\n"
+        "    if environ['PATH_INFO'] == '/lower':\n"
+        "        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "    body = str(os.getpid()).encode()\n"
+        "    start_response('200 OK', [('Content-Length', str(len(body)))])\n"
+        "    return [body]\n"
+    )
+    instance = start("--pythonpath", tmp_path, "--processes", "1", module="lowering", alarms=True)
+    worn = instance.body("/lower")
+    # This client waits in the kernel's queue until the replacement serves.
+    assert instance.body() != worn
+    instance.wait_for_log(r"no connection could be accepted for 5 s")
+
+
+def test_a_worker_that_is_full_of_connections_is_not_replaced(start):
+    instance = start(**limited(64), alarms=True)
+    worker = instance.worker()
+    clients = connected(instance, 100)
+    instance.wait_for_log(r"can't accept a connection")
+    wait_until(lambda: descriptors_are_full(worker), "all descriptors are in use")
+    assert all(answer_of(client) for client in clients)
+    assert instance.worker() == worker
+
+
+def descriptors_are_full(pid):
+    return len(os.listdir(f"/proc/{pid}/fd")) >= 60
