@@ -148,6 +148,10 @@ impl Application for PythonApplication<'_> {
         }
     }
 
+    fn recover(&mut self, pid: u32) {
+        services::recover(pid).iter().for_each(|line| bolide_log::line(line));
+    }
+
     fn note_end(&mut self, pid: u32) -> PyResult<()> {
         self.half.call_method1("note_end", (pid,)).map(drop)
     }

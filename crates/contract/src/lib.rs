@@ -19,6 +19,7 @@ pub mod meters;
 pub mod metric_list;
 mod published;
 pub mod scoreboard;
+pub mod sealed_memory;
 pub mod settings;
 mod slot;
 pub mod succession;

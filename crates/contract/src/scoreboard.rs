@@ -13,12 +13,12 @@ use crate::children::ChildKind;
 pub use crate::clock::now_ms;
 use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
+use crate::sealed_memory;
 pub use crate::slot::{
     APPLICATIONS_MOST, End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES,
     Tally, add, entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 /// A worker's row. It has 128 bytes, so that two workers never share a cache line.
@@ -177,8 +177,7 @@ impl Scoreboard {
     }
 
     fn create_of_size(bytes: usize, rows: u32, slots_per_row: u32) -> io::Result<(Scoreboard, OwnedFd)> {
-        let memory = memfd_create(c"bolide-scoreboard", MFdFlags::MFD_CLOEXEC)?;
-        nix::unistd::ftruncate(&memory, bytes as i64)?;
+        let memory = sealed_memory::create(c"bolide-scoreboard", bytes as u64)?;
         let scoreboard = Scoreboard::attach(&memory, rows, slots_per_row)?;
         Ok((scoreboard, memory))
     }

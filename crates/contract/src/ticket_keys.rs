@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
 
 use crate::published::Published;
+use crate::sealed_memory;
 
 /// Bytes of a key's name, which is at the start of a ticket (RFC 5077 section 4).
 pub const NAME_BYTES: usize = 16;
@@ -112,13 +112,12 @@ impl TicketKeyring {
     /// # Errors
     /// No memory, or no descriptor left.
     pub fn create(keys: [TicketKey; KEYS]) -> io::Result<TicketKeyring> {
-        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-        let memory = memfd_create(c"bolide-ticket-keys", flags)?;
-        nix::unistd::ftruncate(&memory, size_of::<Table>() as i64)?;
+        let memory = sealed_memory::create_unsealed(c"bolide-ticket-keys", size_of::<Table>() as u64)?;
         let table = map(&memory, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
         // The master's own mapping stays writable; no other writable mapping can be made. Kernels before 5.1 do not support this
         // seal: the other processes of the instance are then trusted to only read, as they do.
         let _ = fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE)));
+        sealed_memory::seal(&memory)?;
         let ring = TicketKeyring { table, memory };
         let [in_use, next, previous] = keys;
         ring.publish([next, in_use, previous]);
@@ -198,7 +197,7 @@ mod tests {
 
     #[test]
     fn memory_of_another_size_is_refused() {
-        let memory = memfd_create(c"bolide-test", MFdFlags::MFD_CLOEXEC).expect("made");
+        let memory = sealed_memory::create_unsealed(c"bolide-test", 0).expect("made");
         assert!(TicketKeys::attach(&memory).is_err());
     }
 

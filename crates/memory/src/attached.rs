@@ -1,5 +1,5 @@
-//! The memories of an instance as a process with the application sees them. It makes and recovers none. The prototype attaches
-//! them once, before the application is loaded, and its workers and helpers inherit the mappings.
+//! The memories of an instance as a process with the application sees them. It makes none. The prototype attaches them
+//! once, before the application is loaded, and its workers and helpers inherit the mappings. It recovers what these held.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use bolide_contract::engine_row::EngineRow;
 
 use crate::cache::Cache;
 use crate::engines;
-use crate::mapping::Mapping;
+use crate::mapping::{self, Mapping};
 use crate::metrics::NamedMetrics;
 use crate::queue::{self, Queue};
 use crate::region::Region;
@@ -31,6 +31,8 @@ pub struct Attached {
     pub metrics: Option<NamedMetrics>,
     /// In the order of the settings' engines.
     pub engine_rows: &'static [EngineRow],
+    /// What stands in each mapping, to recover it, and the file of the mapping.
+    mapped: Vec<(Wanted, &'static Mapping, BorrowedFd<'static>)>,
 }
 
 impl Attached {
@@ -66,8 +68,33 @@ impl Attached {
                 Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(settings, mapping)),
                 Wanted::Engines(settings) => attached.engine_rows = engines::rows(settings, mapping),
             }
+            attached.mapped.push((wanted, mapping, descriptor));
         }
         Ok(attached)
+    }
+
+    /// Recovers what a process held that has ended. It never waits. Returns lines for the log, if it held anything.
+    pub fn recover(&self, pid: u32) -> Vec<String> {
+        let (mut changed, mut held) = (Vec::new(), Vec::new());
+        for (wanted, mapping, file) in &self.mapped {
+            // A file that another process has cut has nothing to recover, and a look behind its end would end this process.
+            if mapping::check_size(file, &wanted.identity()).is_err() {
+                continue;
+            }
+            let said = if wanted.kind() == MemoryKind::Locks { &mut held } else { &mut changed };
+            said.extend(wanted.recover(mapping, pid).into_iter().map(|recovery| match recovery.lost.as_str() {
+                "" => recovery.what,
+                lost => format!("{} ({lost})", recovery.what),
+            }));
+        }
+        let mut lines = Vec::new();
+        if !changed.is_empty() {
+            lines.push(format!("pid {pid} died while it changed {}: repaired", changed.join(", ")));
+        }
+        if !held.is_empty() {
+            lines.push(format!("pid {pid} died while it held {}: released", held.join(", ")));
+        }
+        lines
     }
 }
 

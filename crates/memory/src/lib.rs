@@ -1,7 +1,8 @@
 //! Memory that the processes of an instance share beside the scoreboard, and that survives any of them: mappings with a checked
 //! head, locks whose holder may die, and the structures that stand in them.
 //!
-//! The master makes the memory and recovers what a dead process held; every process that has the application reads and writes it.
+//! The master makes the memory, a prototype recovers what a dead process held, and every process that has the application reads
+//! and writes it.
 //! It knows no language, no options and no log.
 
 pub mod atomics;

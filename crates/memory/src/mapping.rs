@@ -3,13 +3,14 @@
 
 use std::fmt;
 use std::io;
+use std::mem::offset_of;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bolide_contract::boot::MemoryKind;
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use bolide_contract::sealed_memory;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::region::Region;
@@ -77,6 +78,24 @@ struct Head {
     bytes: AtomicU64,
 }
 
+impl Head {
+    fn check(&self, identity: &Identity) -> Result<(), Mismatch> {
+        // Everything that was written before the magic number is visible after it was read.
+        if self.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Mismatch::NoHead);
+        }
+        let read = |number: &AtomicU32| number.load(Ordering::Relaxed);
+        if (read(&self.version), read(&self.kind)) != (identity.version, identity.kind.code()) {
+            return Err(Mismatch::Version);
+        }
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        if (self.shape.load(Ordering::Relaxed), bytes) != (identity.shape, identity.bytes as u64) {
+            return Err(Mismatch::Shape);
+        }
+        Ok(())
+    }
+}
+
 // SAFETY: a mapping is plain memory of the process, not bound to a thread; structures in it synchronise by atomics and locks.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
@@ -90,8 +109,7 @@ impl Mapping {
     pub fn create(name: &str, identity: &Identity) -> io::Result<(Mapping, OwnedFd)> {
         let name: String =
             format!("bolide-{name}").chars().filter(|&character| character != '\0').take(NAME_BYTES_MOST / 4).collect();
-        let memory = memfd_create(name.as_str(), MFdFlags::MFD_CLOEXEC)?;
-        nix::unistd::ftruncate(&memory, whole_bytes(identity) as i64)?;
+        let memory = sealed_memory::create(name.as_str(), whole_bytes(identity) as u64)?;
         Ok((Mapping::of(&memory, identity)?, memory))
     }
 
@@ -113,27 +131,15 @@ impl Mapping {
     /// # Errors
     /// Why it is not that memory.
     pub fn attach(memory: &impl AsFd, identity: &Identity) -> Result<Mapping, Mismatch> {
-        let unmapped = |errno: nix::errno::Errno| Mismatch::Unmapped(errno.into());
-        let found = nix::sys::stat::fstat(memory).map_err(unmapped)?.st_size.unsigned_abs();
-        let expected = whole_bytes(identity) as u64;
-        if found != expected {
-            return Err(Mismatch::Bytes { found, expected });
-        }
+        check_size(memory, identity)?;
         let mapping = Mapping::of(memory, identity).map_err(Mismatch::Unmapped)?;
-        let head = mapping.head();
-        // Everything that was written before the magic number is visible after it was read.
-        if head.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(Mismatch::NoHead);
-        }
-        let read = |number: &AtomicU32| number.load(Ordering::Relaxed);
-        if (read(&head.version), read(&head.kind)) != (identity.version, identity.kind.code()) {
-            return Err(Mismatch::Version);
-        }
-        let bytes = head.bytes.load(Ordering::Relaxed);
-        if (head.shape.load(Ordering::Relaxed), bytes) != (identity.shape, identity.bytes as u64) {
-            return Err(Mismatch::Shape);
-        }
+        mapping.head().check(identity)?;
         Ok(mapping)
+    }
+
+    /// Returns whether the head still says so: another process may have written anything there.
+    pub fn is_of(&self, identity: &Identity) -> bool {
+        self.head().check(identity).is_ok()
     }
 
     /// Writes the head: the structure is complete from now on.
@@ -180,6 +186,37 @@ impl Drop for Mapping {
         // The call fails for no mapping that was made so.
         let _ = unsafe { munmap(self.start.cast(), self.length.get()) };
     }
+}
+
+/// Returns whether a file is finished memory of exactly this identity. It maps nothing: another process may cut the file meanwhile,
+/// which is then an error, and not the end of this process.
+///
+/// # Errors
+/// Why it is not that memory.
+pub fn check_file(file: &std::fs::File, identity: &Identity) -> Result<(), Mismatch> {
+    check_size(file, identity)?;
+    let mut bytes = [0; size_of::<Head>()];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).map_err(Mismatch::Unmapped)?;
+    let word = |place: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[place + byte]));
+    let half = |place: usize| u32::from_ne_bytes(std::array::from_fn(|byte| bytes[place + byte]));
+    let head = Head {
+        magic: AtomicU64::new(word(offset_of!(Head, magic))),
+        version: AtomicU32::new(half(offset_of!(Head, version))),
+        kind: AtomicU32::new(half(offset_of!(Head, kind))),
+        shape: AtomicU64::new(word(offset_of!(Head, shape))),
+        bytes: AtomicU64::new(word(offset_of!(Head, bytes))),
+    };
+    head.check(identity)
+}
+
+/// Checks that a file has exactly the size of a memory.
+///
+/// # Errors
+/// Its size, or why it can't be found out.
+pub fn check_size(file: &impl AsFd, identity: &Identity) -> Result<(), Mismatch> {
+    let found = nix::sys::stat::fstat(file).map_err(|errno| Mismatch::Unmapped(errno.into()))?.st_size.unsigned_abs();
+    let expected = whole_bytes(identity) as u64;
+    if found == expected { Ok(()) } else { Err(Mismatch::Bytes { found, expected }) }
 }
 
 /// Returns whether a file begins like a memory of Bolide, of any kind and version.

@@ -1,4 +1,4 @@
-//! The outcome of a recovery, for the log. The master has it from each structure.
+//! The outcome of a recovery, for the log. A prototype has it from each structure.
 
 /// A lock that a process held when it died, and that has been repaired.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! The locks of the application (`locks`, `uwsgi.lock`): numbered locks that any process of the instance may take, and that no dead
-//! process holds up. It knows no language. The master makes them, the processes with the application take them.
+//! process holds up. It knows no language. The master makes them and takes none, because their
+//! memory is the application's, which may have written anything there; the processes with the application take them.
 
 use std::io;
 
@@ -36,6 +37,12 @@ pub fn recover(mapping: &Mapping, pid: u32) -> Vec<Recovery> {
     let is_left = |lock: &RobustLock| matches!(lock.recover(pid), Ok(Left::Held(_) | Left::Recovered));
     let left = all(mapping).iter().enumerate().filter(|(_, lock)| is_left(lock));
     left.map(|(number, _)| Recovery { what: format!("lock {number}"), lost: String::new() }).collect()
+}
+
+/// The pids that stand beside the locks, in the order of their numbers: those of their holders, and 0 for a free one. A process
+/// that has died inside a lock stands there until the lock is taken or recovered.
+pub fn owners(mapping: &Mapping) -> Vec<u32> {
+    all(mapping).iter().map(RobustLock::owner).collect()
 }
 
 /// The locks, in the order of their numbers.

@@ -1,5 +1,5 @@
 //! The memories that settings ask for: what each one holds, how it begins, and how it is recovered when a process has died. It
-//! creates no files. The master runs it.
+//! creates no files. The master runs it, a child of it for a memory in a file, and prototypes recover.
 //!
 //! A further structure is a variant of [`Wanted`] with its arms here.
 
@@ -148,6 +148,12 @@ impl Wanted {
             }
             _ => Err(io::Error::other("it is never kept in a file")),
         }
+    }
+
+    /// Returns whether the file that [`Wanted::store`] names is the memory itself. The master maps no such file: the user that
+    /// may write it may cut it, and a look behind its end would end the master.
+    pub fn is_in_file(&self) -> bool {
+        self.store().is_some()
     }
 
     /// Repairs what a process held that has ended. It never waits: what it can't take at once, another process has or repairs.

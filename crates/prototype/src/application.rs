@@ -80,6 +80,12 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
+    /// In the prototype: a child has ended otherwise than with status 0, maybe inside a lock of memory that processes share. What it
+    /// held there is recovered before the master hears of its end.
+    fn recover(&mut self, pid: u32) {
+        let _ = pid;
+    }
+
     /// In the prototype: a worker or a helper has ended, and the master was told. It is not called for children of other
     /// prototypes, or for children that end because the master is gone.
     ///

@@ -47,8 +47,8 @@ pub struct Prototype {
 /// The result of waiting for orders.
 enum Wake {
     Fork(ForkedAs, OwnedFd),
-    /// Children with these pids have ended.
-    Ended(Vec<u32>),
+    /// Children have ended, which the master is not told yet.
+    Ended(Vec<Report>),
     Retired,
     Orphaned,
 }
@@ -147,7 +147,7 @@ impl Prototype {
                         return Ok(Some(child));
                     }
                 }
-                Wake::Ended(processes) => processes.into_iter().try_for_each(|pid| application.note_end(pid))?,
+                Wake::Ended(reports) => self.note_ends(application, &reports)?,
                 Wake::Retired => return Ok(None),
                 Wake::Orphaned => {
                     application.aside(|| self.end_orphaned());
@@ -155,6 +155,19 @@ impl Prototype {
                 }
             }
         }
+    }
+
+    /// Recovers what children held that have ended, and tells the master and the application of their ends.
+    fn note_ends<A: Application>(&self, application: &mut A, reports: &[Report]) -> Result<(), A::Error> {
+        for report in reports {
+            // A process that has exited by itself may have been ended inside a lock too, by os._exit() in another thread.
+            if let Report::Ended { pid, status: 1.., .. } = report {
+                application.recover(*pid);
+            }
+            self.report(report)?;
+        }
+        let ended = reports.iter().filter_map(|report| if let Report::Ended { pid, .. } = report { Some(*pid) } else { None });
+        ended.into_iter().try_for_each(|pid| application.note_end(pid))
     }
 
     /// The assignment of a worker, and the note to report that it can't serve.
@@ -190,16 +203,10 @@ impl Prototype {
         self.control.take().ok_or_else(|| io::Error::other("a process begins its work once only"))
     }
 
-    /// Waits for an order that involves the language. Meanwhile it reports the ends of children.
+    /// Waits for an order that involves the language. Ends of children come before orders.
     fn wait_for_order(&mut self) -> io::Result<Wake> {
         loop {
-            let mut ended = Vec::new();
-            for report in self.children.take_ended() {
-                self.report(&report)?;
-                if let Report::Ended { pid, .. } = report {
-                    ended.push(pid);
-                }
-            }
+            let ended = self.children.take_ended();
             if !ended.is_empty() {
                 return Ok(Wake::Ended(ended));
             }

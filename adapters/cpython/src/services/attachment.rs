@@ -19,6 +19,11 @@ pub fn attach(boot: &Boot) -> io::Result<()> {
     ATTACHED.set(attached).map_err(|_| io::Error::other("the memories are attached once only"))
 }
 
+/// Recovers what a process of this prototype held that has ended. Returns lines for the log.
+pub fn recover(pid: u32) -> Vec<String> {
+    attached().map(|attached| attached.recover(pid)).unwrap_or_default()
+}
+
 /// The memories. `None`: this process has none.
 pub fn attached() -> Option<&'static Attached> {
     ATTACHED.get()

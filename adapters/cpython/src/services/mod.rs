@@ -21,7 +21,7 @@ use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
 use pyo3::prelude::*;
 
-pub use attachment::attach;
+pub use attachment::{attach, recover};
 pub use locks::release_own_locks;
 
 /// The caches, for answers without the application.

@@ -32,6 +32,22 @@ pub fn open(wanted: &Wanted, privileges: Option<&Privileges>, said: &mut Vec<Str
     }
 }
 
+/// Gives the file of a queue its size again, if another process has cut it: without it, no later generation could map the file.
+/// `said` gets a line about it.
+///
+/// # Errors
+/// The disk is full, with the reason.
+pub fn restore_size(wanted: &Wanted, data: &OwnedFd, said: &mut Vec<String>) -> io::Result<()> {
+    let Wanted::Queue(settings) = wanted else { return Ok(()) };
+    let bytes = queue::data_bytes(settings.slots, settings.block_bytes).ok_or(io::ErrorKind::InvalidInput)?;
+    let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if nix::sys::stat::fstat(data)?.st_size < length {
+        nix::fcntl::posix_fallocate(data, 0, length)?;
+        said.push("queue: its file was cut: what stood behind its end is lost".to_owned());
+    }
+    Ok(())
+}
+
 fn open_queue(
     settings: &Queue,
     store: &QueueStore,

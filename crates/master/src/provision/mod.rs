@@ -2,6 +2,7 @@
 //! read, and resources that all processes share. It starts prototypes and keeps no record of them. The master runs it.
 
 pub mod changes;
+pub mod child_of_user;
 pub mod configuration;
 pub mod connection_queue;
 pub mod data_files;
@@ -14,6 +15,7 @@ pub mod packaged;
 pub mod reading_as_user;
 pub mod renewing;
 pub mod spool_folders;
+mod store_contents;
 mod store_files;
 
 use std::io;
@@ -241,17 +243,6 @@ impl Provision {
         &self.memories
     }
 
-    /// Recovers what a process held that has ended, in the memory in force and in that of the plan. Returns lines for the log.
-    pub fn recover_memories(&self, pid: u32) -> Vec<String> {
-        let planned = self.coming.as_ref().map(|coming| &coming.memories);
-        let mut lines: Vec<String> =
-            [&self.memories].into_iter().chain(planned).flat_map(|memories| memories.recover(pid)).collect();
-        // The plan shares what its settings do not change.
-        lines.sort();
-        lines.dedup();
-        lines
-    }
-
     /// Returns the memory for these settings: that which is in the plan or in force, and new one. `changed` gets a line for each
     /// memory that begins empty.
     ///
@@ -259,6 +250,12 @@ impl Provision {
     /// There is no memory.
     pub fn memories_for(&self, settings: &Settings, changed: &mut Vec<String>) -> io::Result<Memories> {
         self.memories.for_settings(&settings.services, self.privileges(), changed)
+    }
+
+    /// Replaces files of the coming generation's memories that another process has cut: it could not be loaded with them.
+    pub fn mend_memories(&mut self) {
+        let memories = self.coming.as_mut().map_or(&mut self.memories, |coming| &mut coming.memories);
+        memories.mend(self.privileges.as_ref()).iter().for_each(|line| log_sink::line(line));
     }
 
     /// Creates the keys for session tickets if they are missing: the first TLS listener may have come with a reload.

@@ -1,14 +1,15 @@
 //! The files of caches with a `store`: opened, checked and replaced at a start and at a reload. It does not know what a cache is
-//! beyond its head. The master runs it, with the rights of the application's user first.
+//! beyond its head, and maps none: another process may cut the file. The master runs it, with the rights of the application's user
+//! first.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::services::Store;
 use bolide_memory::mapping::{self, whole_bytes};
-use bolide_memory::{Identity, Mapping, Mismatch};
+use bolide_memory::{Identity, Mismatch};
 use bolide_supervision::files::guarded_files::{self, How, OpenedFile, Rights};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::system;
@@ -20,8 +21,7 @@ const SET_ASIDE: &str = ".broken";
 
 /// An open file.
 pub struct StoreFile {
-    pub descriptor: OwnedFd,
-    pub mapping: Mapping,
+    pub file: File,
     /// It has been made, and holds no structure yet.
     pub is_new: bool,
     /// What happened to the file that was there, for the log.
@@ -43,13 +43,14 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
     if is_empty && is_locked {
         return create(opened, identity, None);
     }
-    let why = match Mapping::attach(&opened.file, identity) {
-        Ok(mapping) if is_locked => return Ok(StoreFile { descriptor: opened.file.into(), mapping, is_new: false, said: None }),
-        Ok(_) => Mismatch::Shape,
+    let why = match mapping::check_file(&opened.file, identity) {
+        Ok(()) if is_locked => return Ok(StoreFile { file: opened.file, is_new: false, said: None }),
+        Ok(()) => Mismatch::Shape,
         Err(Mismatch::Unmapped(error)) => return Err(error),
         Err(why) => why,
     };
-    let said = if mapping::has_head(&opened.file) {
+    // A file that this instance has locked, and another process has cut since, is its own too.
+    let said = if !is_locked || mapping::has_head(&opened.file) {
         // Old workers may still work with it, so it gets no other size under them: another file takes its name.
         opened.known(&store.path, rights)?.remove()?;
         format!("{} is not used, because {why}: the cache begins empty", store.path.display())
@@ -77,8 +78,7 @@ fn open_file(path: &Path, rights: Rights<'_>) -> io::Result<OpenedFile> {
 
 fn create(opened: OpenedFile, identity: &Identity, said: Option<String>) -> io::Result<StoreFile> {
     opened.cut(whole_bytes(identity) as u64)?;
-    let mapping = Mapping::of(&opened.file, identity)?;
-    Ok(StoreFile { descriptor: opened.file.into(), mapping, is_new: true, said })
+    Ok(StoreFile { file: opened.file, is_new: true, said })
 }
 
 /// Renames a file that is no cache's, which may be of value to its owner.

@@ -485,10 +485,6 @@ impl Supervisor {
             crash_reports::take_last_state(&mut child);
         }
         self.signalling.note_end(&child, &self.children);
-        // A process that has exited by itself may have been ended inside a lock too, by os._exit() in another thread.
-        if let Some(pid) = child.pid.filter(|_| cause != Cause::Exited(0)) {
-            self.provision.recover_memories(pid.as_raw().unsigned_abs()).iter().for_each(|line| log_sink::line(line));
-        }
         self.raise_segfault(&child, &cause, now);
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),

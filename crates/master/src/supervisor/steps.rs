@@ -194,6 +194,7 @@ impl Supervisor {
             (false, false) => return,
         };
         self.generations.clear_request();
+        self.provision.mend_memories();
         match self.generations.begin(reason, &mut self.children, &self.provision, now_ms) {
             Ok(()) => {
                 let number = self.generations.last_number();
@@ -240,6 +241,7 @@ impl Supervisor {
         self.generations.clear_request();
         // No generation serves with other settings.
         self.apply_plan(None);
+        self.provision.mend_memories();
         match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
             Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
             Err(error) => {
@@ -546,16 +548,14 @@ impl Supervisor {
         self.alarms.finish(now_ms).then_some(status)
     }
 
-    /// An upgrade: this instance ends like an old generation. The successor owns the sockets, their files and the pidfiles from
-    /// now on.
+    /// An upgrade: this instance ends like an old generation. The successor owns the sockets and all files from now on.
     pub(super) fn hand_over_instance(&mut self, now_ms: u64) {
         let Some(pid) = self.takeover.hand_over() else { return };
         self.drop_plan();
         self.provision.hand_over();
         self.ending.begin(0);
         self.cancel_replacements();
-        // Workers are notified first: if the master were killed at this moment, workers without the order would shut the sockets
-        // down.
+        // Workers first: if the master were killed now, workers without the order would shut the sockets down.
         self.children.end_generations(|_| true, self.takeover.successor_takes_connections(), &self.provision, now_ms);
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
         self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);

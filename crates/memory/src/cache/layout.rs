@@ -21,6 +21,9 @@ pub const SPARES: usize = 4;
 /// Lines of counters: processes with different numbers count in different ones.
 pub const COUNTER_LINES: usize = 64;
 
+/// Where the counters begin: the same in every cache.
+pub const AT_COUNTERS: usize = size_of::<Facts>();
+
 /// The facts about the whole cache.
 #[repr(C, align(4096))]
 #[derive(Debug)]
@@ -126,7 +129,7 @@ impl Sizes {
         let after = |start: usize, count: usize, bytes: usize| {
             start.saturating_add(count.saturating_mul(bytes)).checked_next_multiple_of(64).unwrap_or(usize::MAX)
         };
-        let at_counters = size_of::<Facts>();
+        let at_counters = AT_COUNTERS;
         let at_shards = after(at_counters, COUNTER_LINES, size_of::<Counters>());
         let at_buckets = after(at_shards, shards, size_of::<Shard>());
         let at_stack = after(at_buckets, buckets, size_of::<AtomicU64>());

@@ -1,10 +1,11 @@
 //! The cache that the processes of an instance share: uWSGI's caching framework. Readers take no lock and wait for no process;
-//! a writer has the lock of one shard. A process that dies at any point leaves whole values, and the next writer, or the master,
-//! puts the rest right.
+//! a writer has the lock of one shard. A process that dies at any point leaves whole values, and the next writer, or the
+//! prototype, puts the rest right.
 //!
-//! It knows no language, no request and no log. The master makes a cache and recovers it, every process that has the application
-//! reads and writes it.
+//! It knows no language, no request and no log. The master makes a cache, its prototype recovers it, and every process that has
+//! the application reads and writes it.
 
+pub mod counts;
 pub mod digest;
 pub mod layout;
 pub mod repair;
@@ -23,6 +24,7 @@ use bolide_contract::services::{SharedCache, WhenFull};
 
 use crate::atomics::AtomicU64;
 use crate::atomics::Ordering::Relaxed;
+pub use crate::cache::counts::Counts;
 use crate::cache::digest::{checksum_of, hash_of};
 use crate::cache::layout::{COUNTER_LINES, Counters, Parts, Shard, Sizes};
 use crate::cache::room::LOCK_MOST_MS;
@@ -35,8 +37,8 @@ use crate::robust_lock::{Guard, Left, own_pid};
 
 /// How often a write begins again because other processes took the room that it had made.
 const ATTEMPTS_MOST: u32 = 8;
-/// The master repairs a cache with at most this many slots itself; a larger one is left to the next writer, since the master's
-/// loop must not stand still.
+/// A prototype repairs a cache with at most this many slots itself; a larger one is left to the next writer, since no worker is
+/// forked meanwhile.
 const REPAIR_AT_ONCE_SLOTS: usize = 200_000;
 /// Time between two log lines about a full cache, in milliseconds.
 const SAY_FULL_EVERY_MS: u64 = 60_000;
@@ -99,18 +101,6 @@ pub enum Written {
     DiskFull {
         is_to_be_said: bool,
     },
-}
-
-/// The numbers of a cache, for the statistics.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    pub items: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub full: u64,
-    /// Keys and values that were too large, or found no room on the disk.
-    pub refused: u64,
-    pub changed_s: u64,
 }
 
 impl Cache {
@@ -253,7 +243,7 @@ impl Cache {
     }
 
     pub fn counts(&self) -> Counts {
-        counts(&self.parts)
+        counts::of_parts(&self.parts)
     }
 
     /// Puts a cache right whose process has died inside a lock. It is only needed when a lock was left.
@@ -481,21 +471,7 @@ impl Cache {
     }
 }
 
-/// Returns the numbers of a cache.
-pub fn counts(parts: &Parts<'_>) -> Counts {
-    let sum = |field: fn(&Counters) -> &AtomicU64| parts.counters.iter().map(|line| field(line).load(Relaxed)).sum();
-    let facts = parts.facts;
-    Counts {
-        items: facts.items.load(Relaxed),
-        hits: sum(|line| &line.hits),
-        misses: sum(|line| &line.misses),
-        full: facts.full.load(Relaxed),
-        refused: facts.refused.load(Relaxed),
-        changed_s: facts.changed_s.load(Relaxed),
-    }
-}
-
-/// Repairs what a process held that has ended. The master calls it, and never waits.
+/// Repairs what a process held that has ended. A prototype calls it, and never waits.
 pub fn recover(settings: &SharedCache, parts: &Parts<'_>, pid: u32) -> Option<Recovery> {
     let locks = parts.shards.iter().map(|shard| &shard.lock).chain([&parts.facts.pool]);
     let mut was_held = false;
