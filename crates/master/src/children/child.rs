@@ -183,6 +183,8 @@ pub struct Child {
     pub generation: u32,
     /// Known once the child was forked.
     pub pid: Option<Pid>,
+    /// The prototype that was ordered to fork it, which is its process group. `None`: it is a prototype.
+    pub forker: Option<Pid>,
     /// The pidfd: it names this process even after its pid was reused.
     pub handle: Option<OwnedFd>,
     /// The master's end of the order socket; `None` when the other end is closed.

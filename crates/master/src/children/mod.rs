@@ -163,6 +163,7 @@ impl Children {
         if let Some(found) = self.scoreboard.row(row) {
             found.kind.store(kind.code(), Relaxed);
         }
+        let forker = prototype.pid;
         let order = Order::Fork { row, kind, number, is_on_trial };
         let sent = with_descriptors_in_flight(|| message::send(channel.as_fd(), &order, Some(far.as_raw_fd())));
         sent.map_err(|error| match error.kind() {
@@ -176,6 +177,7 @@ impl Children {
         self.add(role, generation, None, near, State::Ordered);
         if let Some(child) = self.list.last_mut() {
             child.helper = helper;
+            child.forker = forker;
         }
         Ok(())
     }
@@ -441,7 +443,7 @@ impl Children {
         let Ok(number) = i32::try_from(pid) else { return false };
         // The pidfd is opened before the pid is checked, so that the check holds for the process that the pidfd names.
         let handle = system::process_descriptor(Pid::from_raw(number)).ok();
-        if !self.is_forked_by(number, child.generation) {
+        if !child.forker.is_some_and(|forker| self.is_forked_by(number, forker)) {
             return false;
         }
         let Some(child) = self.find_mut(id) else { return false };
@@ -479,15 +481,17 @@ impl Children {
         channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
     }
 
-    /// Returns whether the prototype of a generation forked this process: the process is a child of the prototype, or is in its
-    /// process group, or is our own child, because the workers of a prototype that has ended are reparented to the master.
-    fn is_forked_by(&self, pid: i32, generation: u32) -> bool {
+    /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of a prototype that has
+    /// ended are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in the
+    /// prototype's process group, which no process can enter from outside, and whose number is taken as long as one is in it.
+    fn is_forked_by(&self, pid: i32, prototype: Pid) -> bool {
         let parent = parent_of(pid);
-        let ours = parent == Some(Pid::this().as_raw()) && self.with_pid(Pid::from_raw(pid)).is_none();
-        let theirs = self.prototype(generation).and_then(|prototype| prototype.pid).is_some_and(|prototype| {
-            parent == Some(prototype.as_raw()) || nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(prototype)
-        });
-        pid > 1 && (ours || theirs)
+        let is_of_group = nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(prototype);
+        let is_forked = match self.with_pid(prototype) {
+            Some(_) => is_of_group || parent == Some(prototype.as_raw()),
+            None => is_of_group && parent == Some(Pid::this().as_raw()),
+        };
+        pid > 1 && is_forked && self.with_pid(Pid::from_raw(pid)).is_none()
     }
 
     /// Helpers use the last rows, so that workers that are still ending never block a helper.
@@ -508,6 +512,7 @@ impl Children {
             role,
             generation,
             pid,
+            forker: None,
             handle: pid.and_then(|pid| system::process_descriptor(pid).ok()),
             channel: Some(channel),
             state,
