@@ -1,12 +1,16 @@
 //! Readers of a cache, which take no lock, while its one writer replaces, deletes and adds items in slots that it uses again.
 
-use bolide_models::cache_table::{Item, Outcome, Sink, Slot, Table};
+use bolide_models::cache_table::{Content, Item, Outcome, Sink, Slot, Table};
 use bolide_models::explore;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Enough to tell whole values from torn ones.
 const VALUE_WORDS: usize = 2;
+
+fn content_of(number: u64) -> Content {
+    if number.is_multiple_of(2) { Content::Response } else { Content::Body }
+}
 
 /// The parts of a cache with one chain.
 struct Memory {
@@ -44,8 +48,17 @@ impl Memory {
         let table = self.table();
         let found = table.find(key.into(), &[key]);
         let value: Vec<u8> = [number; VALUE_WORDS].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let item =
-            Item { hash: key.into(), key: &[key], value: &value, expires_ms: 0, block: slot as u64, checksum: 0, marks: 0 };
+        let item = Item {
+            hash: key.into(),
+            key: &[key],
+            value: &value,
+            expires_ms: 0,
+            block: slot as u64,
+            checksum: 0,
+            marks: 0,
+            // It goes with the value: an even number is a response.
+            content: content_of(number),
+        };
         table.fill(slot, &item);
         table.link(slot);
         let mut old = found?;
@@ -64,7 +77,8 @@ impl Memory {
     fn get(&self, key: u8) -> Option<u64> {
         let mut words = Words::default();
         match self.table().read(key.into(), &[key], || 0, &mut words) {
-            Outcome::Hit { .. } => {
+            Outcome::Hit { content, .. } => {
+                assert_eq!(content, content_of(words.0[0]));
                 assert!(words.0.iter().all(|word| *word == words.0[0]), "torn: {:?}", words.0);
                 Some(words.0[0])
             }

@@ -296,6 +296,37 @@ def test_check_cache_answers_with_whole_responses(serve):
     assert client.request("POST", "/whole?a", body=b"").status == 200
 
 
+#: What a visitor has uploaded, which the application answers as a text.
+PASTE = rb"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: session=evil\r\n\r\n<script>alert(1)</script>"
+
+PASTES = """
+wsgi-file = {{folder}}/application.py
+cache2 = name=pages,items=100,blocksize=5000{more}
+check-cache = pages
+route-if = equal:${{REQUEST_METHOD}};GET cachestore:key=${{REQUEST_URI}},name=pages,expires=300
+route = ^/set$ cacheset:key=/was-set,name=pages,value=HTTP/1.1 404 Not Here
+"""
+
+PASTING = f"""
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain"), ("X-Content-Type-Options", "nosniff")])
+    return [b"{PASTE.decode()}"]
+"""
+
+
+def test_a_body_that_was_stored_is_never_the_head_of_a_response(serve, tmp_path):
+    """Not at the next visit, and not when a file keeps it beyond a restart."""
+    for _ in range(2):
+        server = serve.prepare(PASTES.format(more=f",store={tmp_path}/pages.cache"))
+        (server.folder / "application.py").write_text(PASTING)
+        server.start()
+        for path in ("/paste", "/paste", "/set", "/was-set"):
+            answer = server.get(path)
+            assert (answer.status, answer.get("content-type"), answer.get("set-cookie")) == (200, "text/plain", None)
+            assert answer.body.startswith(b"HTTP/1.1 200 OK")
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [

@@ -1,7 +1,7 @@
 //! The caches of the instance, as rules and stored answers use them: by name, and without a wait that holds other requests up. It
 //! knows no request. Worker threads run it.
 
-use bolide_memory::cache::{self, Cache, Calculation, Outcome, Waiting, Written};
+use bolide_memory::cache::{self, Cache, Calculation, Content, Outcome, Waiting, Written};
 use bolide_routes::{Caches, Change, Operator, Write};
 
 /// In the order of the configuration: the first one is the default. Empty without caches.
@@ -28,9 +28,15 @@ impl Caches for SharedCaches {
     fn get(&self, cache: &[u8], key: &[u8]) -> Option<(Vec<u8>, u64)> {
         let mut value = Vec::new();
         match self.named(cache)?.get(key, &mut value) {
-            Outcome::Hit { expires_ms } => Some((value, expires_ms / 1000)),
+            Outcome::Hit { expires_ms, .. } => Some((value, expires_ms / 1000)),
             Outcome::Miss | Outcome::NoRoom | Outcome::Overtaken => None,
         }
+    }
+
+    fn response(&self, cache: &[u8], key: &[u8]) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        let outcome = self.named(cache)?.get(key, &mut value);
+        matches!(outcome, Outcome::Hit { content: Content::Response, .. }).then_some(value)
     }
 
     fn exists(&self, cache: &[u8], key: &[u8]) -> bool {

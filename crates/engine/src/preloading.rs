@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use bolide_contract::services::{PreloadedContent, PreloadedItem};
-use bolide_memory::cache::{Cache, Change, Waiting, Written};
+use bolide_memory::cache::{Cache, Change, Content, Waiting, Written};
 
 use crate::caches::largest_value;
 use crate::response::storing::gzipped;
@@ -36,7 +36,7 @@ fn put(cache: &Cache, item: &PreloadedItem) -> Result<(), String> {
             Change::Update(&content)
         }
     };
-    match cache.put(item.key.as_bytes(), change, 0, Waiting::Bounded) {
+    match cache.put_as(Content::Response, item.key.as_bytes(), change, 0, Waiting::Bounded) {
         Written::Done | Written::Unchanged => Ok(()),
         Written::Unfit => Err("it is empty, or larger than `blocksize` or `keysize` of the cache".to_owned()),
         Written::Full { .. } => Err("the cache is full".to_owned()),

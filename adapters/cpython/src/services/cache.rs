@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use bolide_memory::atomics::AtomicU64;
 use bolide_memory::cache::table::{Sink, copy_words};
-use bolide_memory::cache::{Cache, Calculation, Change, Outcome, Waiting, Written};
+use bolide_memory::cache::{Cache, Calculation, Change, Content, Outcome, Waiting, Written};
 use pyo3::ffi;
 
 use crate::services::arguments::{CallArguments, Error, Made, ToPython, TrueOrNone, functions, raise, without_interpreter};
@@ -123,7 +123,7 @@ fn put(arguments: &CallArguments<'_>, replaces: bool) -> Option<TrueOrNone> {
     }
     let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
     let change = if replaces { Change::Update(value.as_slice()) } else { Change::Add(value.as_slice()) };
-    write(cache, |cache, waiting| cache.put(key.as_slice(), change, expires_s, waiting))
+    write(cache, |cache, waiting| cache.put_as(Content::Response, key.as_slice(), change, expires_s, waiting))
 }
 
 fn calculate(arguments: &CallArguments<'_>, calculation: Calculation, missing: i64) -> Option<TrueOrNone> {

@@ -101,7 +101,7 @@ impl Rules {
     fn checked(&self, request: &dyn Values) -> Option<Answer> {
         let cache = self.checked_cache.as_ref()?;
         let uri = request.value(b"REQUEST_URI").filter(|_| request.value(b"REQUEST_METHOD").is_some_and(|it| *it == *b"GET"))?;
-        self.services.caches.get(cache, &uri).map(|(item, _)| whole_response(item))
+        self.services.caches.response(cache, &uri).map(whole_response)
     }
 
     pub fn services(&self) -> &SharedServices {

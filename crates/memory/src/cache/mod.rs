@@ -30,7 +30,7 @@ use crate::cache::layout::{COUNTER_LINES, Counters, Parts, Shard, Sizes};
 use crate::cache::room::LOCK_MOST_MS;
 use crate::cache::stage::{Stage, reached};
 use crate::cache::table::{BACKED, Item, Place, Sink};
-pub use crate::cache::table::{Outcome, READS_MOST};
+pub use crate::cache::table::{Content, Outcome, READS_MOST};
 use crate::mapping::Mapping;
 use crate::recovery::Recovery;
 use crate::robust_lock::{Guard, Left, own_pid};
@@ -140,9 +140,15 @@ impl Cache {
         matches!(outcome, Outcome::Hit { .. })
     }
 
-    /// Writes an item. It expires after this many seconds; 0 is never, and an item with less has expired already.
+    /// Writes an item, which is a body to `check-cache`. It expires after this many seconds; 0 is never, and an item with less has
+    /// expired already.
     pub fn put(&self, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting) -> Written {
-        self.put_counted(key, change, expires_s, waiting, &Cell::new(0))
+        self.put_as(Content::Body, key, change, expires_s, waiting)
+    }
+
+    /// The same for any content.
+    pub fn put_as(&self, content: Content, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting) -> Written {
+        self.put_counted(key, change, (expires_s, content), waiting, &Cell::new(0))
     }
 
     /// Adds to a number, as [`Change::Calculate`]. Returns the sum, which no other process has got.
@@ -151,13 +157,20 @@ impl Cache {
     /// It is not stored.
     pub fn count(&self, key: &[u8], operand: i64, expires_s: i64, waiting: Waiting) -> Result<i64, Written> {
         let number = Cell::new(0);
-        match self.put_counted(key, Change::Calculate(Calculation::Add, operand), expires_s, waiting, &number) {
+        match self.put_counted(key, Change::Calculate(Calculation::Add, operand), (expires_s, Content::Body), waiting, &number) {
             Written::Done => Ok(number.get()),
             written => Err(written),
         }
     }
 
-    fn put_counted(&self, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting, number: &Cell<i64>) -> Written {
+    fn put_counted(
+        &self,
+        key: &[u8],
+        change: Change<'_>,
+        of_item: (i64, Content),
+        waiting: Waiting,
+        number: &Cell<i64>,
+    ) -> Written {
         let most = self.settings.block_bytes.saturating_mul(if self.settings.is_bitmap { self.settings.blocks } else { 1 });
         let bytes = match change {
             Change::Add(value) | Change::Update(value) => value.len(),
@@ -174,7 +187,7 @@ impl Cache {
                 Ok(guard) => guard,
                 Err(written) => return written,
             };
-            if let Some(written) = self.put_in(index, hash, key, change, expires_s, number).unwrap_or(Some(Written::Busy)) {
+            if let Some(written) = self.put_in(index, hash, key, change, of_item, number).unwrap_or(Some(Written::Busy)) {
                 return written;
             }
             drop(guard);
@@ -277,7 +290,7 @@ impl Cache {
         hash: u64,
         key: &[u8],
         change: Change<'_>,
-        expires_s: i64,
+        (expires_s, content): (i64, Content),
         result: &Cell<i64>,
     ) -> io::Result<Option<Written>> {
         let (parts, shard) = (&self.parts, &self.parts.shards[index]);
@@ -304,7 +317,7 @@ impl Cache {
             }
             return Ok(Some(Written::Done));
         }
-        self.replace(index, &Item { hash, key, value, expires_ms, block: 0, checksum: 0, marks: 0 })
+        self.replace(index, &Item { hash, key, value, expires_ms, block: 0, checksum: 0, marks: 0, content })
     }
 
     /// Writes an item to a free slot, hangs it into its chain and takes the old one out.

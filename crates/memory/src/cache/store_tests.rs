@@ -8,7 +8,7 @@ use super::digest::{checksum_of, hash_of};
 use super::store::{Restored, restore};
 use super::table::{Item, marks_of};
 use super::testing::{SYSTEM_START, cache, settings};
-use super::{Cache, Change, Outcome, Waiting, Written};
+use super::{Cache, Change, Content, Outcome, Waiting, Written};
 
 fn with_file(items: u64) -> SharedCache {
     let store = Store { path: "/nonexistent/test.cache".into(), sync_s: 0, deletes_foreign: false };
@@ -107,6 +107,7 @@ fn of_two_values_of_a_key_the_later_one_stays() {
         block: free as u64,
         checksum: checksum_of(b"key", b"earlier", 0),
         marks: marks_of(u32::MAX, true),
+        content: Content::Body,
     };
     parts.table.fill(free, &old);
     assert_eq!(restore(parts, SYSTEM_START + 1).expect("restored"), Restored { items: 1, dropped: 0 });
@@ -127,4 +128,24 @@ fn a_file_with_nonsense_in_it_breaks_nothing() {
     assert_eq!(get(&cache, "absent"), None);
     assert_eq!(cache.clear(Waiting::Never), Written::Done);
     check_room(&cache);
+}
+
+#[test]
+fn what_an_item_is_to_a_reader_survives_restarts_reads_and_purges_and_is_a_body_unless_it_was_stored_as_a_response() {
+    let cache = cache(&with_file(10));
+    let content = |key: &[u8]| match cache.get(key, &mut Vec::new()) {
+        Outcome::Hit { content, .. } => content,
+        outcome => panic!("{outcome:?}"),
+    };
+    let put = |content, key: &[u8]| cache.put_as(content, key, Change::Update(b"HTTP/1.1 200 OK\r\n\r\n"), 0, Waiting::Never);
+    assert_eq!((put(Content::Body, b"a"), put(Content::Response, b"b")), (Written::Done, Written::Done));
+    assert_eq!((content(b"a"), content(b"b")), (Content::Body, Content::Response));
+    for slot in cache.parts.table.slots {
+        slot.take_used();
+    }
+    assert_eq!((content(b"a"), content(b"b")), (Content::Body, Content::Response));
+    restore(&cache.parts, SYSTEM_START + 1).expect("restored");
+    assert_eq!((content(b"a"), content(b"b")), (Content::Body, Content::Response));
+    assert_eq!((put(Content::Response, b"a"), put(Content::Body, b"b")), (Written::Done, Written::Done));
+    assert_eq!((content(b"a"), content(b"b")), (Content::Response, Content::Body));
 }

@@ -22,6 +22,11 @@ pub const WORD_BYTES: usize = 8;
 pub const LIVE: u32 = 1;
 /// `marks`: the disk has room for the slot's block.
 pub const BACKED: u32 = 2;
+/// `used`: the item was read since the search for one to purge came by.
+const READ: u32 = 1;
+/// `used`: the item may be a whole response, from its status line on. Versions of Bolide without this bit never set it, so their items
+/// are none.
+const RESPONSE: u32 = 2;
 /// `marks`: the lowest bit of the number of the write.
 const WRITE_SHIFT: u32 = 2;
 
@@ -42,7 +47,7 @@ pub struct Slot {
     block: AtomicU64,
     /// Of key and value, if the cache has a file.
     checksum: AtomicU64,
-    /// 1 if it was read since the search for an item to purge came by.
+    /// [`READ`] and [`RESPONSE`].
     used: AtomicU32,
     /// [`LIVE`], [`BACKED`] and the number of the write.
     marks: AtomicU32,
@@ -76,6 +81,16 @@ pub struct Item<'a> {
     pub block: u64,
     pub checksum: u64,
     pub marks: u32,
+    pub content: Content,
+}
+
+/// What an item is to `check-cache`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// The body of a page, whatever it begins with: it may be the work of a client.
+    Body,
+    /// A whole response, if it begins like one: the configuration or the application has stored it.
+    Response,
 }
 
 /// A reader's buffer for a value.
@@ -91,6 +106,7 @@ pub enum Outcome {
     /// The sink has the value. It expires at this time, in milliseconds since 1970; 0 is never.
     Hit {
         expires_ms: u64,
+        content: Content,
     },
     Miss,
     /// The sink had no room.
@@ -142,6 +158,7 @@ impl<'a> Table<'a> {
                 let is_it = found == hash && self.has_key(index, key);
                 let (bytes, block) = (slot.value_bytes.load(Relaxed), slot.block.load(Relaxed));
                 let expires_ms = slot.expires_ms.load(Relaxed);
+                let used = slot.used.load(Relaxed);
                 if !slot.is_still(sequence) || self.bucket_of(found) != bucket {
                     continue 'attempts;
                 }
@@ -158,10 +175,11 @@ impl<'a> Table<'a> {
                 if !slot.is_still(sequence) {
                     continue 'attempts;
                 }
-                if slot.used.load(Relaxed) == 0 {
-                    slot.used.store(1, Relaxed);
+                if used & READ == 0 {
+                    slot.used.fetch_or(READ, Relaxed);
                 }
-                return Outcome::Hit { expires_ms };
+                let content = if used & RESPONSE == 0 { Content::Body } else { Content::Response };
+                return Outcome::Hit { expires_ms, content };
             }
             // The item may have been put to the beginning of the chain after it was read, and taken out behind that.
             fence(Acquire);
@@ -198,7 +216,7 @@ impl<'a> Table<'a> {
         slot.expires_ms.store(item.expires_ms, Relaxed);
         slot.block.store(item.block, Relaxed);
         slot.checksum.store(item.checksum, Relaxed);
-        slot.used.store(1, Relaxed);
+        slot.used.store(if item.content == Content::Response { READ | RESPONSE } else { READ }, Relaxed);
         slot.marks.store(item.marks, Relaxed);
         slot.next.store(self.buckets[self.bucket_of(item.hash)].load(Relaxed) as u32, Relaxed);
         write_words(&self.keys[index * self.key_words..], item.key);
@@ -304,9 +322,7 @@ impl Slot {
 
     /// Returns whether the item was read since the last call.
     pub fn take_used(&self) -> bool {
-        let was_used = self.used.load(Relaxed) != 0;
-        self.used.store(0, Relaxed);
-        was_used
+        self.used.fetch_and(!READ, Relaxed) & READ != 0
     }
 
     /// Ends the chain behind this slot.

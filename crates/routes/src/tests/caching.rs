@@ -17,6 +17,10 @@ struct Table {
 }
 
 impl Caches for Table {
+    fn response(&self, _: &[u8], _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     fn get(&self, cache: &[u8], key: &[u8]) -> Option<(Vec<u8>, u64)> {
         self.items.borrow().get(&(cache.to_vec(), key.to_vec())).map(|value| (value.clone(), 7))
     }
