@@ -56,9 +56,8 @@ ALLOWED = {
     "supervision/logs/log_sink.rs": ["/dev/null"],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],
     # The command line reads the file that its user names, and the module that it names, with that user's rights.
-    "observing/crash.rs": ["read_to_string(path)"],
-    "observing/crash_symbols.rs": ["File::open(path)"],
-    "observing/crash_packages.rs": ["fs::read_dir(folder)", "read_to_string(&record)"],
+    "observing/regular_file.rs": [".open(path)"],
+    "observing/crash_packages.rs": ["fs::read_dir(folder)"],
     # It runs as the application's user, in a process of its own.
     "master/alarms/crash_files.rs": ["fs::"],
     "supervision/processes/memory_watch.rs": [

@@ -166,3 +166,32 @@ def test_what_is_no_report_is_refused(tmp_path):
         result = subprocess.run([*program(), "crash", *arguments], capture_output=True, text=True, timeout=60)
         assert result.returncode != 0
         assert result.stderr
+
+
+def test_a_report_that_is_a_fifo_or_names_one_is_read_without_a_wait(tmp_path):
+    fifo, report = tmp_path / "fifo", tmp_path / "crash.json"
+    os.mkfifo(fifo)
+    refused = subprocess.run([*program(), "crash", fifo], capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0
+    assert "it is not a regular file" in refused.stderr
+    site = tmp_path / "site-packages"
+    (site / "shop-1.0.dist-info").mkdir(parents=True)
+    os.mkfifo(site / "shop-1.0.dist-info" / "RECORD")
+    os.mkfifo(site / "shop.so")
+    for module in (fifo, site / "shop.so", "/dev/tty", "/proc/kmsg", "/"):
+        fault = {"module": str(module), "offset": 1, "address": "0x0", "instruction": "0x1"}
+        report.write_text(json.dumps({"format": 1, "signal": 11, "fault": fault, "modules": [str(module)]}))
+        assert str(module) in read_aloud(str(report))
+
+
+def test_no_control_character_of_a_report_reaches_the_terminal(tmp_path):
+    evil = "\x9b2J\x1b[31m\0"
+    request = {"request": evil, "thread": evil, "status": evil, "ms": evil}
+    fault = {"module": f"/lib/{evil}.so", "offset": 1, "address": evil, "instruction": evil}
+    report = tmp_path / "crash.json"
+    more = {"in_flight": [request], "last": [request], "fault": fault, "stacks": f"{evil}\n{evil}", "cause": f"{evil}\n{evil}"}
+    report.write_text(json.dumps({"format": 1, "signal": 11, "worker": evil, "pid": evil, **more}))
+    for flags in ((), ("--all",)):
+        text = read_aloud(str(report), *flags)
+        assert not [character for character in text if character in "\x9b\x1b\0\r"]
+        assert r"\u{9b}" in text

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::crash_packages::packages_of;
 use crate::crash_symbols::symbol_at;
 use crate::output::{Ending, say};
+use crate::regular_file;
 
 /// The form of reports that this version writes.
 const FORMAT: u64 = 1;
@@ -30,12 +31,9 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let Some(path) = request.arguments.first() else {
         return Err(refused("name a report: bolide crash FILE; `crash-reports = DIR` says where they are".to_owned()));
     };
-    let size = std::fs::metadata(path).map_err(|error| refused(format!("{path}: {error}")))?.len();
-    if size > REPORT_MOST_BYTES {
-        return Err(refused(format!("{path}: it has {size} bytes, a report has at most {REPORT_MOST_BYTES}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| refused(format!("{path}: {error}")))?;
-    let report = serde_json::from_str::<Value>(&text).ok().filter(|report| report["format"].is_u64());
+    let read = regular_file::read(Path::new(path), REPORT_MOST_BYTES);
+    let text = read.map_err(|error| refused(format!("{path}: {error}")))?;
+    let report = serde_json::from_slice::<Value>(&text).ok().filter(|report| report["format"].is_u64());
     let Some(report) = report else { return Err(refused(format!("{path} is no crash report of Bolide"))) };
     say(output, &told(&report, request.has("--all")))
 }
@@ -67,20 +65,20 @@ fn told(report: &Value, with_all: bool) -> String {
         let offset = report["fault"]["offset"].as_u64().unwrap_or(0);
         let of = symbol.map(|symbol| format!(", in {symbol}")).unwrap_or_default();
         let (address, instruction) = (field(&report["fault"], "address"), field(&report["fault"], "instruction"));
-        let lines = [format!("{}+{offset:#x}{of}", printable(module)), format!("at {instruction}, address {address}")];
+        let lines = [format!("{module}+{offset:#x}{of}"), format!("at {instruction}, address {address}")];
         part(&mut text, "Native code of the fault", &lines);
     }
-    let stacks: Vec<String> = field(report, "stacks").lines().map(printable).collect();
+    let stacks: Vec<String> = field(report, "stacks").lines().map(str::to_owned).collect();
     part(&mut text, "Python stacks, the innermost frame first", &stacks);
     part(&mut text, "Memory and limits", &limits(report));
     let versions = format!("Bolide {}, Python {}", field(report, "bolide"), field(report, "python"));
     let modules: Vec<&str> = list(report, "modules").filter_map(Value::as_str).collect();
     let packages = packages_of(&modules, report["time"].as_u64().unwrap_or(u64::from(u32::MAX)));
     let mut lines = vec![versions];
-    lines.extend(packages.iter().take(PACKAGES_SHOWN).map(|line| printable(line)));
+    lines.extend(packages.iter().take(PACKAGES_SHOWN).cloned());
     part(&mut text, "Versions", &lines);
     if with_all {
-        let modules: Vec<String> = modules.into_iter().map(printable).collect();
+        let modules: Vec<String> = modules.into_iter().map(str::to_owned).collect();
         part(&mut text, "Native modules", &modules);
     }
     text
@@ -159,8 +157,7 @@ fn advice(report: &Value) -> Vec<String> {
         }
         (_, Some(4 | 6 | 7 | 8 | 11)) => {
             lines.push(format!(
-                "Update the package that {} belongs to, and report the fault to its authors with this file.",
-                printable(module)
+                "Update the package that {module} belongs to, and report the fault to its authors with this file."
             ));
         }
         (_, Some(9)) if report["by_kernel"] == true => {
@@ -187,12 +184,11 @@ fn is_of_interpreter(module: &str) -> bool {
 }
 
 fn limits(report: &Value) -> Vec<String> {
-    let mut lines: Vec<String> =
-        list(report, "memory").filter_map(Value::as_str).map(|line| printable(&line.replace('\t', " "))).collect();
+    let mut lines: Vec<String> = list(report, "memory").filter_map(Value::as_str).map(|line| line.replace('\t', " ")).collect();
     let open = list(report, "limits").filter_map(Value::as_str);
     lines.extend(
         open.filter(|line| ["Max open files", "Max address space", "Max processes"].iter().any(|name| line.starts_with(name)))
-            .map(printable),
+            .map(str::to_owned),
     );
     for name in ["memory.max", "memory.current"] {
         let value = field(&report["cgroup"], name);
@@ -216,7 +212,8 @@ fn part(text: &mut String, title: &str, lines: &[String]) {
     }
     let _ = writeln!(text, "{title}:");
     for line in lines {
-        let _ = writeln!(text, "  {line}");
+        // The report is a file of the application's user, who may have written anything anywhere in it.
+        let _ = writeln!(text, "  {}", printable(line));
     }
     text.push('\n');
 }
@@ -226,9 +223,7 @@ fn list<'a>(report: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
 }
 
 fn field(value: &Value, name: &str) -> String {
-    let text = value[name].as_str().unwrap_or_default();
-    // A text of several lines is made printable line by line.
-    if text.contains('\n') { text.to_owned() } else { printable(text) }
+    value[name].as_str().unwrap_or_default().to_owned()
 }
 
 fn ms(value: &Value) -> String {
@@ -285,6 +280,26 @@ mod tests {
             ("", true),
         ] {
             assert_eq!(is_of_interpreter(module), is_own, "{module}");
+        }
+    }
+
+    #[test]
+    fn no_control_character_of_a_report_is_shown() {
+        let evil = "a\u{1b}[31m\u{9b}2J\0\nb\r\u{7f}";
+        let request =
+            json!({ "request": evil, "status": evil, "thread": evil, "ms": evil, "for_ms": evil, "began_ms_ago": evil });
+        for cause in [json!({ "status": 3 }), json!({ "signal": 11 }), json!({ "signal": 4 }), json!({})] {
+            let mut whole = json!({
+                "format": 1, "worker": evil, "pid": evil, "cause": evil, "bolide": evil, "python": evil, "killed_for": evil,
+                "in_flight": [request], "last": [request], "stacks": evil, "memory": [evil], "limits": [format!("Max open files{evil}")],
+                "cgroup": { "memory.max": evil }, "modules": [evil], "lived_ms": 5,
+                "fault": { "module": evil, "offset": 3, "address": evil, "instruction": evil },
+            });
+            whole.as_object_mut().expect("an object").extend(cause.as_object().expect("an object").clone());
+            let text = told(&whole, true);
+            let shown = text.chars().filter(|character| character.is_control() && *character != '\n');
+            assert_eq!(shown.collect::<String>(), "", "{text}");
+            assert!(text.contains("\\u{9b}"));
         }
     }
 

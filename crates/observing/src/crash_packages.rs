@@ -6,6 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::regular_file;
+
 /// Folders of packages that are looked into, packages of a folder, and bytes of a list of a package's files.
 const FOLDERS_MOST: usize = 16;
 const PACKAGES_MOST: usize = 4_000;
@@ -46,7 +48,7 @@ fn line(package: &Path, files: &[&str], died_at: SystemTime, bytes_left: &mut u6
     let record = package.join("RECORD");
     let facts = fs::metadata(&record).ok().filter(|facts| facts.is_file() && facts.len() <= LIST_MOST_BYTES.min(*bytes_left))?;
     *bytes_left -= facts.len();
-    let list = fs::read_to_string(&record).ok()?;
+    let list = String::from_utf8(regular_file::read(&record, facts.len()).ok()?).ok()?;
     let has = |file: &str| list.lines().any(|line| line.strip_prefix(file).is_some_and(|rest| rest.starts_with(',')));
     let own: Vec<&str> = files.iter().copied().filter(|file| has(file)).collect();
     let (name, version) = package.file_name()?.to_str()?.strip_suffix(END)?.rsplit_once('-')?;

@@ -1,8 +1,9 @@
 //! The function at an offset of a native module's file: the symbol whose bytes contain it, in the tables of an ELF file. The
 //! command-line process runs it, on files that may have changed since: a wrong file has a wrong name at most.
 
-use std::io::Read;
 use std::path::Path;
+
+use crate::regular_file;
 
 /// Bytes of a module that are read; the tables of larger ones are left out.
 const MODULE_MOST_BYTES: u64 = 512 * 1024 * 1024;
@@ -15,14 +16,7 @@ const FUNCTION: u8 = 2;
 
 /// Returns `name+0x15` for an offset in the file. `None`: the file is no ELF file of 64 bits, or has no function there.
 pub fn symbol_at(path: &Path, offset: u64) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
-    let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
-    let mut bytes = Vec::new();
-    if metadata.len() > MODULE_MOST_BYTES {
-        return None;
-    }
-    file.take(MODULE_MOST_BYTES).read_to_end(&mut bytes).ok()?;
-    find(&bytes, offset)
+    find(&regular_file::read(path, MODULE_MOST_BYTES).ok()?, offset)
 }
 
 fn find(bytes: &[u8], offset: u64) -> Option<String> {

@@ -15,6 +15,7 @@ mod output;
 #[cfg(test)]
 mod picture;
 mod profile;
+mod regular_file;
 mod status;
 mod status_words;
 mod top;
