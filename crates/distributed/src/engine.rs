@@ -68,6 +68,7 @@ impl Engine {
             return Err(Fault::Resting);
         }
         let answer = self.attempt(command, answer_bytes.saturating_add(ANSWER_BYTES_BESIDE));
+        let answer = answer.map_err(|fault| fault.cleaned(self.address.password.as_deref()));
         let now_ms = clock::now_ms();
         match &answer {
             Err(Fault::Away(reason)) => self.tell(note_away(self.row, now_ms, &self.name, reason)),

@@ -3,6 +3,15 @@
 use std::fmt;
 use std::io;
 
+/// Characters of an engine's words that the log gets.
+const WORDS_MOST: usize = 300;
+/// Characters from which on the beginning of a password counts as the password.
+const PASSWORD_PREFIX_LEAST: usize = 6;
+/// What stands in place of a password.
+const HIDDEN: &str = "***";
+/// What Redis says before it repeats the arguments of an unknown command.
+const ARGUMENTS: &str = ", with args beginning with";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The server can't be reached, does not answer in time, or says that it can't serve now.
@@ -21,6 +30,15 @@ impl Fault {
         matches!(self, Fault::Away(_) | Fault::Resting)
     }
 
+    /// The same fault, in words for the log: an engine may repeat what it was sent, such as the password, and any bytes.
+    pub(crate) fn cleaned(self, password: Option<&str>) -> Fault {
+        match self {
+            Fault::Away(reason) => Fault::Away(clean(&reason, password)),
+            Fault::Refused(reason) => Fault::Refused(clean(&reason, password)),
+            fault => fault,
+        }
+    }
+
     /// A connection's fault: the text says which step failed.
     pub(crate) fn of_io(step: &str, error: &io::Error) -> Fault {
         match error.kind() {
@@ -35,6 +53,36 @@ impl Fault {
     }
 }
 
+/// Returns an engine's words without the password, without what follows `with args beginning with` (values of the application), and
+/// without control characters.
+fn clean(words: &str, password: Option<&str>) -> String {
+    let words = words.split_once(ARGUMENTS).map_or(words, |(words, _)| words);
+    let password = password.unwrap_or_default();
+    let mut cleaned = String::new();
+    let mut rest = words;
+    while let Some(character) = rest.chars().next() {
+        if cleaned.chars().count() >= WORDS_MOST {
+            cleaned.push('…');
+            break;
+        }
+        // An engine cuts long arguments, so that the beginning of a password counts as the whole.
+        let same = rest.chars().zip(password.chars()).take_while(|(one, other)| one == other).count();
+        let is_password = same > 0 && same >= password.chars().count().min(PASSWORD_PREFIX_LEAST);
+        if is_password {
+            cleaned.push_str(HIDDEN);
+            rest = rest.char_indices().nth(same).map_or("", |(at, _)| &rest[at..]);
+            continue;
+        }
+        if character.is_control() {
+            cleaned.extend(character.escape_default());
+        } else {
+            cleaned.push(character);
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    cleaned
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,3 +94,30 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_and_no_control_character_of_an_engine_is_told() {
+        let long = "p".repeat(100) + "w0rd";
+        for (words, password, cleaned) in [
+            (
+                "ERR unknown command 'AUTH', with args beginning with: 'joe' 's3cr3tPASS' ",
+                Some("s3cr3tPASS"),
+                "ERR unknown command 'AUTH'",
+            ),
+            ("ERR no s3cr3tPASS here, s3cr3tPASS", Some("s3cr3tPASS"), "ERR no *** here, ***"),
+            ("ERR cut: ppppppppppp", Some(long.as_str()), "ERR cut: ***"),
+            ("ERR a short one: pw", Some("pw"), "ERR a short one: ***"),
+            ("ERR \u{1b}[31m\0\u{9b}2J\r\n", None, "ERR \\u{1b}[31m\\u{0}\\u{9b}2J\\r\\n"),
+            ("WRONGTYPE Operation against a key", Some("secret-word"), "WRONGTYPE Operation against a key"),
+            ("ERR nothing is hidden", Some(""), "ERR nothing is hidden"),
+        ] {
+            assert_eq!(Fault::Refused(words.to_owned()).cleaned(password).to_string(), cleaned);
+        }
+        let endless = Fault::Away("x".repeat(100_000)).cleaned(None).to_string();
+        assert_eq!(endless.chars().count(), WORDS_MOST + 1);
+    }
+}

@@ -85,6 +85,17 @@ fn an_idle_connection_that_the_server_has_closed_costs_no_call() {
 }
 
 #[test]
+fn a_server_that_repeats_the_password_in_its_error_does_not_bring_it_into_the_log() {
+    let server = Server::with(&["--rename-command", "AUTH", "OTHER"]);
+    let url = server.url();
+    let cache = RemoteCache::new(engine(&format!("{url}?pass=s3cr3tPASS&connect-ms=5000&answer-ms=5000")), "c", BOUNDS);
+    assert_eq!(cache.get(b"k"), None);
+    let lines = lines_of(cache.engine());
+    assert!(lines.iter().any(|line| line.contains("refuses the password: ERR unknown command 'AUTH'")), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("s3cr3t")), "{lines:?}");
+}
+
+#[test]
 fn a_wrong_password_is_told_without_it() {
     let server = Server::with(&["--requirepass", "right"]);
     let with = |password: &str| format!("{}?pass={password}&connect-ms=5000&answer-ms=5000", server.url());
