@@ -5,7 +5,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use bolide_options::InstanceRequest;
-use serde_json::json;
+use bolide_services::route_names::masked;
+use serde_json::{Value, json};
 
 use crate::instances::ask_about;
 use crate::output::{Ending, say};
@@ -25,6 +26,9 @@ pub fn run(request: &InstanceRequest, output: &mut impl Write) -> Result<(), End
     loop {
         let (_, mut answer) = ask_about(request.instance.as_deref(), &json!({"ask": "status"}))?;
         usages.add_to(&mut answer);
+        if !request.unmasked {
+            mask(&mut answer);
+        }
         let text = if request.json { format!("{answer}\n") } else { status_words::of(&answer) };
         match request.watch_s {
             None => return say(output, &text),
@@ -33,5 +37,14 @@ pub fn run(request: &InstanceRequest, output: &mut impl Write) -> Result<(), End
             Some(_) => say(output, &format!("{text}\n"))?,
         }
         std::thread::sleep(Duration::from_secs(request.watch_s.unwrap_or(1).into()));
+    }
+}
+
+/// Masks the values of query strings: a status is pasted into messages to others, and such values may be passwords.
+fn mask(answer: &mut Value) {
+    for worker in answer["workers"].as_array_mut().into_iter().flatten() {
+        for busy in worker["in_flight"].as_array_mut().into_iter().flatten() {
+            busy["request"] = masked(busy["request"].as_str().unwrap_or_default()).into();
+        }
     }
 }

@@ -33,7 +33,7 @@ commands! {
         "reload a running instance; with --wait, exit 0 only if it succeeded"
     ),
     Stop => ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance after its requests are answered"),
-    Status => ("status", "[--json] [--watch [SECONDS]] [INSTANCE]", "show the state of a running instance"),
+    Status => ("status", "[--json] [--unmasked] [--watch [SECONDS]] [INSTANCE]", "show the state of a running instance"),
     Upgrade => ("upgrade", "[--wait] [INSTANCE]", "upgrade the program of a running instance; with --wait, exit 0 only if it \
         succeeded"),
     Workers => ("workers", "N | +N | -N [INSTANCE]", "set the number of workers of a running instance, or add or remove some"),
@@ -57,6 +57,8 @@ pub struct InstanceRequest {
     pub chain: bool,
     /// `--json` of `status`.
     pub json: bool,
+    /// `--unmasked` of `status`: with the values of query strings.
+    pub unmasked: bool,
     /// `--watch` of `status`: seconds from one status to the next.
     pub watch_s: Option<u32>,
     /// `+2` of `workers`: how many workers to add, or to remove if negative.
@@ -114,6 +116,7 @@ impl InstanceCommand {
             now: false,
             chain: false,
             json: false,
+            unmasked: false,
             watch_s: None,
             change: 0,
             number: None,
@@ -134,10 +137,11 @@ impl InstanceCommand {
         let mut arguments = arguments.iter().peekable();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                "--wait" | "--now" | "--chain" | "--json" if self.takes(argument) => match argument.as_str() {
+                "--wait" | "--now" | "--chain" | "--json" | "--unmasked" if self.takes(argument) => match argument.as_str() {
                     "--wait" => request.waits = true,
                     "--now" => request.now = true,
                     "--chain" => request.chain = true,
+                    "--unmasked" => request.unmasked = true,
                     _ => request.json = true,
                 },
                 "--watch" if self.takes("--watch") => {

@@ -112,6 +112,7 @@ const INSTANCE_FLAGS: &[CommandFlag] = &[
     flag("--now", "don't wait for requests in flight"),
     flag("--json", "print one JSON object"),
     flag("--watch", "show it again every 2 s; a number of seconds may follow"),
+    flag("--unmasked", "show the values of query strings"),
 ];
 
 const CHECK_EXAMPLES: &[Example] = &[
