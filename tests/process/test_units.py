@@ -1,5 +1,7 @@
 """The unit files in packaging/systemd: systemd accepts them unchanged, and rates their protection as OK."""
 
+import os
+import pwd
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +12,9 @@ from support.server import program
 UNITS = Path(__file__).resolve().parents[2] / "packaging" / "systemd"
 #: Maximum exposure of `systemd-analyze security`, of 100: below 25 it says OK; a service without protection has 96.
 EXPOSURE_MOST = 25
+#: The same for the units that `bolide init` writes, and what a port below 1024 adds.
+INIT_EXPOSURE_MOST = 20
+LOW_PORT = 2
 
 
 @pytest.fixture
@@ -57,11 +62,106 @@ def test_a_unit_with_a_mistake_would_be_noticed(analyze, tmp_path):
     assert status != 0
 
 
-def test_systemd_takes_the_unit_that_init_writes(analyze, tmp_path):
+#: A configuration that writes to many places.
+WRITES = """[uwsgi]
+module = app
+http-socket = 0.0.0.0:80
+socket = /run/shop/sockets/app.sock
+stats = {folder}/run/stats.sock
+pidfile = /run/shop/app.pid
+logto = /var/log/shop/app.log
+spooler = {folder}/jobs
+crash-reports = /var/lib/shop/crashes
+cache2 = name=pages,items=10,store=/var/cache/shop/pages
+queue = 10
+queue-store = {folder}/data/queue
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
     folder = tmp_path / "a shop"
     folder.mkdir()
     (folder / "app.py").write_text("def application(environ, start_response):\n    pass\n")
-    subprocess.run([*program(), "init", "--systemd", "app:application"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def init(folder, *arguments):
+    """Returns the unit that `bolide init --systemd` writes, and what it says."""
+    for unit in folder.glob("*.service"):
+        unit.unlink()
+    command = [*program(), "init", "--systemd", *arguments]
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60)
     (unit,) = folder.glob("*.service")
+    return unit, done.stdout
+
+
+def settings(unit):
+    found = {}
+    for line in unit.read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, value = line.split("=", 1)
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def is_taken(unit, analyze, more=0):
+    """Checks that systemd takes the unit without a word and rates its protection; returns its settings."""
     status, said = analyze("verify", "--man=no", str(unit))
-    assert (status, [line for line in said.splitlines() if "bolide" in line]) == (0, []), said
+    assert (status, [line for line in said.splitlines() if unit.name in line]) == (0, []), said
+    status, said = analyze("security", "--offline=true", f"--threshold={INIT_EXPOSURE_MOST + more}", "--no-pager", str(unit))
+    assert status == 0, said[-2000:]
+    return settings(unit)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_the_unit_that_init_writes_runs_as_the_owner_of_the_folder_and_is_protected_like_the_packages(project, analyze):
+    owner = pwd.getpwnam("daemon")
+    os.chown(project, owner.pw_uid, owner.pw_gid)
+    unit, said = init(project, "app:application")
+    found = is_taken(unit, analyze)
+    assert found["User"] == ["daemon"]
+    assert "DynamicUser" not in found
+    assert "sudo systemctl enable --now" in said
+    packaged = settings(UNITS / "bolide.service")
+    own = {"Description", "Documentation", "ExecStart", "ExecReload", "User", "Group", "RuntimeDirectory", "StateDirectory"}
+    own |= {"LogsDirectory", "PrivateTmp"}  # The folder of the test is in /tmp.
+    assert {key: value for key, value in found.items() if key not in own} == {
+        key: value for key, value in packaged.items() if key not in own
+    }
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="the folder belongs to root")
+def test_a_folder_of_root_gets_a_user_of_systemds_and_no_service_of_root(project, analyze):
+    unit, said = init(project, "app:application")
+    found = is_taken(unit, analyze)
+    assert found["DynamicUser"] == ["yes"]
+    assert "User" not in found
+    assert "DynamicUser=" in said
+    unit, _ = init(project, "--user", "www-data")
+    assert is_taken(unit, analyze)["User"] == ["www-data"]
+    for wrong in (["--user", "root"], ["--user", "0"], ["--user"], ["--user", "a b"], ["--user=-x"]):
+        done = subprocess.run([*program(), "init", "--systemd", *wrong], cwd=project, capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0
+        assert "user" in done.stderr + done.stdout
+
+
+def test_the_service_may_write_where_the_configuration_writes_and_nowhere_else(project, analyze):
+    (project / "bolide.ini").write_text(WRITES.format(folder=project))
+    unit, said = init(project, "--user", "www-data")
+    found = is_taken(unit, analyze, more=LOW_PORT)
+    paths = [f'"-{project}/{name}"' for name in ("data", "jobs", "run")]
+    assert sorted(found["ReadWritePaths"]) == paths
+    assert found["RuntimeDirectory"][0].split() == ["bolide", "shop", "shop/sockets"]
+    assert found["LogsDirectory"][0].split() == ["bolide", "shop"]
+    assert found["StateDirectory"][0].split() == ["bolide", "shop/crashes"]
+    assert found["CacheDirectory"] == ["shop"]
+    assert found["AmbientCapabilities"] == ["CAP_NET_BIND_SERVICE"]
+    assert f'sudo install -d -o www-data "{project}/data" "{project}/jobs" "{project}/run"' in said
+
+
+def test_the_user_of_the_configuration_is_that_of_the_unit(project, analyze):
+    (project / "bolide.ini").write_text("[uwsgi]\nmodule = app\nhttp = 127.0.0.1:8000\nuid = www-data\ngid = www-data\n")
+    unit, _ = init(project)
+    found = is_taken(unit, analyze)
+    assert (found["User"], found["Group"]) == (["www-data"], ["www-data"])

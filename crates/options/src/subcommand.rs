@@ -102,6 +102,11 @@ const INIT_FLAGS: &[CommandFlag] = &[
     },
     CommandFlag { name: "--to", words: &["ini", "toml"], help: "the format of the new file" },
     flag("--systemd", "also write a unit of systemd; an existing bolide.ini is used"),
+    CommandFlag {
+        name: "--user",
+        words: &["USER"],
+        help: "with `--systemd`: who the application is; the default is the user of `uid`, or the owner of the folder",
+    },
 ];
 const CONFIG_FLAGS: &[CommandFlag] =
     &[flag("--all", "show the defaults of the options that are not set, too"), flag("--json", "print one JSON object")];

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bolide_contract::settings::ApplicationSource;
 
-use super::init_unit::Unit;
+use super::init_unit::{self, Unit};
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding, Kind};
@@ -14,17 +14,21 @@ use crate::resolve::PositionalApplication;
 use crate::subcommand::Subcommand;
 
 const FILE: &str = "bolide.ini";
-/// The flag for a unit.
+/// The flag for a unit, and the one for its user.
 const SYSTEMD: &str = "--systemd";
+const USER: &str = "--user";
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let words: Vec<String> = arguments.iter().filter(|word| *word != SYSTEMD).cloned().collect();
-    if words.len() == arguments.len() {
+    let (with_unit, user, words) = match flags(arguments) {
+        Ok(flags) => flags,
+        Err(why) => return Reading::usage_error(Subcommand::Init, &why),
+    };
+    if !with_unit {
         return write_configuration(&words, host);
     }
-    let unit = Unit::of(FILE, host);
-    let file = unit.path.file_name().unwrap_or_default().to_string_lossy();
-    if unit.path.exists() {
+    let file = format!("{}.service", init_unit::name_of(host));
+    let path = host.folder.join(&file);
+    if path.exists() {
         return failed(format!("{file} already exists"), "remove it first, or move it aside");
     }
     // An existing configuration is what the unit starts.
@@ -33,13 +37,38 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         false => write_configuration(&words, host),
     };
     let Reading::Print { text: before, status: 0 } = written else { return written };
-    match std::fs::write(&unit.path, &unit.text) {
+    let unit = Unit::of(FILE, user.as_deref(), host);
+    match std::fs::write(&path, &unit.text) {
         Ok(()) => {
             let before = if before.is_empty() { before } else { format!("{before}\n") };
             let text = format!("{before}{file} is written, a unit of systemd. {}\n\n{}", unit.steps(), unit.text);
             Reading::Print { text, status: 0 }
         }
-        Err(error) => failed(format!("can't write {}: {error}", unit.path.display()), "is the folder writable?"),
+        Err(error) => failed(format!("can't write {}: {error}", path.display()), "is the folder writable?"),
+    }
+}
+
+/// Returns whether a unit is wanted, its user, and the other words.
+fn flags(arguments: &[String]) -> Result<(bool, Option<String>, Vec<String>), String> {
+    let (mut with_unit, mut user, mut rest) = (false, None, Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            SYSTEMD => with_unit = true,
+            USER => user = words.next().cloned().or(Some(String::new())),
+            text => match text.strip_prefix("--user=") {
+                Some(name) => user = Some(name.to_owned()),
+                None => rest.push(word.clone()),
+            },
+        }
+    }
+    let is_name =
+        |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    match user.as_deref() {
+        Some(_) if !with_unit => Err(format!("`{USER}` is the user of a unit: it needs `{SYSTEMD}`")),
+        Some("root" | "0") => Err("an application needs no rights of root: name another user".to_owned()),
+        Some(name) if !is_name(name) || name.starts_with('-') => Err(format!("`{USER}` needs the name of a user")),
+        _ => Ok((with_unit, user, rest)),
     }
 }
 

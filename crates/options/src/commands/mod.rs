@@ -13,6 +13,7 @@ mod places;
 mod plan;
 pub mod rights;
 mod spool;
+mod written_folders;
 
 #[cfg(test)]
 mod tests;
