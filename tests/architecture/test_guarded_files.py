@@ -53,6 +53,7 @@ ALLOWED = {
         'Path::new("/proc")',
     ],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
+    "supervision/sockets/stats_server/request.rs": ["/proc/sys/kernel/hostname"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],
     # The command line reads the file that its user names, and the module that it names, with that user's rights.

@@ -124,9 +124,36 @@ def test_a_page_of_another_site_gets_nothing_by_a_name_that_it_lets_point_here(s
         answer = fetch(address, "/", host=host)
         assert answer.status == 403
         assert f"metrics-host = {host}" in answer.body
-        assert fetch(address, "/metrics", host=host, user_agent="Mozilla/5.0").status == 403
-        # A scraper that finds the instance by a name of its network.
-        assert fetch(address, "/metrics", host=host).status == 200
+        for path in ("/metrics", "/-/status"):
+            assert fetch(address, path, host=host, user_agent="Mozilla/5.0").status == 403
+            # What `fetch()` of a page may send: a script chooses its User-Agent.
+            assert fetch(address, path, host=host, user_agent="x").status == 403
+            # Prometheus finds the instance by a name of its network.
+            assert fetch(address, path, host=host, user_agent="Prometheus/2.53.0").status == 200
+        for path in ("/-/healthy", "/-/ready"):
+            assert fetch(address, path, host=host, user_agent="kube-probe/1.30").status == 200
+            assert fetch(address, path, host=host, user_agent="Mozilla/5.0").status == 403
+
+
+#: Requests of scripts of a page at http://evil.example, as Firefox 153 sends them: with a User-Agent of the script's, without a
+#: Referer, and with an Accept-Language that the script has set to an empty text.
+SCRIPTS = [
+    "User-Agent: x\r\nAccept: */*\r\nAccept-Language: en-US,en;q=0.9\r\nAccept-Encoding: gzip, deflate\r\n"
+    "Referer: http://evil.example:9192/\r\nConnection: keep-alive\r\nPriority: u=4\r\n",
+    "User-Agent: Prometheus/2.53.0\r\nAccept: */*\r\nAccept-Language: en-US,en;q=0.9\r\nAccept-Encoding: gzip, deflate\r\n"
+    "Connection: keep-alive\r\nPriority: u=4\r\n",
+    "User-Agent: Prometheus/2.53.0\r\nAccept: */*\r\nAccept-Language: \r\nAccept-Encoding: gzip, deflate\r\n"
+    "Connection: keep-alive\r\nPragma: no-cache\r\nCache-Control: no-cache\r\n",
+]
+
+
+@pytest.mark.parametrize("fields", SCRIPTS)
+@pytest.mark.parametrize("path", ["/metrics", "/-/status", "/", "/-/events"])
+def test_no_script_of_a_rebound_page_reads_the_numbers(path, fields, start):
+    address = metrics_address(start("--metrics", "127.0.0.1:0"))
+    with connect(address) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: evil.example:9192\r\n{fields}\r\n".encode())
+        assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
 
 
 def test_junk_is_answered_or_closed_and_never_served(serve):

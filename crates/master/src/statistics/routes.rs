@@ -40,8 +40,9 @@ pub fn answer(numbers: &mut impl Numbers, door: Door, request: Option<&Request>,
     let Some(request) = request else { return Answer::bare(numbers.page(view)) };
     let is_known = is_for_us(request, view);
     match request.path.as_str() {
-        // Scrapers and probes come under any name; a script of another site must not read with the name of its own.
-        "/metrics" | "/-/healthy" | "/-/ready" | "/-/status" if request.is_of_browser && !is_known => request.refused_host(),
+        // A script of another site must not read by a name of its own. Probes come under any name, and learn one word.
+        "/metrics" | "/-/status" if !request.may_read(&view.provision.settings().statistics.hosts) => request.refused_host(),
+        "/-/healthy" | "/-/ready" if request.is_of_browser && !is_known => request.refused_host(),
         "/metrics" => numbers.metrics(request, view, now_ms),
         "/-/healthy" => Answer::text(200, "healthy\n"),
         "/-/ready" => match obstacle(view) {

@@ -20,7 +20,16 @@ pub struct Request {
     pub host: Option<String>,
     /// A browser has sent it, as far as its header fields say.
     pub is_of_browser: bool,
+    /// It says that Prometheus has sent it.
+    pub is_of_prometheus: bool,
 }
+
+/// Fields that browsers send and scrapers do not. A script can choose the User-Agent of its requests, and can't prevent
+/// Accept-Language; the others come with some requests alone.
+const BROWSER_FIELDS: [&str; 8] =
+    ["accept-language", "cookie", "dnt", "origin", "priority", "referer", "upgrade-insecure-requests", "x-requested-with"];
+/// The beginning of further ones: `Sec-Fetch-Mode`, `Sec-GPC`, `Sec-CH-UA`.
+const BROWSER_PREFIX: &str = "sec-";
 
 impl Request {
     /// Reads a request's head.
@@ -41,9 +50,11 @@ impl Request {
                 "accept" if request.accept.is_empty() => request.accept = value.to_ascii_lowercase(),
                 "accept" => request.accept += &format!(",{}", value.to_ascii_lowercase()),
                 "host" => request.host = Some(host_of(value)),
-                "user-agent" => request.is_of_browser |= value.starts_with("Mozilla/"),
-                "origin" | "sec-fetch-mode" | "sec-fetch-site" => request.is_of_browser = true,
-                _ => {}
+                "user-agent" => {
+                    request.is_of_browser |= value.starts_with("Mozilla/");
+                    request.is_of_prometheus = value.starts_with("Prometheus/");
+                }
+                name => request.is_of_browser |= BROWSER_FIELDS.contains(&name) || name.starts_with(BROWSER_PREFIX),
             }
         }
         request
@@ -64,6 +75,13 @@ impl Request {
             || host == "localhost"
             || host.ends_with(".localhost")
             || names.iter().any(|name| name.eq_ignore_ascii_case(host))
+            || own_name().is_some_and(|name| name.eq_ignore_ascii_case(host))
+    }
+
+    /// Returns whether no script of another site can read the answer: the host is one of [`Request::is_for`], or it is Prometheus that
+    /// asks under a name that is not configured.
+    pub fn may_read(&self, names: &[String]) -> bool {
+        self.is_for(names) || self.is_of_prometheus && !self.is_of_browser
     }
 
     /// The answer to a request that is for another host.
@@ -72,6 +90,12 @@ impl Request {
         let text = format!("The host {host} is not a name of this server. If it is one, add it: metrics-host = {host}\n");
         Answer::text(403, &text)
     }
+}
+
+/// The name that this machine has for itself.
+fn own_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty() && name != "(none)")
 }
 
 /// Without the port, in small letters.
@@ -102,6 +126,23 @@ mod tests {
             assert_eq!(Request::of(junk.as_bytes()), Request::default(), "{junk:?}");
         }
         assert!(Request::of(b"HEAD / HTTP/1.0\r\nUser-Agent: Mozilla/5.0\r\n\r\n").is_of_browser);
+    }
+
+    #[test]
+    fn under_a_foreign_name_only_prometheus_may_read_and_no_script_can_pretend_to_be_it() {
+        let may_read =
+            |fields: &str| Request::of(format!("GET / HTTP/1.1\r\nHost: evil.example\r\n{fields}\r\n").as_bytes()).may_read(&[]);
+        let prometheus = "User-Agent: Prometheus/2.53.0\r\nAccept-Encoding: gzip\r\nX-Prometheus-Scrape-Timeout-Seconds: 10\r\n";
+        assert!(may_read(prometheus));
+        assert!(!may_read(""));
+        assert!(!may_read("User-Agent: x\r\n"));
+        for mark in
+            ["Accept-Language: en-US,en;q=0.5", "accept-language:", "Referer: http://evil.example/", "Sec-GPC: 1", "Cookie: a=b"]
+        {
+            assert!(!may_read(&format!("{prometheus}{mark}\r\n")), "{mark}");
+        }
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("read");
+        assert!(Request::of(format!("GET / HTTP/1.1\r\nHost: {}:9\r\n\r\n", own.trim()).as_bytes()).may_read(&[]));
     }
 
     #[test]
