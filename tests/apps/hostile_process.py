@@ -1,8 +1,8 @@
 """An application whose prototype and workers each have a child that does random harm, with everything that it has inherited.
 
 The child takes an order from the folder of `HOSTILE_FOLDER`: a file `act-SEED`. It answers with a file `done-SEED`, which says
-what it did. It leaves when there is a file `over`, or its instance has ended. It sends no signals: the kernel decides which
-processes a user may signal.
+what it did. A file `alive-PID` says that it is there. It leaves when there is a file `over`, or its instance has ended. It sends
+no signals: the kernel decides which processes a user may signal.
 """
 
 import array
@@ -150,6 +150,7 @@ class Hostile:
 
 
 def do_harm():
+    open(f"{FOLDER}/alive-{os.getpid()}", "w").close()
     while os.path.exists(f"/proc/{MASTER}") and not os.path.exists(f"{FOLDER}/over"):
         for name in os.listdir(FOLDER):
             taken = f"{FOLDER}/taken-{os.getpid()}"

@@ -58,7 +58,9 @@ class Play:
             taken = list(self.folder.glob("taken-*"))
             return "it has ended itself" if any(processes.look(int(path.name[6:])) is None for path in taken) else None
 
-        # Every process that could do it may have ended: a generation that follows does it.
+        # Every process that could do it may have ended itself: the next generation has others.
+        if not any(processes.look(int(path.name[6:])) for path in self.folder.glob("alive-*")):
+            self.instance.send_signal(signal.SIGHUP)
         said = wait_until(is_over, lambda: f"an act; the log:\n{self.instance.log[-3000:]}", ANSWER_SECONDS)
         for path in self.folder.glob("taken-*"):
             path.unlink(missing_ok=True)
