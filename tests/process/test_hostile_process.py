@@ -55,16 +55,20 @@ class Play:
             if done.exists():
                 return done.read_text()
             # One that cuts what it has mapped may end itself with its act.
-            taken = list(self.folder.glob("taken-*"))
-            return "it has ended itself" if any(processes.look(int(path.name[6:])) is None for path in taken) else None
+            return "it has ended itself" if self.named("taken-*", alive=False) else None
 
         # Every process that could do it may have ended itself: the next generation has others.
-        if not any(processes.look(int(path.name[6:])) for path in self.folder.glob("alive-*")):
+        if not self.named("alive-*", alive=True):
             self.instance.send_signal(signal.SIGHUP)
         said = wait_until(is_over, lambda: f"an act; the log:\n{self.instance.log[-3000:]}", ANSWER_SECONDS)
         for path in self.folder.glob("taken-*"):
             path.unlink(missing_ok=True)
         self.told.append(f"{number}: {said}")
+
+    def named(self, pattern, alive):
+        """Returns the files of living or ended processes of the instance. The kernel gives a pid to others again."""
+        ours = {one.pid for one in processes.of_session(self.instance.process.pid)}
+        return [path for path in self.folder.glob(pattern) if (int(path.name[6:]) in ours) == alive]
 
     def order(self, *words):
         command = [*program(), *words, str(self.instance.pid)]
