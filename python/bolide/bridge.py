@@ -84,10 +84,13 @@ class WsgiApplication:
         query = scope["query_string"].decode("latin-1")
         server, port = scope["server"]
         client, client_port = scope["client"] or ("", "")
-        uri = scope["raw_path"].decode("latin-1")
+        raw_path = scope["raw_path"].decode("latin-1")
+        uri = f"{raw_path}?{query}" if query else raw_path
         environ = {
             "REQUEST_METHOD": scope["method"],
-            "REQUEST_URI": f"{uri}?{query}" if query else uri,
+            "REQUEST_URI": uri,
+            # The scope has it if it differs, such as a target with scheme and host.
+            "RAW_URI": scope["bolide.raw_uri"].decode("latin-1") if "bolide.raw_uri" in scope else uri,
             "SCRIPT_NAME": root,
             "PATH_INFO": path[len(root) :] if root and path.startswith(root) else path,
             "QUERY_STRING": query,

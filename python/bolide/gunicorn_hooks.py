@@ -290,7 +290,7 @@ class Request:
 
     def __init__(self, environ):
         self.method = environ.get("REQUEST_METHOD", "")
-        self.uri = environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))
+        self.uri = environ.get("RAW_URI", environ.get("PATH_INFO", ""))
         #: As the client has sent it, without decoding.
         self.path = self.uri.partition("?")[0]
         self.query = environ.get("QUERY_STRING", "")

@@ -157,6 +157,7 @@ def ask(application, target, mount, settings):
         "PATH_INFO": plain[len(script) :],
         "QUERY_STRING": query,
         "REQUEST_URI": target,
+        "RAW_URI": target,
         "SERVER_NAME": host,
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",

@@ -49,6 +49,7 @@ def test_environ_says_http_2_and_the_scheme(echo, way):
     assert (environ["SERVER_PROTOCOL"], environ["REQUEST_METHOD"]) == ("HTTP/2.0", "GET")
     assert environ["wsgi.url_scheme"] == {"plain": "http", "tls": "https"}[way]
     assert (environ["PATH_INFO"], environ["QUERY_STRING"], environ["REQUEST_URI"]) == ("/a b/c", "x=%20y", "/a%20b/c?x=%20y")
+    assert environ["RAW_URI"] == "/a%20b/c?x=%20y"
     assert (environ["HTTP_HOST"], environ["HTTP_X_A"], environ["REMOTE_ADDR"]) == ("example.com:8443", "1", "127.0.0.1")
     assert not [name for name in environ if ":" in name]
     assert environ.get("HTTPS") == {"plain": None, "tls": "on"}[way]

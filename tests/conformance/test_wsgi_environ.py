@@ -31,6 +31,7 @@ TYPES = {
     "uwsgi.core": "int",
     "REQUEST_METHOD": "str",
     "REQUEST_URI": "str",
+    "RAW_URI": "str",
     "SCRIPT_NAME": "str",
     "PATH_INFO": "str",
     "QUERY_STRING": "str",
@@ -68,6 +69,7 @@ def test_environ_has_the_values_of_an_http_request(server):
     expected = {
         "REQUEST_METHOD": "PUT",
         "REQUEST_URI": "/a%20b/?c=d%20e",
+        "RAW_URI": "/a%20b/?c=d%20e",
         "SCRIPT_NAME": "",
         "PATH_INFO": "/a b/",
         "QUERY_STRING": "c=d%20e",
@@ -86,6 +88,66 @@ def test_environ_has_the_values_of_an_http_request(server):
         "wsgi.url_scheme": "http",
     }
     assert seen == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "uri"),
+    [
+        ("GET /a/b%2Fc?q=%3f", "/a/b%2Fc?q=%3f"),
+        ("GET /dots/../x", "/dots/../x"),
+        ("GET //double//slash", "//double//slash"),
+        ("GET /?", "/?"),
+        ("GET /", "/"),
+        ("GET http://shop.example/a%2Fb?q", "/a%2Fb?q"),
+        ("GET http://shop.example", "/"),
+        ("OPTIONS *", "*"),
+    ],
+)
+def test_raw_uri_is_the_target_exactly_as_the_client_sent_it(server, line, uri):
+    with server.connect() as client:
+        client.send(f"{line} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        seen = json.loads(client.read_response().body)["environ"]
+    assert (seen["RAW_URI"], seen["REQUEST_URI"]) == (line.split(" ")[1], uri)
+
+
+def test_bytes_beyond_ascii_are_unchanged_in_raw_uri(server):
+    with server.connect() as client:
+        client.send(b"GET /\xc3\xa9?\xff HTTP/1.1\r\nHost: a\r\n\r\n")
+        answer = client.read_response()
+    # Such a target may be refused (RFC 9112 section 3.2); a server that accepts it must not change it.
+    assert answer.status == 400 or json.loads(answer.body)["environ"]["RAW_URI"] == "/\xc3\xa9?\xff"
+
+
+def test_raw_uri_is_what_a_front_server_sends_as_request_uri(server):
+    address = str(server.folder / "uwsgi.sock")
+    seen = json.loads(uwsgi.ask(address, target="/a%2Fb?c").body)["environ"]
+    assert (seen["RAW_URI"], seen["REQUEST_URI"]) == ("/a%2Fb?c", "/a%2Fb?c")
+    seen = json.loads(uwsgi.ask(address, target="/a", extra=[("RAW_URI", "/its%20own")]).body)["environ"]
+    assert (seen["RAW_URI"], seen["REQUEST_URI"]) == ("/its%20own", "/a")
+
+
+SAME_OBJECT = """
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    told = [environ[name] for name in ("RAW_URI", "REQUEST_URI", "PATH_INFO", "SCRIPT_NAME")]
+    return [repr((environ["RAW_URI"] is environ["REQUEST_URI"], *told)).encode()]
+"""
+
+
+def test_raw_uri_is_the_object_of_request_uri_unless_they_differ(serve):
+    more = "mount = /shop=told.py\nmanage-script-name = true\nroute = ^/shop/moved addvar:REQUEST_URI=/elsewhere"
+    server = serve.prepare(f"wsgi-file = told.py\n{more}", listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"))
+    (server.folder / "told.py").write_text(SAME_OBJECT)
+    server.start()
+    asks = {
+        "http": lambda target: server.get(target).body,
+        "uwsgi": lambda target: uwsgi.ask(server.address("uwsgi"), target=target, extra=[("SCRIPT_NAME", "")]).body,
+    }
+    for name, ask in asks.items():
+        assert ask("/shop/x%20y?z").startswith(b"(True, '/shop/x%20y?z', '/shop/x%20y?z', "), name
+        # A route changes REQUEST_URI; what the client sent stays what it was.
+        assert ask("/shop/moved").startswith(b"(False, '/shop/moved', '/elsewhere', "), name
+    assert asks["http"]("/shop/x%20y?z") == repr((True, "/shop/x%20y?z", "/shop/x%20y?z", "/x y", "/shop")).encode()
 
 
 def test_a_client_of_a_unix_socket_has_no_address(server):

@@ -159,6 +159,12 @@ impl Environs {
         environ.set(&names.request_method, &self.methods.of(http.method)?);
         let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
         environ.set(&names.request_uri, &uri);
+        // They differ only if the target has an absolute form, or a route has set REQUEST_URI.
+        if http.raw_uri == http.uri {
+            environ.set(&names.raw_uri, &uri);
+        } else {
+            environ.set_text(&names.raw_uri, http.raw_uri);
+        }
         // Most paths equal the target: then one string serves for both.
         if http.path == http.uri {
             environ.set(&names.path_info, &uri);
@@ -314,9 +320,23 @@ impl Environs {
         for (name, value) in variables.pairs() {
             self.variable(&mut environ, name, value)?;
         }
+        self.set_raw_uri(&mut environ, variables);
         log_facts.variables = variables.variables.len() as u32;
         log_facts.variable_bytes = variables.bytes.len() as u32;
         Some(environ)
+    }
+
+    /// Sets RAW_URI to the REQUEST_URI that the front server sent, unless the front server or a route has set RAW_URI itself.
+    fn set_raw_uri(&self, environ: &mut Dictionary, variables: &VariablesRequest<'_>) {
+        let names = &self.names;
+        if environ.get(&names.raw_uri).is_some_and(|given| length_of(&given) > 0) {
+            return;
+        }
+        let is_unchanged = variables.uri.is_some_and(|uri| uri.of(variables.bytes) == variables.raw_uri);
+        match environ.get(&names.request_uri).filter(|_| is_unchanged) {
+            Some(uri) => environ.set(&names.raw_uri, &uri),
+            None => environ.set_text(&names.raw_uri, variables.raw_uri),
+        }
     }
 
     /// Sets a variable of a front server, or of a route.

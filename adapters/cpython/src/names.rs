@@ -36,6 +36,7 @@ interned! { EnvironNames {
     path_info = "PATH_INFO",
     query_string = "QUERY_STRING",
     request_uri = "REQUEST_URI",
+    raw_uri = "RAW_URI",
     server_protocol = "SERVER_PROTOCOL",
     server_name = "SERVER_NAME",
     server_port = "SERVER_PORT",

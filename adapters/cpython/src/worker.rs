@@ -81,7 +81,7 @@ const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
 /// empty values, so that the copy has room for them.
 fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, module: &Bound<'_, PyAny>) -> PyResult<Object> {
     let environ = PyDict::new(py);
-    for name in ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME"] {
+    for name in ["REQUEST_METHOD", "REQUEST_URI", "RAW_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME"] {
         environ.set_item(name, "")?;
     }
     environ.set_item("SERVER_NAME", &listener.server_name)?;

@@ -139,6 +139,8 @@ pub struct HttpRequest<'a, Memo> {
     pub method: &'a [u8],
     /// The target as the client sent it, without scheme and authority: REQUEST_URI.
     pub uri: &'a [u8],
+    /// The target exactly as the client sent it: RAW_URI of gunicorn and Werkzeug. No route and no mount changes it.
+    pub raw_uri: &'a [u8],
     /// The path, percent-decoded.
     pub path: &'a [u8],
     pub query: &'a [u8],
@@ -176,6 +178,8 @@ pub struct VariablesRequest<'a> {
     pub variables: &'a [Variable],
     pub method: Option<Span>,
     pub uri: Option<Span>,
+    /// The value of REQUEST_URI that the front server sent; `uri` is the one that routes may have set.
+    pub raw_uri: &'a [u8],
     pub protocol: Option<Span>,
 }
 

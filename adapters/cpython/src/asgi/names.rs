@@ -15,6 +15,7 @@ interned! { AsgiNames {
     scheme = "scheme",
     path = "path",
     raw_path = "raw_path",
+    raw_uri = "bolide.raw_uri",
     query_string = "query_string",
     root_path = "root_path",
     headers = "headers",

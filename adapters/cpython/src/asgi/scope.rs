@@ -171,6 +171,10 @@ impl Scopes {
         };
         self.set_line(&mut scope, &line, is_websocket)?;
         self.set_routed(&mut scope, http, origin.peer, is_websocket)?;
+        // No key of ASGI has the scheme and the host of a target. The bridge to WSGI applications needs them for RAW_URI.
+        if http.raw_uri != http.uri {
+            scope.set(&self.names.raw_uri, &new_bytes(http.raw_uri)?);
+        }
         log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
         Some(Begun { scope, tls })
     }

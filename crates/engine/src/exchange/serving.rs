@@ -112,6 +112,7 @@ fn serve_http<A: App>(
     let parts = RequestParts::Http(HttpRequest {
         method: or(b"REQUEST_METHOD", method),
         uri: or(b"REQUEST_URI", &uri),
+        raw_uri: target_bytes,
         path: or(b"PATH_INFO", path),
         query: or(b"QUERY_STRING", target.query.of(target_bytes)),
         authority,
@@ -156,6 +157,7 @@ fn serve_variables<A: App>(
         let values = VariableValues { bytes, variables: &variables, worker: worker.number };
         walk(context, rules, values)
     });
+    let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
     if let Some((packet, more, new)) = routed.as_ref().and_then(|routed| routed.packet(bytes, &variables, facts)) {
@@ -195,7 +197,7 @@ fn serve_variables<A: App>(
         ..log_entry(context)
     };
     let VariableFacts { method, uri, protocol, .. } = facts;
-    let parts = RequestParts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, protocol });
+    let parts = RequestParts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri, protocol });
     let served = answer(context, parts, entry, routed.as_ref(), (source, handshake));
     context.thread.parts.variables = variables;
     Ok(served)
