@@ -388,6 +388,17 @@ def test_a_client_that_ends_its_side_only_gets_its_answer(server):
         assert client.is_closed()
 
 
+def test_every_pipelined_request_is_answered_if_the_client_then_ends_its_side(server):
+    with server.connect() as client:
+        client.send(b"".join(request(f"/slow?half{number}") for number in range(3)))
+        client.end_sending()
+        for number in range(3):
+            server.wait_for_log(f"^slow half{number} has begun$")
+            server.get(f"/open?half{number}")
+            assert client.read_response().body == f"slow half{number}".encode()
+        assert client.is_closed()
+
+
 def test_clients_that_vanish_leave_no_descriptor_behind(server):
     worker = int(server.get("/pid").body)
     server.get("/fine")

@@ -63,6 +63,17 @@ def test_requests_that_wait_are_served_at_once_by_one_worker(server):
         assert clients[number].read_response().text == f"w{number}"
 
 
+def test_every_pipelined_request_is_answered_if_the_client_then_ends_its_side(server):
+    with server.connect() as client:
+        client.send(b"".join(f"GET /wait/h{number} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for number in range(3)))
+        client.end_sending()
+        for number in range(3):
+            waits(server, f"h{number}")
+            server.get(f"/open/h{number}")
+            assert client.read_response().text == f"h{number}"
+        assert client.is_closed()
+
+
 def test_a_connection_is_kept_and_its_requests_are_answered_in_order(server):
     client = server.connect()
     client.send(b"".join(f"GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in ("wait/k1", "fine", "wait/k2", "slept")))
