@@ -8,7 +8,7 @@ import time
 
 import pytest
 from support import processes
-from support.waiting import assert_once_below
+from support.waiting import assert_once_below, wait_until
 
 WHOLE = b"first second third"
 IMF_DATE = re.compile(r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT")
@@ -107,6 +107,47 @@ def test_requests_pipelined_after_a_close_are_not_served(echo):
     echo.get("/after")
     echo.wait_for_log("GET /after")
     assert "/never" not in echo.log
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_requests_behind_a_head_of_a_streamed_answer_are_answered_if_the_client_then_ends_its_side(serve, threads):
+    server = serve(f"wsgi-file = {{apps}}/framing.py\nthreads = {threads}")
+    head = b"HEAD /generator HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(10):
+        with server.connect() as client:
+            client.send(head + head + get(b"/generator"))
+            client.end_sending()
+            for method in ("HEAD", "HEAD", "GET"):
+                answer = client.read_response(method)
+                assert (answer.status, answer.body) == (200, WHOLE if method == "GET" else b"")
+            assert client.is_closed()
+
+
+ENDLESS = """
+import itertools, time
+ended = []
+def endless():
+    try:
+        for _ in itertools.count():
+            yield b"more"
+    finally:
+        ended.append(True)
+def application(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [str(len(ended)).encode()] if environ["PATH_INFO"] == "/ended" else endless()
+"""
+
+
+def test_a_head_of_an_endless_answer_ends_when_its_client_does(serve):
+    server = serve.prepare("wsgi-file = endless.py\nthreads = 2")
+    (server.folder / "endless.py").write_text(ENDLESS)
+    server.start()
+    for number, leave in enumerate(("end_sending", "close"), 1):
+        client = server.connect()
+        client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.read_response("HEAD").status == 200
+        getattr(client, leave)()
+        wait_until(lambda number=number: server.get("/ended").text == str(number), f"the answer has ended after {leave}")
 
 
 def test_a_client_that_ends_its_side_after_the_request_still_gets_the_answer(echo):

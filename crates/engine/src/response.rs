@@ -7,6 +7,7 @@
 
 pub mod buffers;
 pub mod compression;
+mod encoded;
 pub mod fields;
 mod files;
 pub mod filters;
