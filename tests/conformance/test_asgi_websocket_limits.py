@@ -343,6 +343,44 @@ def test_a_client_that_takes_nothing_is_given_up_although_it_talks(impatient):
     assert received(socket.seen())[-1] == goodbye
 
 
+#: More than the kernel buffers for a connection, so that a client that does not read is behind.
+FLOOD_BYTES = KERNEL_BYTES + 4 * MEGABYTE
+
+
+def pong_behind(socket, payload):
+    """Reads frames up to the pong with this payload. Returns the payloads of all pongs, and the bytes of other frames."""
+    pongs, size = [], 0
+    while payload not in pongs:
+        found = socket.read()
+        if found.opcode == PONG:
+            pongs.append(found.payload)
+        else:
+            size += len(found.payload)
+    return pongs, size
+
+
+def test_a_ping_that_arrives_while_output_waits_is_answered_when_the_client_reads(usual):
+    # RFC 6455 section 5.5.2: a ping must be answered; section 5.5.3: the latest one suffices.
+    steps = [("accept",), ("say_zeros", FLOOD_BYTES), ("echo", 1)]
+    client = usual.connect(receive_bytes=65536)
+    socket = Scripted(usual, *steps, client=client).open()
+    client.receive()
+    client.send(b"".join(frame(PING, b"%d" % number) for number in range(1000)))
+    pongs, size = pong_behind(socket, b"999")
+    assert pongs == sorted(pongs, key=int)
+    assert size == FLOOD_BYTES
+    socket.send_text("still there")
+    assert socket.read_message() == "still there"
+
+
+def test_a_client_that_reads_slowly_gets_the_pong_of_each_of_its_pings(usual):
+    client = usual.connect(receive_bytes=65536)
+    socket = Scripted(usual, ("accept",), ("say_zeros", 3 * MEGABYTE, 8), client=client).open()
+    for number in range(8):
+        client.send(frame(PING, b"%d" % number))
+        pong_behind(socket, b"%d" % number)
+
+
 def test_a_client_that_is_silent_after_the_close_frame_is_cut_off(usual):
     socket = Scripted(usual, ("accept",), ("send", {"type": "websocket.close", "code": 4000}), ("receive",)).open()
     assert socket.read_close() == (4000, "")

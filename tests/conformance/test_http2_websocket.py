@@ -249,6 +249,22 @@ def test_a_close_by_the_application_ends_the_stream(connection, server):
     assert fine(connection)
 
 
+def test_a_ping_that_arrives_while_output_waits_is_answered_when_the_client_reads(connection, server):
+    # The window of a stream is 64 KiB, so the server is behind until the client reads.
+    socket = StreamSocket(connection, server, ("accept",), ("say_zeros", 1 << 20)).open()
+    socket.client.send(b"".join(frame(PING, b"%d" % number) for number in range(100)))
+    pongs, size = [], 0
+    while b"99" not in pongs:
+        found = socket.read()
+        if found.opcode == PONG:
+            pongs.append(found.payload)
+        else:
+            size += len(found.payload)
+    assert pongs == sorted(pongs, key=int)
+    assert size in (0, 1 << 20)
+    assert fine(connection)
+
+
 @pytest.mark.parametrize("way", ["reset", "end_sending"])
 def test_a_stream_that_ends_without_a_close_is_1006(connection, server, way):
     socket = StreamSocket(connection, server, ("accept",), ("receive_all",)).open()

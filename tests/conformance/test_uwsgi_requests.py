@@ -7,7 +7,7 @@ import ssl
 import pytest
 from support.tls import Authority, TlsClient, context_of
 from support.waiting import wait_until
-from support.websocket import BINARY, CLOSE, WebSocket, close_payload
+from support.websocket import BINARY, CLOSE, PING, PONG, WebSocket, close_payload, frame
 
 SHOP = """\
 import os, time, uwsgi, uwsgidecorators
@@ -128,6 +128,8 @@ def view_echo(environ, start_response):
                 uwsgi.websocket_send_binary(message)
             elif message == b"large":
                 uwsgi.websocket_send("x" * 3_000_000)
+            elif message == b"huge":
+                uwsgi.websocket_send("x" * 20_000_000)
             elif message == b"wrong":
                 try:
                     uwsgi.websocket_send(b"\\xff")
@@ -326,6 +328,25 @@ def test_a_websocket_of_wsgi_is_served_by_a_thread_that_waits(shop):
     instance.wait_for(lambda: any("unable to receive" in note for note in shop.notes()), "the application to be told")
     instance.wait_for_log(r"GET /echo => .*HTTP/1.1 101")
     assert instance.get("/quiet").text == "quiet"
+
+
+@pytest.mark.parametrize("lines", ["threads = 2", "gevent = 20\ngevent-monkey-patch = true"])
+def test_a_ping_that_arrives_while_output_waits_is_answered_when_the_client_reads(lines, shop):
+    # The message is longer than what the kernel buffers, so the client is behind when its pings come.
+    client = shop(lines).connect(receive_bytes=65536)
+    websocket = WebSocket(client, "/echo", [("Sec-WebSocket-Protocol", "chat")]).open()
+    websocket.send_text("huge")
+    client.receive()
+    client.send(b"".join(frame(PING, b"%d" % number) for number in range(100)))
+    pongs, size = [], 0
+    while b"99" not in pongs:
+        found = websocket.read()
+        if found.opcode == PONG:
+            pongs.append(found.payload)
+        else:
+            size += len(found.payload)
+    assert pongs == sorted(pongs, key=int)
+    assert size == 20_000_000
 
 
 def test_a_view_that_returns_closes_its_websocket(shop):

@@ -98,6 +98,9 @@ pub struct WebSocket {
     /// Frames that the client was too slow to read, and the number of bytes of them that have been sent.
     outgoing: Vec<u8>,
     sent: usize,
+    /// The payload of the latest ping that came while the client was behind: at most 125 bytes (RFC 6455 section 5.5). Its pong is
+    /// sent when the client has caught up.
+    unanswered_ping: Option<Vec<u8>>,
     ping_interval_ms: Option<u64>,
     ping_timeout_ms: u64,
     /// When the client last sent data, and when an unanswered ping was sent, in monotonic milliseconds.
@@ -229,6 +232,7 @@ impl Handshake {
             violation: None,
             outgoing: Vec::new(),
             sent: 0,
+            unanswered_ping: None,
             ping_interval_ms: self.settings.ping_interval_ms,
             ping_timeout_ms: self.settings.ping_timeout_ms,
             heard_ms: now_ms(),
@@ -281,6 +285,7 @@ impl WebSocket {
                 *frame = Vec::new();
             }
         });
+        self.answer_ping(response);
     }
 
     /// Sends a close frame with this code and reason, which the application also receives.
@@ -335,6 +340,7 @@ impl WebSocket {
     /// `timeout_ms`, and the wait for its close frame.
     pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64, is_draining: bool) {
         self.send_outgoing(response);
+        self.answer_ping(response);
         self.look_after_slowness(response, now_ms, timeout_ms);
         if is_draining && self.leave_ms == NEVER_MS {
             self.leave_ms = now_ms;
@@ -469,10 +475,13 @@ impl WebSocket {
             }
             // Messages after the server's close frame are discarded (section 5.5.1).
             Event::Message { .. } => {}
-            // Section 5.5.3: a pong for the latest ping is enough; a client that does not read gets none.
+            // Section 5.5.3: a pong for the latest ping is enough. A client that does not read makes the server keep a single one.
             Event::Ping(payload) => {
                 turn.note_ping();
-                if self.stage == SocketStage::Open && !self.is_behind(response) {
+                if self.stage == SocketStage::Open && self.is_behind(response) {
+                    self.unanswered_ping = Some(payload.into_owned());
+                } else if self.stage == SocketStage::Open {
+                    self.unanswered_ping = None;
                     self.write_control(|out| send::encode_pong(&payload, out), response);
                 }
             }
@@ -484,6 +493,16 @@ impl WebSocket {
                 }
                 self.stage = SocketStage::Closed;
             }
+        }
+    }
+
+    /// Sends the pong of the latest ping, unless data still waits for the client.
+    fn answer_ping(&mut self, response: &mut ResponseWriter<'_>) {
+        if self.unanswered_ping.is_none() || self.stage != SocketStage::Open || self.is_behind(response) {
+            return;
+        }
+        if let Some(payload) = self.unanswered_ping.take() {
+            self.write_control(|out| send::encode_pong(&payload, out), response);
         }
     }
 
