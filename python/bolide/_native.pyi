@@ -245,7 +245,9 @@ def uwsgi_send_file(descriptor: int, offset: int, length: int) -> None:
 def uwsgi_environ() -> dict[str, Any] | None:
     """Return the `environ` of a request with a chunked body or an Upgrade field; else None."""
 
-def uwsgi_accept_websocket(environ: dict[str, Any], key: bytes | None, protocol: bytes | None) -> None:
+def uwsgi_accept_websocket(
+    environ: dict[str, Any], key: bytes | None, protocol: bytes | None, context: RequestContext | None = None
+) -> None:
     """Switch to WebSocket. `key` replaces the request's own, `protocol` is the subprotocol.
 
     OSError: the request is no valid WebSocket handshake.
@@ -254,8 +256,8 @@ def uwsgi_accept_websocket(environ: dict[str, Any], key: bytes | None, protocol:
 class RequestContext:
     """A request of a worker that serves in greenlets, for greenlets other than its own."""
 
-def uwsgi_request_context() -> RequestContext:
-    """Return the request that the current greenlet serves. SystemError: it serves none."""
+def uwsgi_request_context(environ: dict[str, Any] | None = None) -> RequestContext:
+    """Return the request that the current greenlet serves, or the one with this `environ`. SystemError: there is none."""
 
 def uwsgi_hear(waits: bool, context: RequestContext | None = None, by_kind: bool = False) -> bytes | str | None:
     """Return the next message, or None if there is none now; with `waits`, wait for it. `by_kind`: a text is a str.

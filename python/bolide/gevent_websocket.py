@@ -34,7 +34,12 @@ class WebSocket:
     def __init__(self, environ):
         self.environ = environ
         self.closed = False
+        #: Set when the handshake has been answered.
         self.context = None
+        from gevent.lock import RLock
+
+        #: Held during the handshake, which lets other greenlets run.
+        self.handshake = RLock()
 
     @property
     def origin(self):
@@ -53,14 +58,21 @@ class WebSocket:
         return self.environ.get("PATH_INFO")
 
     def open(self):
-        """Return the request's context; the first call answers the handshake."""
+        """Return the request's context. The first call answers the handshake, and calls of other greenlets wait for that."""
         if self.context is None:
-            self.context = _native.uwsgi_request_context()
-            protocol = (self.protocol or "").split(",")[0].strip()
-            _native.uwsgi_accept_websocket(self.environ, None, protocol.encode("latin-1") or None)
+            with self.handshake:
+                if self.context is None:
+                    self.context = self.accept()
         if self.closed:
             raise error_class()("Connection is already closed")
         return self.context
+
+    def accept(self):
+        """Answer the handshake, in whichever greenlet. Return the request's context."""
+        context = _native.uwsgi_request_context(self.environ)
+        protocol = (self.protocol or "").split(",")[0].strip()
+        _native.uwsgi_accept_websocket(self.environ, None, protocol.encode("latin-1") or None, context)
+        return context
 
     def receive(self):
         """Wait for the next message: a str or bytes. None: the WebSocket has ended."""

@@ -107,6 +107,22 @@ application = engineio.WSGIApp(server)
 """
 
 
+#: Both greenlets of a request use its WebSocket for the first time, in either order.
+FIRST_USE = """
+import gevent
+def application(environ, start_response):
+    ws = environ["wsgi.websocket"]
+    if environ["PATH_INFO"] == "/spawned":
+        # The handshake is answered in another greenlet than that of the request.
+        gevent.spawn(ws.send, "hello").get()
+    else:
+        sender = gevent.spawn(lambda: ws.send("hello"))
+        ws.send(ws.receive())
+        sender.join()
+    ws.close()
+    return []
+"""
+
 @pytest.fixture
 def shop(serve):
     def start(text, more="", **options):
@@ -115,6 +131,19 @@ def shop(serve):
         return server.start()
 
     return start
+
+
+def test_the_first_use_of_a_websocket_answers_one_handshake_whichever_greenlet_it_is(shop):
+    server = shop(FIRST_USE)
+    for _ in range(20):
+        socket = WebSocket(server.connect(), "/both").open()
+        socket.send_text("echo")
+        assert {socket.read_message(), socket.read_message()} == {"hello", "echo"}
+        assert socket.answer_close() == (1000, "")
+    socket = WebSocket(server.connect(), "/spawned").open()
+    assert socket.read_message() == "hello"
+    assert socket.answer_close() == (1000, "")
+    assert "Traceback" not in server.log
 
 
 def test_uwsgis_calls_echo_for_more_clients_than_a_worker_has_threads(shop):

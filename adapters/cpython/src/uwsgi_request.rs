@@ -168,8 +168,14 @@ fn uwsgi_environ(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
 
 /// Takes `environ` and the chosen subprotocol; `key` replaces the request's own.
 #[pyfunction]
-fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, protocol: Option<&[u8]>) -> PyResult<()> {
-    let request = current()?;
+#[pyo3(signature = (environ, key, protocol, context=None))]
+fn uwsgi_accept_websocket(
+    environ: &Bound<'_, PyDict>,
+    key: Option<&[u8]>,
+    protocol: Option<&[u8]>,
+    context: Option<&Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let request = current_or(context)?;
     let mut values = Vec::new();
     for name in [
         "REQUEST_METHOD",

@@ -14,6 +14,7 @@ use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::greenlets::Greenlets;
 use super::pool::{Pool, Seat};
@@ -238,10 +239,14 @@ pub struct RequestContext {
     number: u64,
 }
 
-/// Returns the request that the current greenlet serves.
+/// Returns the request that the current greenlet serves, or the one with this `environ`, whichever greenlet asks.
 #[pyfunction]
-pub fn uwsgi_request_context() -> PyResult<RequestContext> {
-    let seat = worker().and_then(|gevent| gevent.pool.seat_of(gevent.greenlets.current()));
+#[pyo3(signature = (environ=None))]
+pub fn uwsgi_request_context(environ: Option<&Bound<'_, PyDict>>) -> PyResult<RequestContext> {
+    let seat = worker().and_then(|gevent| match environ {
+        Some(environ) => gevent.pool.seat_of_environ(environ.as_ptr()),
+        None => gevent.pool.seat_of(gevent.greenlets.current()),
+    });
     let seat = seat.ok_or_else(|| PySystemError::new_err("this greenlet is serving no request at present"))?;
     let number = Seat::with(&seat, |seat| seat.number);
     Ok(RequestContext { seat, number })

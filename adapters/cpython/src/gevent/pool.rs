@@ -172,6 +172,14 @@ impl Pool {
         unsafe { Object::borrowed(seat) }
     }
 
+    /// Returns the seat of the request with this `environ`, of which the application has been called. `None`: it has ended.
+    pub fn seat_of_environ(&self, environ: *mut ffi::PyObject) -> Option<Object> {
+        let seats: Vec<_> = self.seats.borrow().values().copied().collect();
+        // SAFETY: each is in the table, so its greenlet has not ended, and holds a reference.
+        let mut seats = seats.into_iter().filter_map(|seat| unsafe { Object::borrowed(seat) });
+        seats.find(|seat| Seat::with(seat, |seat| seat.environ.as_ref().is_some_and(|own| own.as_ptr() == environ)))
+    }
+
     /// Returns the greenlets of requests that go on although their clients have left.
     pub fn left(&self) -> Vec<Object> {
         let seats: Vec<_> = self.seats.borrow().values().copied().collect();
