@@ -33,6 +33,10 @@ def main():
     The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Every start
     passes through here, so it imports only modules that the interpreter has loaded already.
     """
+    if is_application_process:
+        from bolide._run import refuse_to_nest
+
+        refuse_to_nest("bolide.main()")
     if "pydevd" in sys.modules:
         from bolide import debuggers
 

@@ -71,7 +71,7 @@ def run(
     """
     defaults = run.__kwdefaults__
     given = {name: value for name, value in locals().items() if name in defaults and value is not defaults[name]}
-    refuse_to_nest()
+    refuse_to_nest("bolide.run()")
     caller = sys._getframe(1).f_globals
     environment = environment_of(options)
     arguments = arguments_of(name_of(app, caller), {**given, **options})
@@ -80,12 +80,14 @@ def run(
         raise SystemExit(status)
 
 
-def refuse_to_nest() -> None:
-    """Raise RuntimeError in a prototype: an unguarded call runs again when the prototype loads its module."""
+def refuse_to_nest(call: str) -> None:
+    """Raise RuntimeError in a prototype and its workers: an unguarded call runs again when the prototype loads its module, and
+    would start servers without end.
+    """
     if bolide.is_application_process:
         raise RuntimeError(
-            "bolide.run() was called while the server was loading the application from the same file: put the call behind "
-            '`if __name__ == "__main__":`'
+            f"{call} was called while a server was loading the application from the same file: put the call behind "
+            '`if __name__ == "__main__":`, or into a function'
         )
 
 

@@ -6,11 +6,16 @@ know how a server is started. The process that calls :func:`bolide.run` or ``bol
 
 from __future__ import annotations
 
+import ast
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from types import ModuleType
 from typing import Any
+
+#: The functions that serve an application.
+SERVING_CALLS = ("run", "serve")
 
 #: Preferred names if an object has several in its module.
 USUAL_NAMES = ("application", "app")
@@ -22,7 +27,9 @@ def name_of(app: Any, caller: dict[str, Any]) -> str:
     """Return the name of an application as the command line takes it, such as ``shop:app`` or ``/srv/shop.py:app``.
 
     `caller` has the globals of the calling module, which is searched first: loading that module repeats what it did to the
-    object. ValueError: the object can't be loaded by a name.
+    object. If that module only imports the object, it is loaded from where it was imported.
+
+    ValueError: the object can't be loaded by a name.
     """
     if isinstance(app, (str, os.PathLike)):
         text = os.fspath(app)
@@ -34,6 +41,7 @@ def name_of(app: Any, caller: dict[str, Any]) -> str:
     for module in modules_to_look_at(app, caller):
         attribute = attribute_of(module, app)
         if attribute is not None:
+            module, attribute = origin_of(module, attribute, app)
             return f"{place_of(module, attribute)}:{attribute}"
     raise ValueError(
         f"the server is another process and loads the application itself, but this {type(app).__name__} is the value of no name "
@@ -45,6 +53,59 @@ def modules_to_look_at(app: Any, caller: dict[str, Any]) -> list[ModuleType]:
     names = [caller.get("__name__"), "__main__", getattr(app, "__module__", None), *sys.modules]
     modules = (sys.modules.get(name) for name in names if isinstance(name, str) and name.partition(".")[0] != "bolide")
     return [module for module in modules if isinstance(module, ModuleType)]
+
+
+def origin_of(module: ModuleType, attribute: str, app: Any) -> tuple[ModuleType, str]:
+    """Return the module and the name from which a module has imported an object, if its own code does nothing else with the
+    object; else the module and the name themselves.
+    """
+    try:
+        with open(module.__file__ or "", "rb") as file:
+            tree = ast.parse(file.read())
+    except (AttributeError, OSError, SyntaxError, ValueError):
+        return module, attribute
+    given = [
+        (statement, alias)
+        for statement in tree.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+        if (alias.asname or alias.name) == attribute
+    ]
+    if len(given) != 1 or is_used(tree, attribute):
+        return module, attribute
+    statement, alias = given[0]
+    try:
+        name = importlib.util.resolve_name("." * statement.level + (statement.module or ""), module.__package__)
+    except ImportError:
+        return module, attribute
+    origin = sys.modules.get(name)
+    if not isinstance(origin, ModuleType) or vars(origin).get(alias.name) is not app:
+        return module, attribute
+    return origin, alias.name
+
+
+def is_used(tree: ast.Module, name: str) -> bool:
+    """Return whether code that runs when a module is imported does anything with this name, except to serve it."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            waiting += [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
+        elif isinstance(node, ast.Lambda):
+            continue
+        elif isinstance(node, ast.Call) and called_name(node) in SERVING_CALLS:
+            # Its first argument is the application.
+            waiting += [*node.args[1:], *node.keywords]
+        elif isinstance(node, ast.Name) and node.id == name:
+            return True
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return False
+
+
+def called_name(call: ast.Call) -> str | None:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else None
 
 
 def attribute_of(module: ModuleType, app: Any) -> str | None:

@@ -20,7 +20,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable
 
-from bolide._run import OptionValue, arguments_of, command, environment_of
+from bolide._run import OptionValue, arguments_of, command, environment_of, refuse_to_nest
 from bolide.application_name import name_of
 
 __all__ = ["Server", "StartFailed", "serve"]
@@ -69,12 +69,12 @@ def serve(
     `app` and `options` are those of :func:`bolide.run`. There is one worker unless `processes` is given. Variables for the
     application alone are passed as ``env={"NAME": "value"}``.
 
-    TypeError, ValueError: as in :func:`bolide.run`. StartFailed, on entering the context: the server did not start.
+    RuntimeError, TypeError, ValueError: as in :func:`bolide.run`. StartFailed, on entering the context: the server did not start.
     """
+    refuse_to_nest("bolide.testing.serve()")
     settled = sorted(SETTLED.intersection(options))
     if settled:
         raise TypeError(f"{', '.join(settled)}: a test server listens only at http://127.0.0.1; `port` chooses the port")
-    # The name is searched first in the module of the call.
     application = name_of(app, sys._getframe(1).f_globals)
     return Server(application, options, port, start_timeout)
 

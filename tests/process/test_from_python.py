@@ -109,6 +109,90 @@ def test_a_call_that_is_met_when_the_application_is_loaded_is_refused(script):
     assert 'put the call behind `if __name__ == "__main__":`' in server.lines[-1]
 
 
+#: The bound of these programs: a server that starts servers would otherwise do so without end.
+DEEPEST = 3
+NESTED = f"""\
+import os, sys
+depth = int(os.environ.get("NESTED_DEPTH", "0"))
+if depth >= {DEEPEST}:
+    os._exit(7)
+os.environ["NESTED_DEPTH"] = str(depth + 1)
+import bolide, bolide.testing, urllib.request
+"""
+SHOP = 'def application(e, s):\n    s("200 OK", [])\n    return [__name__.encode()]\n'
+
+
+@pytest.mark.parametrize("call", ["bolide.testing.serve(application)", "bolide.run(application, port=0)", "bolide.main()"])
+def test_each_way_to_start_a_server_is_refused_while_a_server_loads_the_application(folder, call):
+    # The application is the module's own, so the server imports the module with the unguarded call.
+    (folder / "nested.py").write_text(
+        f"{NESTED}{SHOP}print('depth', depth, flush=True)\n"
+        + (f"with {call} as server:\n    pass\n" if "testing" in call else f"{call}\n")
+    )
+    arguments = [sys.executable, "nested.py"]
+    if "main" in call:
+        arguments = [sys.executable, "-m", "bolide", "--http-socket=127.0.0.1:0", "nested:application"]
+    done = subprocess.run(
+        arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
+    )
+    assert done.returncode != 0
+    name = call.partition("(")[0]
+    assert f"{name}() was called while a server was loading the application from the same file" in done.stdout
+    assert f"depth {2 if 'main' not in call else 1}" not in done.stdout
+
+
+def test_an_application_that_the_calling_module_only_imports_is_loaded_from_where_it_is(folder):
+    (folder / "shop").mkdir()
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "shop" / "wsgi.py").write_text(SHOP)
+    # This module is not imported by the server, so the unguarded call runs once.
+    (folder / "unguarded.py").write_text(
+        NESTED + "from shop.wsgi import application\nwith bolide.testing.serve(application) as server:\n"
+        "    print(urllib.request.urlopen(server.url).read().decode())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "unguarded.py"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["shop.wsgi"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from shop.wsgi import application as app", "shop.wsgi:application"),
+        ("from shop.wsgi import application as app\ndef test():\n    app.debug = True", "shop.wsgi:application"),
+        # What the module does to the object must be repeated.
+        ("from shop.wsgi import application as app\napp.debug = True", "caller:app"),
+        ("from shop.wsgi import application as app\ndef f(it=app): pass", "caller:app"),
+        ("import shop.wsgi\napp = shop.wsgi.application", "caller:app"),
+    ],
+)
+def test_what_a_module_does_to_an_application_is_repeated(folder, text, expected):
+    (folder / "shop").mkdir()
+    (folder / "shop" / "wsgi.py").write_text(SHOP)
+    (folder / "caller.py").write_text(
+        f"{text}\nfrom bolide.application_name import name_of\ndef tell():\n    print(name_of(app, globals()))\ntell()\n"
+    )
+    done = subprocess.run([sys.executable, "caller.py"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+    assert done.stdout.split() == [expected]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_test_that_is_killed_during_the_start_takes_its_server_with_it(folder, number):
+    (folder / "slow.py").write_text(f"import os, time\nopen('loading', 'w').close()\ntime.sleep(600)\n{SHOP}")
+    (folder / "killed.py").write_text(
+        "import bolide.testing\nserver = bolide.testing.serve('slow:application')\n"
+        "import threading\nthreading.Thread(target=server.__enter__, daemon=True).start()\n"
+        "while server._process is None: threading.Event().wait(0.01)\nprint(server._process.pid, flush=True)\ninput()\n"
+    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "killed.py"], cwd=folder, **streams) as killed:
+        master = int(killed.stdout.readline())
+        wait_until((folder / "loading").exists, "the server loads the application")
+        killed.send_signal(number)
+        wait_until(lambda: not processes.of_session(master), "the end of the server")
+
+
 def test_a_start_that_fails_is_an_exit_with_its_status(script):
     text = 'if __name__ == "__main__":\n    try:\n        bolide.run("nowhere:app", port=0)\n'
     text += '    except SystemExit as end:\n        print(f"status {end.code}")\n'
