@@ -9,6 +9,8 @@ import os
 import re
 import sys
 
+from bolide import engineio_modes
+
 #: The oldest version that works with any greenlet and setuptools of today, as older ones do not.
 OLDEST = (23, 7)
 
@@ -48,6 +50,8 @@ def prepare(settings):
             return f"{origin}: gevent can't patch the standard library: {type(error).__name__}: {error}"
         # Each greenlet gets a line of its own, as threads have.
         log.errors.separate_lines()
+    if reason is None and described["websocket"]:
+        engineio_modes.install()
     return reason
 
 

@@ -2,12 +2,15 @@
 
 import json
 import signal
+import subprocess
+import urllib.request
 
 import engineio
 import pytest
 import socketio
 from engineio.payload import Payload
 from support.browser import chromium
+from support.server import program
 from support.socketio_page import BY_HAND
 from support.tls import Authority
 from support.waiting import wait_until
@@ -123,6 +126,23 @@ def application(environ, start_response):
     return []
 """
 
+#: An application that was written for gunicorn: it names no mode.
+SOCKETIO_OF_GUNICORN = """
+from flask import Flask
+from flask_socketio import SocketIO, emit
+app = application = Flask(__name__)
+socketio = SocketIO(app, cors_allowed_origins="*")
+@socketio.on("echo")
+def echo(data):
+    emit("heard", data)
+    return data
+@app.route("/mode")
+def mode():
+    return socketio.async_mode
+"""
+CLIENTS = 60
+
+
 @pytest.fixture
 def shop(serve):
     def start(text, more="", **options):
@@ -144,6 +164,49 @@ def test_the_first_use_of_a_websocket_answers_one_handshake_whichever_greenlet_i
     assert socket.read_message() == "hello"
     assert socket.answer_close() == (1000, "")
     assert "Traceback" not in server.log
+
+
+@pytest.mark.parametrize("with_gevent_websocket", [True, False], ids=["gevent-websocket", "simple-websocket"])
+def test_gunicorns_gevent_workers_keep_flask_socketio_in_the_mode_that_it_has_there(
+    serve, with_gevent_websocket, free_port, tmp_path
+):
+    (tmp_path / "shop.py").write_text(SOCKETIO_OF_GUNICORN)
+    if with_gevent_websocket:
+        # python-engineio only looks if the package is there.
+        (tmp_path / "geventwebsocket").mkdir()
+        (tmp_path / "geventwebsocket" / "__init__.py").touch()
+    port = free_port()
+    worker = "geventwebsocket.gunicorn.workers.GeventWebSocketWorker"
+    command = [*program(), "-k", worker, "-w", "1", "-b", f"127.0.0.1:{port}", "shop:application"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    clients, heard = [], []
+    try:
+        wait_until(lambda: "ready" in (tmp_path / "log").read_text(), lambda: (tmp_path / "log").read_text())
+        url = f"http://127.0.0.1:{port}"
+        with urllib.request.urlopen(f"{url}/mode") as answer:
+            assert answer.read() == b"gevent"
+        for _ in range(CLIENTS):
+            clients.append(socketio.Client(reconnection=False))
+            clients[-1].on("heard", heard.append)
+            clients[-1].connect(url, transports=["websocket"])
+            for data in ("text", b"x" * 2000, {"file": b"\x00\xff" * 1000}):
+                assert clients[-1].call("echo", data) == data
+        wait_until(lambda: len(heard) == 3 * CLIENTS, lambda: f"{len(heard)} events are heard")
+    finally:
+        for client in clients:
+            client.disconnect()
+        process.terminate()
+        process.wait()
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def test_an_application_that_names_its_mode_gets_it(shop):
+    server = shop(FLASK_SOCKETIO.format(mode="gevent_uwsgi"), "gevent-websocket = true")
+    client = socketio.Client(reconnection=False)
+    client.connect(server.url, transports=["websocket"])
+    assert client.call("echo", "text") == {"data": "text"}
+    client.disconnect()
 
 
 def test_uwsgis_calls_echo_for_more_clients_than_a_worker_has_threads(shop):

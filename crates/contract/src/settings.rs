@@ -489,6 +489,8 @@ pub struct Gevent {
     pub patching: bool,
     /// `gevent-wait-for-hub`: the end of a worker waits for the application's own greenlets too.
     pub waits_for_hub: bool,
+    /// `gevent-websocket`: libraries that know both use `environ["wsgi.websocket"]` instead of uWSGI's calls.
+    pub websocket: bool,
 }
 
 /// A message that frameworks send if the scope offers it. Middleware between framework and server may not know it.

@@ -131,7 +131,7 @@ mod tests {
             assert_eq!(start_lines(&settings, listeners.endpoints(), false).last().map(String::as_str), Some(said));
         }
         settings.asynchronous.gevent =
-            Some(Gevent { origin: String::new(), greenlets: 100, patching: true, waits_for_hub: false });
+            Some(Gevent { origin: String::new(), greenlets: 100, patching: true, waits_for_hub: false, websocket: false });
         assert_eq!(start_lines(&settings, &[], false).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
     }
 

@@ -48,6 +48,15 @@ pub const ENTRIES: &[OptionEntry] = &[
     .uwsgi("uWSGI's worker then waits until gevent's hub ends by itself, without a limit of its own.")
     .example("gevent = 100\ngevent-wait-for-hub = true"),
     OptionEntry::supported(
+        "gevent-websocket",
+        Setting::By(gevent::set_websocket),
+        Value::Switch,
+        "off",
+        "Flask-SocketIO, python-socketio and python-engineio use the mode `gevent` and `environ[\"wsgi.websocket\"]`, as under gunicorn, if the application names no `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which a binary message can end the connection. gunicorn's `-k gevent` and its variants set it.",
+    )
+    .uwsgi("uWSGI does not have it: python-engineio chooses `gevent_uwsgi` there.")
+    .example("gevent = 100\ngevent-websocket = true"),
+    OptionEntry::supported(
         "async",
         Setting::By(gevent::set_async),
         Value::Number { least: 0, most: GREENLETS_MOST, unit: "requests" },

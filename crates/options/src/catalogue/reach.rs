@@ -47,7 +47,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     mount vhost vhost-host interface factory manage-script-name no-default-app chdir2 pythonpath virtualenv lazy-apps lazy catch-exceptions
     wsgi-disable-file-wrapper pyargv paste paste-logger log-config pecan eval need-app plugins uwsgi-module post-fork worker-exit
     gunicorn-hooks import shared-import pymodule-alias post-pymodule-alias optimize no-site py-sys-executable thread-stack-size asgi
-    gevent gevent-monkey-patch gevent-early-monkey-patch gevent-wait-for-hub async asyncio tornado
+    gevent gevent-monkey-patch gevent-early-monkey-patch gevent-wait-for-hub gevent-websocket async asyncio tornado
     lifespan loop loop-stall harakiri-streams limit-concurrency asgi-extensions websocket-max-message-size
     websocket-max-size websocket-ping-interval websocket-ping-freq websocket-ping-timeout websocket-pong-tolerance
     websocket-compression master reload-order cpu-affinity processes threads harakiri reload-mercy worker-reload-mercy

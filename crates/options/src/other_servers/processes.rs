@@ -16,7 +16,7 @@ pub const FLAGS: &[ServerSetting] = &[
         .letter_of('w', &[Gunicorn, Hypercorn])
         .setting("workers")
         .says("also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`"),
-    ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing; `loop = uvloop`; or `gevent = 1000` and `gevent-monkey-patch = true`"))
+    ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing; `loop = uvloop`; or `gevent = 1000`, `gevent-monkey-patch = true` and `gevent-websocket = true`"))
         .letter('k')
         .setting("worker_class")
         .says("`sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are detected. `gevent` and its variants serve requests in greenlets of gevent, as many as `worker_connections` says, and patch the standard library before the application is imported, as gunicorn does. `eventlet` and `tornado` are errors"),

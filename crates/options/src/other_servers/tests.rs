@@ -99,16 +99,20 @@ fn test_flags_become_options_of_ours() {
         ("timeout", "30", vec!["harakiri=30"]),
         ("worker-class", "uvicorn.workers.UvicornWorker", vec![]),
         ("worker-class", "uvloop", vec!["loop=uvloop"]),
-        ("worker-class", "gevent", vec!["gevent=1000", "gevent-monkey-patch=true"]),
-        ("worker-class", "GEVENT", vec!["gevent=1000", "gevent-monkey-patch=true"]),
-        ("worker-class", "egg:gunicorn#gevent_pywsgi", vec!["gevent=1000", "gevent-monkey-patch=true"]),
-        ("worker-class", "gunicorn.workers.ggevent.GeventWorker", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-class", "gevent", vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"]),
+        ("worker-class", "GEVENT", vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"]),
+        ("worker-class", "egg:gunicorn#gevent_pywsgi", vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"]),
+        (
+            "worker-class",
+            "gunicorn.workers.ggevent.GeventWorker",
+            vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"],
+        ),
         (
             "worker-class",
             "geventwebsocket.gunicorn.workers.GeventWebSocketWorker",
-            vec!["gevent=1000", "gevent-monkey-patch=true"],
+            vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"],
         ),
-        ("worker-class", "shop.workers.MyGeventWorker", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-class", "shop.workers.MyGeventWorker", vec!["gevent=1000", "gevent-monkey-patch=true", "gevent-websocket=true"]),
         ("worker-connections", "50", vec![]),
         ("log-level", "warning", vec!["disable-logging=true"]),
         ("log-level", "info", vec![]),
@@ -180,7 +184,10 @@ fn test_flags_that_belong_together_are_one_option() {
     for line in
         [[("worker-class", "gevent"), ("worker-connections", "50")], [("worker-connections", "50"), ("worker-class", "gevent")]]
     {
-        assert_eq!(made(Some(Server::Gunicorn), &line), (vec!["gevent=50".to_owned(), "gevent-monkey-patch=true".to_owned()], 0));
+        assert_eq!(
+            made(Some(Server::Gunicorn), &line),
+            (vec!["gevent=50".to_owned(), "gevent-monkey-patch=true".to_owned(), "gevent-websocket=true".to_owned()], 0)
+        );
     }
     let (pairs, notes) = made(Some(Server::Gunicorn), &[("worker-class", "sync"), ("worker-connections", "50")]);
     assert!(pairs.is_empty() && notes == 1, "{pairs:?}");

@@ -225,6 +225,8 @@ impl Translation {
                     None => self.add_for(&class, "gevent", WORKER_CONNECTIONS),
                 }
                 self.add_for(&class, "gevent-monkey-patch", "true");
+                // An application of gunicorn's finds no module `uwsgi`, so python-engineio uses the WebSocket in environ.
+                self.add_for(&class, "gevent-websocket", "true");
             }
             (None, Some(connections)) => self.note_for(
                 &connections,

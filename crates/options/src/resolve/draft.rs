@@ -571,6 +571,7 @@ pub struct GeventDraft {
     /// The options that patch.
     pub patching: Vec<(&'static str, Location)>,
     pub waits_for_hub: Option<Location>,
+    pub websocket: Option<Location>,
 }
 
 /// The options of scaling so far.

@@ -71,6 +71,11 @@ pub fn set_wait_for_hub(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result
     Ok(())
 }
 
+pub fn set_websocket(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.gevent.websocket = draft.switch(pair).then(|| pair.location.clone());
+    Ok(())
+}
+
 fn word(pair: &Pair) -> &str {
     pair.value.as_deref().unwrap_or_default()
 }
@@ -109,13 +114,15 @@ impl GeventDraft {
             greenlets: self.greenlets.unwrap_or(GREENLETS_DEFAULT),
             patching: !self.patching.is_empty(),
             waits_for_hub: self.waits_for_hub.is_some(),
+            websocket: self.websocket.is_some(),
         })
     }
 
     /// Reports details of something that is off.
     fn report_details(&self, context: &mut Context) {
         let waiting = self.waits_for_hub.iter().map(|place| ("gevent-wait-for-hub", place));
-        for (name, place) in self.patching.iter().map(|(name, place)| (*name, place)).chain(waiting) {
+        let websocket = self.websocket.iter().map(|place| ("gevent-websocket", place));
+        for (name, place) in self.patching.iter().map(|(name, place)| (*name, place)).chain(waiting).chain(websocket) {
             let message = format!("`{name}` has no effect: requests do not run in greenlets");
             context.diagnostics.push(Diagnostic::warning(Some(place), message).advise(TURN_ON));
         }

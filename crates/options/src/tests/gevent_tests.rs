@@ -17,7 +17,7 @@ fn ini(folder: &Folder, lines: &str) -> (Settings, Vec<String>) {
 }
 
 fn greenlets(greenlets: u32) -> Option<Gevent> {
-    Some(Gevent { origin: String::new(), greenlets, patching: false, waits_for_hub: false })
+    Some(Gevent { origin: String::new(), greenlets, patching: false, waits_for_hub: false, websocket: false })
 }
 
 #[test]
@@ -54,7 +54,10 @@ fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
     }
     let (settings, _) = ini(&folder, "module = shop\ngevent = 5\ngevent-wait-for-hub = true");
     let origin = "uwsgi.ini:4: `gevent = 5`".to_owned();
-    assert_eq!(settings.asynchronous.gevent, Some(Gevent { origin, greenlets: 5, patching: false, waits_for_hub: true }));
+    assert_eq!(
+        settings.asynchronous.gevent,
+        Some(Gevent { origin, greenlets: 5, patching: false, waits_for_hub: true, websocket: false })
+    );
 }
 
 #[test]
