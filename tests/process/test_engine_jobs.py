@@ -1,6 +1,7 @@
 """Jobs of the spooler on a real redis-server, for instances of several machines (`spooler = redis://…`)."""
 
 import os
+import time
 
 import pytest
 from support.spooler import Shop, jobs_in, write_job
@@ -96,6 +97,53 @@ def test_jobs_are_kept_while_the_engine_is_away_and_delivered_later(machine, red
     wait_until(lambda: is_empty(redis), "the end of the jobs")
     found.wait_until_empty()
     found.server.wait_for_log(r"^bolide: spooler \S+: \d jobs that were kept while the engine was away are delivered$")
+
+
+#: What makes a redis-server refuse to change data, and what ends it.
+REFUSALS = {
+    "OOM": (["CONFIG", "SET", "maxmemory", "1"], ["CONFIG", "SET", "maxmemory", "0"]),
+    # The permission of a script's command.
+    "run this command": (["ACL", "SETUSER", "default", "-hsetnx", "-zpopmin"], ["ACL", "SETUSER", "default", "+@all"]),
+}
+
+
+@pytest.mark.parametrize("word", REFUSALS)
+def test_jobs_are_kept_while_the_engine_refuses_them_and_delivered_later(machine, redis, word):
+    refuse, allow = REFUSALS[word]
+    found = machine("spooler-processes = 2")
+    found.spool(name="before")
+    found.wait_for_notes("before")
+    wait_until(lambda: is_empty(redis), "the end of the job")
+    assert redis.ask(*refuse) == "+OK"
+    asked = redis.calls("eval")
+    for name in ("kept", "kept-too"):
+        assert os.path.exists(found.spool(name=name))
+    assert len(jobs_in(found.jobs)) == 2
+    # Both spoolers have asked in vain several times.
+    wait_until(lambda: redis.calls("eval") >= asked + 10, "further calls of the spoolers")
+    refused = [line for line in found.server.lines if "refused a command" in line]
+    assert [word in line for line in refused] == [True]
+    assert not [line for line in found.server.lines if "can't be taken" in line or "can't be delivered" in line]
+    assert redis.ask(*allow) == "+OK"
+    found.wait_for_notes("before", "kept", "kept-too")
+    wait_until(lambda: is_empty(redis), "the end of the jobs")
+    found.wait_until_empty()
+
+
+def test_an_idle_spooler_asks_an_engine_that_refuses_no_more_often_than_another(machine, redis):
+    found = machine()
+    found.spool(name="before")
+    found.wait_for_notes("before")
+    wait_until(lambda: is_empty(redis), "the end of the job")
+    assert redis.ask(*REFUSALS["OOM"][0]) == "+OK"
+
+    def calls_of(seconds):
+        began, before = time.monotonic(), redis.calls("eval")
+        wait_until(lambda: time.monotonic() - began >= seconds, "some seconds have passed")
+        return redis.calls("eval") - before
+
+    # A spooler asks once a second; with an engine that refuses it asked a hundred times.
+    assert calls_of(3) <= 30
 
 
 def test_a_list_of_jobs_says_that_those_on_the_server_are_not_in_it(tmp_path, call):

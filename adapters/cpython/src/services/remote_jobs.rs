@@ -87,12 +87,13 @@ impl RemoteJobs {
         Some(RemoteJobs { queue: Arc::new(queue_of(engine)), held: None })
     }
 
-    /// Takes the next job. `Ok(None)`: there is none, or the engine is away.
+    /// Takes the next job. `Ok(None)`: there is none, or the engine is away or refuses to hand out any, which the engine's own
+    /// lines in the log say.
     pub fn next(&mut self) -> Result<Option<RemoteJob>, String> {
         let mut job = match self.queue.reserve() {
             Ok(Some(job)) => job,
-            Ok(None) | Err(Fault::Away(_) | Fault::Resting) => return Ok(None),
-            Err(fault) => return Err(format!("the next job can't be taken: {fault}")),
+            Ok(None) | Err(Fault::Away(_) | Fault::Resting | Fault::Refused(_)) => return Ok(None),
+            Err(fault @ Fault::TooLarge) => return Err(format!("the next job can't be taken: {fault}")),
         };
         let content = std::mem::take(&mut job.body);
         match format::read(&content) {
@@ -151,8 +152,8 @@ impl RemoteJobs {
             Ok(()) => job.done().map_err(|error: io::Error| {
                 Some(format!("job {}: it is delivered, but its file can't be removed: {error}", place.shown()))
             }),
-            Err(Fault::Away(_) | Fault::Resting) => Err(None),
-            Err(fault) => Err(Some(format!("job {}: it can't be delivered: {fault}", place.shown()))),
+            Err(Fault::Away(_) | Fault::Resting | Fault::Refused(_)) => Err(None),
+            Err(fault @ Fault::TooLarge) => Err(Some(format!("job {}: it can't be delivered: {fault}", place.shown()))),
         }
     }
 }

@@ -126,13 +126,14 @@ fn uwsgi_spool<'py>(
     Ok(PyBytes::new(py, path.as_os_str().as_bytes()))
 }
 
-/// Adds a job to the engine. Returns its name, or None if the engine is away: then the folder keeps the job.
+/// Adds a job to the engine. Returns its name, or None if the engine is away or refuses it, because its disk is full, say, or its
+/// memory: then the folder keeps the job.
 fn added(spooling: &Spooling, queue: &JobQueue, job: &Described) -> Result<Option<String>, String> {
     let name = spooling.writer.name().map_err(|error| error.to_string())?;
     match remote_jobs::add(queue, name.as_bytes(), [&job.variables, &job.body], job.priority.as_deref(), job.at) {
         Ok(()) => Ok(Some(name)),
-        Err(Fault::Away(_) | Fault::Resting) => Ok(None),
-        Err(fault) => Err(format!("{}: {fault}", queue.engine().address())),
+        Err(Fault::Away(_) | Fault::Resting | Fault::Refused(_)) => Ok(None),
+        Err(fault @ Fault::TooLarge) => Err(format!("{}: {fault}", queue.engine().address())),
     }
 }
 
