@@ -110,6 +110,28 @@ def test_a_new_certificate_that_is_wrong_leaves_the_old_one_in_place_and_says_wh
     assert shown(instance.address("https"), context_of(authority)) == before
 
 
+def test_a_reload_that_does_not_take_a_certificate_says_so_to_the_command_that_waits(start, served, authority, call):
+    instance = start("--https", served.option)
+    pid = str(instance.pid)
+
+    def reloaded(generation):
+        """Returns the warnings about certificates that stay."""
+        status, said = call("reload", "--wait", pid)
+        *warnings, last = said.splitlines()
+        assert (status, last) == (0, f"master {pid}: generation {generation} serves")
+        return [line for line in warnings if "the previous one stays in use" in line]
+
+    key = served.key.read_bytes()
+    assert reloaded(2) == []
+    served.key.write_bytes(authority.server(file="other").key.read_bytes())
+    (warning,) = reloaded(3)
+    assert warning.startswith("bolide: WARNING: ")
+    assert "the key belongs to another" in warning
+    # The next reload has no warning of the one before.
+    served.key.write_bytes(key)
+    assert reloaded(4) == []
+
+
 def test_a_master_that_may_not_read_a_key_any_more_keeps_the_current_one(start, served, authority):
     # Root reads files without permission, unless it has lost that capability.
     powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []

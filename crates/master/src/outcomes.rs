@@ -23,10 +23,14 @@ use bolide_supervision::processes::system::seconds_since_1970;
 /// time while it accepts.
 const LEAVE_MOST_MS: u64 = 5 * LATE_DRAIN_MS;
 
+/// Most warnings that a client gets with the outcome of a reload.
+const WARNINGS_MOST: usize = 20;
+
 /// The outcome of a reload or an upgrade that is known but not reported yet.
 #[derive(Debug)]
 struct PendingOutcome {
     words: String,
+    warnings: Vec<String>,
     /// The latest time to report it, in monotonic milliseconds.
     until_ms: u64,
 }
@@ -45,6 +49,8 @@ pub struct Outcomes {
     reloads: ReloadFacts,
     /// What has asked for the last of them. A new request abandons the one before, which is not counted.
     cause: ReloadCause,
+    /// Warnings about the configuration of the reload that forms.
+    warnings: Vec<String>,
     /// A success that is not reported yet, because old workers may still accept connections.
     pending: Option<PendingOutcome>,
 }
@@ -61,6 +67,14 @@ impl Outcomes {
 
     pub fn cause(&self) -> ReloadCause {
         self.cause
+    }
+
+    /// Notes the warnings about the configuration that the next generation has. Whoever waits for its outcome gets them with it.
+    pub fn note_warnings(&mut self, mut warnings: Vec<String>) {
+        let more = warnings.len().saturating_sub(WARNINGS_MOST);
+        warnings.truncate(WARNINGS_MOST);
+        warnings.extend((more > 0).then(|| format!("{more} more warnings are in the log")));
+        self.warnings = warnings;
     }
 
     /// Counts an upgrade.
@@ -89,7 +103,8 @@ impl Outcomes {
     pub fn settle(&mut self, words: String, channel: &mut ControlSocket, now_ms: u64) {
         self.report_pending(channel, now_ms);
         channel.note_outcome();
-        self.pending = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
+        let warnings = std::mem::take(&mut self.warnings);
+        self.pending = Some(PendingOutcome { words, warnings, until_ms: now_ms + LEAVE_MOST_MS });
     }
 
     /// Reports a pending success if the old workers have stopped accepting, or at its deadline.
@@ -109,7 +124,7 @@ impl Outcomes {
     /// Reports a pending success now, to the clients that waited when it was recorded.
     pub fn report_pending(&mut self, channel: &mut ControlSocket, now_ms: u64) {
         if let Some(pending) = self.pending.take() {
-            channel.answer_noted(&json!({"ok": true, "message": pending.words}), now_ms);
+            channel.answer_noted(&json!({"ok": true, "message": pending.words, "warnings": pending.warnings}), now_ms);
         }
     }
 

@@ -68,6 +68,9 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         let why = answer["message"].as_str().unwrap_or("it refuses");
         return Err((EXIT_REFUSED, format!("master {pid}: {}", printable(why))));
     }
+    for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(|warning| warning.as_str()) {
+        log_sink::line(&printable(warning));
+    }
     if waits_for_end && let Ok(process) = process {
         while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
             && !bolide_supervision::processes::process_state::is_zombie(Pid::from_raw(pid))

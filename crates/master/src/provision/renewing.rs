@@ -8,11 +8,18 @@ use crate::provision::changes;
 use crate::provision::configuration::Configuration;
 use crate::provision::{Plan, Provision, spool_folders};
 
+/// The plan of the next generation, and what whoever asked for the reload has to know: warnings, such as a certificate that could
+/// not be taken, and options that keep their values.
+pub struct Renewed {
+    pub plan: Plan,
+    pub warnings: Vec<String>,
+}
+
 /// Reads the configuration again, for the next generation.
 ///
 /// # Errors
 /// The configuration can't be used: log lines. Nothing has changed then.
-pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Result<Plan, Vec<String>> {
+pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Result<Renewed, Vec<String>> {
     let read = configuration.read_again(provision.settings(), provision.privileges())?;
     for line in &read.lines {
         log_sink::line(&format!("reload: {line}"));
@@ -26,14 +33,19 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
     let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
     let mut emptied = Vec::new();
     let memories = provision.memories_for(&renewed.settings, &mut emptied).map_err(|error| one(error.to_string()))?;
+    let mut warnings: Vec<String> = read.lines.into_iter().filter(|line| is_warning(line)).collect();
     if !renewed.changed.is_empty() {
         log_sink::line(&format!("reload: the configuration has changed: {}", renewed.changed.join(", ")));
     }
-    for option in &renewed.kept {
-        log_sink::line(&format!("reload: {option}: keeps its value until a restart"));
-    }
-    for line in &emptied {
+    let kept = renewed.kept.iter().map(|option| format!("{option}: keeps its value until a restart"));
+    for line in kept.chain(emptied) {
         log_sink::line(&format!("reload: {line}"));
+        warnings.push(line);
     }
-    Ok(Plan { settings: renewed.settings, listeners, memories, program })
+    Ok(Renewed { plan: Plan { settings: renewed.settings, listeners, memories, program }, warnings })
+}
+
+/// Whether a line about a configuration is a warning: `WARNING: …`, or `uwsgi.ini:3: warning: …`.
+fn is_warning(line: &str) -> bool {
+    line.starts_with("WARNING: ") || line.contains(": warning: ")
 }

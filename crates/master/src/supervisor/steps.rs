@@ -93,8 +93,9 @@ impl Supervisor {
     /// Reads the configuration again, for the next generation.
     fn plan_generation(&mut self) -> Result<(), String> {
         match renewing::read_plan(&mut self.configuration, &self.provision) {
-            Ok(plan) => {
-                self.provision.plan(plan);
+            Ok(renewed) => {
+                self.provision.plan(renewed.plan);
+                self.outcomes.note_warnings(renewed.warnings);
                 self.children.widen_scoreboard(&self.provision);
                 if let Err(error) = self.provision.prepare_tickets() {
                     log_sink::line(&format!("reload: TLS sessions can't be resumed: {error}"));
