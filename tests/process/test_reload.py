@@ -1,5 +1,6 @@
 """SIGHUP: a new generation loads the application and serves before the old one ends, and no request is lost."""
 
+import contextlib
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import subprocess
 
 import pytest
 from support import processes
+from support.client import Client
 from support.server import program
 from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import LOAD_FAILED
@@ -215,6 +217,57 @@ def test_a_generation_that_takes_too_long_is_abandoned_for_the_reload_that_waits
     given_up = r"^bolide: reload: generation {}, which is still starting, is abandoned for a new one that SIGHUP asks for$"
     for number in (2, 3):
         instance.wait_for_log(given_up.format(number))
+
+
+#: The first worker serves at once, the second when the gate is open. The version is that of the file at the load.
+HALF_STARTED = """\
+import asyncio, os, uwsgi
+async def application(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await receive()
+        while uwsgi.worker_id() > 1 and not os.path.exists("gate"):
+            await asyncio.sleep(0.01)
+        await send({{"type": "lifespan.startup.complete"}})
+        await receive()
+        return await send({{"type": "lifespan.shutdown.complete"}})
+    if scope["path"] == "/slow":
+        print("slow has begun", flush=True)
+        while not os.path.exists("slow-gate"):
+            await asyncio.sleep(0.01)
+    body = b"{version}"
+    await send({{"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]}})
+    await send({{"type": "http.response.body", "body": body}})
+"""
+
+
+def test_workers_that_serve_before_the_first_generation_is_complete_serve_until_a_reload_is_done(start, free_port, tmp_path):
+    (tmp_path / "shop.py").write_text(HALF_STARTED.format(version="old"))
+    address = ("127.0.0.1", free_port())
+    instance = start("--processes", "2", module="shop", socket=f"127.0.0.1:{address[1]}", ready=False)
+
+    def is_answered(version):
+        with contextlib.suppress(OSError), Client(address) as client:
+            return client.request().text == version
+        return False
+
+    wait_until(lambda: is_answered("old"), "the first worker serves")
+    with Client(address) as client:
+        client.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        instance.wait_for_log("^slow has begun$")
+        # Code that hangs: nothing of it serves, and the old worker goes on.
+        (tmp_path / "shop.py").write_text("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n")
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log("^hanging$")
+        assert all(is_answered("old") for _ in range(20))
+        (tmp_path / "shop.py").write_text(HALF_STARTED.format(version="new"))
+        (tmp_path / "gate").touch()
+        instance.send_signal(signal.SIGHUP)
+        instance.wait_for_log("^bolide: ready")
+        wait_until(lambda: is_answered("new"), "the new code")
+        (tmp_path / "slow-gate").touch()
+        assert client.read_response().text == "old"
+    wait_until(lambda: len(instance.prototypes()) == 1, "the end of the abandoned generations")
+    assert all(is_answered("new") for _ in range(20))
 
 
 #: Places where a new version may hang, and the log line about each. The second is in the worker, after loading.

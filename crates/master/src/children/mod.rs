@@ -328,12 +328,30 @@ impl Children {
         provision: &Provision,
         now_ms: u64,
     ) {
+        self.end_children(|child| which(child.generation), continues_elsewhere, provision, now_ms);
+    }
+
+    /// Ends a generation as [`Children::end_generations`], except for its request workers that serve: no other one may serve yet.
+    pub fn end_all_but_serving(&mut self, generation: u32, provision: &Provision, now_ms: u64) {
+        let serves = |child: &Child| child.generation == generation && child.is_request_worker() && child.state.is_serving();
+        let has_serving = self.iter().any(serves);
+        let ends = |child: &Child| child.generation == generation && !serves(child) && !(has_serving && child.is_prototype());
+        self.end_children(ends, false, provision, now_ms);
+    }
+
+    fn end_children(
+        &mut self,
+        which: impl Fn(&Child) -> bool,
+        continues_elsewhere: bool,
+        provision: &Provision,
+        now_ms: u64,
+    ) {
         let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
         let longest_ms = now_ms.saturating_add(provision.longest_mercy_ms());
         let is_developed = provision.is_developed();
-        let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child.generation);
+        let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child);
         let has_successors = continues_elsewhere || self.iter().any(succeeds);
-        for id in self.ids(|child| which(child.generation) && child.state.is_active()) {
+        for id in self.ids(|child| which(child) && child.state.is_active()) {
             let Some((role, has_begun)) = self.find(id).map(|child| (child.role, self.has_begun(child))) else { continue };
             match (role, has_begun) {
                 (Role::Prototype, true) => self.order_end(id, Order::Retire, longest_ms.saturating_add(GRACE_MS)),

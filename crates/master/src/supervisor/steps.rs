@@ -351,6 +351,10 @@ impl Supervisor {
         if let Some(why) = why {
             log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
         }
+        if forming.reason == Reason::First {
+            // Its workers that serve already do so until those of the next one serve.
+            return self.children.end_all_but_serving(number, &self.provision, now_ms);
+        }
         self.children.end_generations(|generation| generation == number, false, &self.provision, now_ms);
     }
 
