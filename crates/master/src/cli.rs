@@ -9,6 +9,7 @@ use bolide_contract::settings::Settings;
 use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::needs;
 use bolide_supervision::sockets::upgrade_pair::FailureReport;
 
 use crate::control::client::ask_instance;
@@ -46,6 +47,11 @@ impl Invocation {
 
 /// Runs Bolide with Python as its language. Returns the exit status.
 pub fn main(invocation: Invocation) -> i32 {
+    if let Err(error) = needs::ensure_stack() {
+        log_sink::line(&format!("not started: {error}"));
+        bolide_log::finish();
+        return EXIT_START_FAILED;
+    }
     let Invocation { arguments, interpreter, package_folder, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
     let choose = move |settings: &Settings| {
@@ -61,10 +67,14 @@ pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> 
     run_as(arguments, choose, amend, None, Launcher::default())
 }
 
+// A frame of its own: the stack may have grown to what reading a configuration takes only after its limit was looked at.
 /// Like [`run`], with the name and version of the `language`, and with the launcher.
+#[inline(never)]
 fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
-    if log_sink::ensure_standard_descriptors().is_err() {
-        // There may be no descriptor to write the error to: only the exit status reports it.
+    if let Err(error) = log_sink::ensure_standard_descriptors() {
+        // If there is no descriptor to write the error to, only the exit status reports it.
+        log_sink::line(&format!("not started: /dev/null can't be opened: {error}: /dev needs at least `null`"));
+        bolide_log::finish();
         return EXIT_START_FAILED;
     }
     let mut configuration = Configuration::new(arguments, choose, amend, launcher);

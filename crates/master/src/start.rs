@@ -18,6 +18,7 @@ use bolide_supervision::logs::log_files::{self, Logs, OpenedLogs};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::confinement;
 use bolide_supervision::processes::daemonize::{self, ParentPipe, Side};
+use bolide_supervision::processes::needs;
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::signals::Signals;
@@ -119,6 +120,7 @@ fn prepare(
     inheritance: Option<Inheritance>,
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
+    needs::check()?;
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_logged(warnings);
     let mut alarms = Alarms::default();

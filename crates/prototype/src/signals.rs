@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use bolide_contract::message::{GROUP_SIGNALS, Report, helper_signal, orphan_signal, packet};
+use bolide_contract::message::{GROUP_SIGNALS, Report, TIMERS_REFUSED, helper_signal, orphan_signal, packet};
 use libc::c_int;
 
 /// Time after which a worker without master and prototype is killed, in milliseconds. All of Bolide must be gone within two
@@ -226,7 +226,9 @@ fn killing_timer() -> io::Result<libc::timer_t> {
     let mut timer: libc::timer_t = null_mut();
     // SAFETY: both pointers are to locals that live through the call.
     if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } < 0 {
-        return Err(io::Error::last_os_error());
+        let error = io::Error::last_os_error();
+        let has_none = error.kind() == io::ErrorKind::WouldBlock;
+        return Err(if has_none { io::Error::other(format!("{TIMERS_REFUSED} ({error})")) } else { error });
     }
     Ok(timer)
 }

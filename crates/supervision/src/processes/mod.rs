@@ -7,6 +7,7 @@ pub mod daemonize;
 pub mod exit_report;
 pub mod leash;
 pub mod memory_watch;
+pub mod needs;
 pub mod oom_kills;
 pub mod privileges;
 pub mod process_attributes;
