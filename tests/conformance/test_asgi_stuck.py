@@ -61,6 +61,24 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
     server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 
 
+@pytest.mark.parametrize("path", ["block", "hold_the_interpreter"])
+def test_the_stack_stands_directly_behind_the_line_that_announces_it(stuck, path):
+    server = stuck("loop-stall = 0.1")
+    for number in range(4):
+        send(server, f"/wait?order{number}")
+        server.wait_for_log(f"^waits order{number}$")
+    for count in range(1, 5):
+        assert server.get(f"/{path}").text == "blocked"
+        server.wait_for_log(r"^worker 1: the event loop turns again", count=count)
+    lines = server.lines
+    places = [place for place, line in enumerate(lines) if line.endswith("it is blocked here:")]
+    assert len(places) >= 4
+    for place in places:
+        assert re.match(r"(Stack|Current thread|Thread) .*\(most recent call first\)", lines[place + 1]), lines[place : place + 3]
+        stack = next(offset for offset, line in enumerate(lines[place + 2 :]) if not line.startswith("  File "))
+        assert any(f"in {path}_here" in line for line in lines[place + 2 : place + 2 + stack]), lines[place : place + 9]
+
+
 def test_many_tasks_are_counted_and_some_are_named(stuck):
     server = stuck("loop-stall = 0.2")
     server.get("/make_tasks?100")

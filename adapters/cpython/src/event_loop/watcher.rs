@@ -19,6 +19,10 @@ const LOOKS: u64 = 4;
 /// The shortest pause between two checks, in milliseconds.
 const LEAST_PAUSE_MS: u64 = 5;
 
+/// The most time that the handler has to write the stack, and the pause between two looks, in milliseconds.
+const STACK_MOST_MS: u64 = 50;
+const STACK_LOOK_MS: u64 = 1;
+
 /// A loop that stays blocked is reported again after this many milliseconds.
 const AGAIN_MS: u64 = 30_000;
 
@@ -78,6 +82,7 @@ fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report
     unsafe {
         nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), heartbeat.thread(), stack_signal());
     }
+    wait_for_stack(heartbeat.thread());
     // An interpreter that has ended has no tasks either.
     let told = Python::try_attach(|py| {
         if let Err(error) = report.call1(py, (seconds,)) {
@@ -85,4 +90,22 @@ fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report
         }
     });
     let _has_ended = told.is_none();
+}
+
+/// Waits until the signal's handler has written the stack, so that it stands behind the line that announces it. A signal that was
+/// sent is pending until its handler begins, and blocked until the handler ends.
+fn wait_for_stack(thread: u32) {
+    let until_ms = now_ms() + STACK_MOST_MS;
+    let bit = 1u64 << (stack_signal() - 1);
+    let is_under_way = || {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+        let of_field = |name: &str| {
+            let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+            u64::from_str_radix(text.trim(), 16).ok()
+        };
+        ["SigPnd:", "SigBlk:"].into_iter().any(|name| of_field(name).is_some_and(|signals| signals & bit != 0))
+    };
+    while is_under_way() && now_ms() < until_ms {
+        std::thread::sleep(Duration::from_millis(STACK_LOOK_MS));
+    }
 }
