@@ -71,3 +71,13 @@ def test_a_profile_has_the_share_of_each_route_of_a_worker_that_serves_many_on_o
     assert status == DONE, said
     assert re.search(r"^ +[\d.]+ %  GET /busy/:id \(runs [\d.]+ %, waits [\d.]+ %\)$", said, re.MULTILINE), said
     assert [client.read_response().status for client in clients] == [200] * len(clients)
+
+
+def test_threads_of_a_worker_are_told_by_what_they_are(start, call):
+    # gevent replaces `threading`, and the kernel's name of the first thread is that of the process.
+    start(*GEVENT, module="greenlets")
+    status, said = call("trace", "--json", "1")
+    assert status == DONE, said
+    (worker,) = json.loads(said)["processes"]
+    names = {thread["id"] == worker["pid"]: thread["name"] for thread in worker["threads"]}
+    assert names == {True: "MainThread", False: "loop watcher"}

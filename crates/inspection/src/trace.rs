@@ -227,13 +227,19 @@ impl Reader {
         let name = names.iter().find(|(ident, _)| *ident == state.ident).map(|(_, name)| name.clone());
         Thread {
             id: state.native,
-            name: name.or_else(|| task.map(|task| task.name.clone())).unwrap_or_default(),
+            name: name.or_else(|| own_name(state.native, self.pid, task)).unwrap_or_default(),
             holds_gil: state.holds_gil,
             is_running: task.is_some_and(|task| task.state == 'R'),
             is_python: true,
             stack: self.python.stack(&self.memory, state, detail),
         }
     }
+}
+
+/// The name of a thread that `threading` does not know by its ident, as with gevent, which has greenlets' there. The kernel's name
+/// of the first thread is that of the process.
+fn own_name(id: u32, pid: i32, task: Option<&Task>) -> Option<String> {
+    if i64::from(id) == i64::from(pid) { Some("MainThread".to_owned()) } else { task.map(|task| task.name.clone()) }
 }
 
 fn foreign(task: &Task) -> Thread {

@@ -31,7 +31,8 @@ const AGAIN_MS: u64 = 30_000;
 /// # Errors
 /// The system can't start another thread.
 pub fn watch(heartbeat: Arc<Heartbeat>, stall_ms: u64, worker: u32, report: Py<PyAny>) -> std::io::Result<()> {
-    let name = format!("bolide worker {worker} watcher");
+    // The kernel keeps 15 bytes of a thread's name.
+    let name = "loop watcher".to_owned();
     std::thread::Builder::new().name(name).spawn(move || look(&heartbeat, stall_ms, worker, &report))?;
     Ok(())
 }

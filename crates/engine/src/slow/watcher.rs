@@ -36,7 +36,8 @@ pub fn start<L: Language>(
     recorders: Vec<Recorder<'static>>,
     worker: u32,
 ) -> io::Result<()> {
-    let name = format!("bolide worker {worker} slow requests");
+    // The kernel keeps 15 bytes of a thread's name.
+    let name = "slow requests".to_owned();
     let watch = move || {
         // Signals are for the threads that run the language.
         let _ = SigSet::all().thread_block();

@@ -177,7 +177,8 @@ impl TakenConnections {
         if before != Attendance::Absent {
             return Ok(());
         }
-        let name = format!("bolide worker {} taken sockets", self.worker);
+        // The kernel keeps 15 bytes of a thread's name.
+        let name = "taken sockets".to_owned();
         let started = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(|| self.attend());
         if let Err(error) = started {
             let mut state = self.lock();
