@@ -53,7 +53,8 @@ def watched(error_report=None, timeout_ms=None):
     over.acquire()
     ended = threads.allocate_lock()
     ended.acquire()
-    importing, process = threading.get_ident(), os.getpid()
+    # The interpreter's own number, by which it knows the frames: gevent replaces `threading.get_ident` by a greenlet's.
+    importing, process = threads.get_ident(), os.getpid()
     told_seconds = min(TOLD_SECONDS, timeout_ms / 1000 * TOLD_SHARE) if timeout_ms else TOLD_SECONDS
     task = None
 
@@ -96,14 +97,14 @@ def follow(over, importing, told_seconds, error_report):
     # Imported late: no other code needs it.
     from bolide import traceback_page
 
-    place = position(stack_of(importing))
+    place = position(stack_of(importing), module_of(importing))
     log.tell(f"loading the application takes longer than {told_seconds:g} s; it is {place}{advice(importing)}")
     if error_report is None or over.acquire(timeout=SHOWN_SECONDS - told_seconds):
         return
     while True:
         stack = stack_of(importing)
         title = f"The new code is being loaded, for {time.monotonic() - began:.0f} s"
-        what = f"The import is {position(stack)}. This page reloads every second."
+        what = f"The import is {position(stack, module_of(importing))}. This page reloads every second."
         page = traceback_page.page_of_stack(title, what, stack, REFRESH)
         error_report.write(page, f"{title}. {what}\n", BUSY)
         if over.acquire(timeout=RENEWED_SECONDS):
@@ -133,11 +134,32 @@ def stack_of(thread):
     return traceback.StackSummary.from_list(stack[own[0] :] if own else stack)
 
 
-def position(stack):
-    """Return the application's innermost line in words."""
+def module_of(thread):
+    """Return the name of the module that the innermost frames of a thread are importing, or None if other code runs there."""
+    name = None
+    for frame, _ in traceback.walk_stack(sys._current_frames().get(thread)):
+        if not is_importlib(frame.f_code.co_filename):
+            return name
+        if name is None and frame.f_code.co_name in ("_find_and_load", "_find_and_load_unlocked"):
+            name = frame.f_locals.get("name")
+    return name
+
+
+def is_importlib(path):
+    return path.startswith("<frozen importlib")
+
+
+def position(stack, module=None):
+    """Return the application's innermost line in words, or a library's if all are. `module`: what that line is importing."""
     from bolide import traceback_page
 
     own = [entry for entry in stack if not traceback_page.is_library(entry.filename)]
-    for entry in reversed(own or stack):
-        return f"at {traceback_page.shown_path(entry.filename)}:{entry.lineno} in {entry.name}"
+    entries = own or [entry for entry in stack if not is_importlib(entry.filename)] or stack
+    for entry in reversed(entries):
+        importing = f", which imports {module}" if module is not None and entry is last_but_importlib(stack) else ""
+        return f"at {traceback_page.shown_path(entry.filename)}:{entry.lineno} in {entry.name}{importing}"
     return "outside of Python"
+
+
+def last_but_importlib(stack):
+    return next((entry for entry in reversed(stack) if not is_importlib(entry.filename)), None)

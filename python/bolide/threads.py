@@ -18,6 +18,7 @@ def starters():
 NATIVE = starters()
 start_native = _thread.start_new_thread
 allocate_lock = _thread.allocate_lock
+get_ident = _thread.get_ident
 
 #: The worker's additional threads, which the interpreter does not wait for.
 OWN = weakref.WeakSet()

@@ -1,5 +1,7 @@
 """A slow start: after a while the log says which process is waited for, and shows its stack."""
 
+import re
+
 #: Shortens the half minute until then.
 SOON = {"BOLIDE_TEST_NOTICE_MS": "300"}
 
@@ -37,6 +39,41 @@ def test_an_import_that_does_not_end_is_named_with_its_line(fail, tmp_path):
     assert [line for line in lines if line.endswith(told)], lines
     assert lines[-1].startswith("bolide: the application could not be loaded: it did not serve within 4 s (load-timeout)")
     assert not [line for line in lines if "reload" in line]
+
+
+def test_an_import_that_does_not_end_is_named_with_its_line_in_a_worker_with_gevent_too(fail, tmp_path):
+    (tmp_path / "shop.py").write_text("def compute():\n    while True:\n        pass\ncompute()\n")
+    # The thread that looks gets the interpreter between two turns of the loop.
+    _, lines = fail(*LIMITED[:-1], "10", "--gevent", "10", "--gevent-monkey-patch")
+    told = r"loading the application takes longer than 5 s; it is at shop\.py:[123] in compute$"
+    assert [line for line in lines if re.search(told, line)], lines
+
+
+#: Its import waits in C code, so the innermost frames are those of importlib.
+STUCK_IN_IMPORT = """\
+import contextlib, functools, os, sys
+# The finder below stops all imports, those of the thread that looks too.
+from bolide import traceback_page
+_, writer = os.pipe()
+os.set_blocking(writer, False)
+for size in (65536, 1):
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(size))
+os.set_blocking(writer, True)
+full = open(writer, "w")
+sys.meta_path.insert(0, type("Finder", (), {"find_spec": functools.partial(print, file=full, flush=True)}))
+import slow_one
+"""
+
+
+def test_an_installed_application_that_does_not_load_is_named_with_the_module_that_it_imports(fail, tmp_path):
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "installed.py").write_text(STUCK_IN_IMPORT)
+    _, lines = fail("--http-socket", "127.0.0.1:0", "--module", "installed", "--pythonpath", packages, "--load-timeout", "4")
+    told = r"loading the application takes longer than 2 s; it is at \S*installed\.py:13 in <module>, which imports slow_one$"
+    assert [line for line in lines if re.search(told, line)], lines
 
 
 def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(fail, tmp_path):
