@@ -7,7 +7,6 @@
 
 pub mod buffers;
 pub mod compression;
-mod encoded;
 pub mod fields;
 mod files;
 pub mod filters;

@@ -1,4 +1,4 @@
-//! The parts of an answer beyond status, fields and body: interim responses, trailer fields, the switch to WebSocket and its
+//! The parts of an answer beyond status, fields and body: bytes between its frames, interim responses, trailer fields, the switch to WebSocket and its
 //! refusal, and a socket that the application takes over.
 //!
 //! It knows no language. The thread that serves the request runs it.
@@ -10,7 +10,7 @@ use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::http1::is_token;
 
 use super::writer::ResponseWriter;
-use super::{BodyLeft, FIELD_BYTES, HeadRefusal, Response, Stage, reason_phrase};
+use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Response, Stage, reason_phrase};
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::FirstPart;
 use crate::sockets::taken_connections::TakenConnections;
@@ -27,6 +27,20 @@ impl Response {
 }
 
 impl ResponseWriter<'_> {
+    /// Sends a few bytes of the protocol between the frames of the current answer. If there is no room for them, the client is
+    /// disconnected, because they must arrive completely.
+    pub(crate) fn say_aside(&mut self, bytes: &[u8]) {
+        if self.response.encoder.is_within_frame() {
+            self.transport.is_broken = true;
+        } else if self.transport.unsent() == 0 {
+            self.transport.send_whole(bytes);
+        } else if self.transport.has_room(bytes.len(), OUTPUT_BYTES) {
+            self.transport.outgoing.bytes.extend_from_slice(bytes);
+        } else {
+            self.transport.is_broken = true;
+        }
+    }
+
     /// RFC 9110 section 10.1.1: the client may send the body. If the socket has no room for 25 bytes, only the final answer is
     /// sent, which is allowed. Does nothing after the answer has begun.
     pub fn say_continue(&mut self) {

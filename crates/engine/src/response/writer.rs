@@ -19,6 +19,9 @@ use crate::sockets::transport::{RoomWait, Transport};
 /// Parts of a body up to this size are copied behind the head; larger ones are sent without a copy.
 pub(super) const COPY_BYTES: usize = 16 * 1024;
 
+/// Bytes of a body that are encoded between two checks of the buffered data.
+const SLICE_BYTES: usize = 16 * 1024;
+
 /// Borrowed for a short time by the code that writes; the connection owns both halves.
 pub struct ResponseWriter<'a> {
     pub(crate) response: &'a mut Response,
@@ -293,20 +296,6 @@ impl ResponseWriter<'_> {
         self.finish();
     }
 
-    /// Sends a few bytes of the protocol between the frames of the current answer. If there is no room for them, the client is
-    /// disconnected, because they must arrive completely.
-    pub(crate) fn say_aside(&mut self, bytes: &[u8]) {
-        if self.response.encoder.is_within_frame() {
-            self.transport.is_broken = true;
-        } else if self.transport.unsent() == 0 {
-            self.transport.send_whole(bytes);
-        } else if self.transport.has_room(bytes.len(), OUTPUT_BYTES) {
-            self.transport.outgoing.bytes.extend_from_slice(bytes);
-        } else {
-            self.transport.is_broken = true;
-        }
-    }
-
     /// Aborts an answer whose head has been sent: the end of the connection shows the client that it is incomplete.
     pub fn cut_off(&mut self) {
         self.filter = None;
@@ -534,6 +523,53 @@ impl ResponseWriter<'_> {
         self.give_whole(body);
     }
 
+    /// Encodes a part of the body.
+    pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
+        let mut taken = 0;
+        for slice in part.chunks(SLICE_BYTES) {
+            if !self.transport.has_room(1, OUTPUT_BYTES) {
+                self.transport.send(false);
+                if self.transport.is_broken {
+                    return Pushed::Gone;
+                }
+                if !self.transport.has_room(1, OUTPUT_BYTES) {
+                    self.transport.count_waiting();
+                    return Pushed::Part(taken);
+                }
+            }
+            let mut made = Vec::new();
+            let encoder = self.filter.as_mut().and_then(|filter| filter.encoder());
+            if encoder.is_none_or(|encoder| encoder.write(slice, &mut made).is_err()) {
+                return self.encoder_failed();
+            }
+            self.write_framed(&made);
+            taken += slice.len();
+        }
+        if when == When::Now {
+            let mut made = Vec::new();
+            let encoder = self.filter.as_mut().and_then(|filter| filter.encoder());
+            if encoder.is_none_or(|encoder| encoder.flush(&mut made).is_err()) {
+                return self.encoder_failed();
+            }
+            self.write_framed(&made);
+            self.transport.send(false);
+        }
+        if self.transport.is_broken { Pushed::Gone } else { Pushed::All }
+    }
+
+    /// Ends an encoded body.
+    pub(super) fn finish_encoding(&mut self) {
+        let encoder = self.filter.take().and_then(|mut filter| filter.take_encoder());
+        let mut made = Vec::new();
+        match encoder.map(|encoder| encoder.finish(&mut made)) {
+            Some(Ok(())) => self.write_framed(&made),
+            Some(Err(_)) => {
+                self.encoder_failed();
+            }
+            None => {}
+        }
+    }
+
     /// Writes a piece of the body to the buffer, framed as the protocol requires.
     pub(super) fn write_framed(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
@@ -543,5 +579,13 @@ impl ResponseWriter<'_> {
             self.account(now.len());
             piece = later;
         }
+    }
+
+    /// An encoder that writes to memory only fails without memory. The body can't be completed, and the end of the connection
+    /// shows that.
+    pub(super) fn encoder_failed(&mut self) -> Pushed {
+        self.filter = None;
+        self.transport.is_broken = true;
+        Pushed::Gone
     }
 }
