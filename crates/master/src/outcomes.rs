@@ -69,12 +69,11 @@ impl Outcomes {
         self.cause
     }
 
-    /// Notes the warnings about the configuration that the next generation has. Whoever waits for its outcome gets them with it.
-    pub fn note_warnings(&mut self, mut warnings: Vec<String>) {
-        let more = warnings.len().saturating_sub(WARNINGS_MOST);
-        warnings.truncate(WARNINGS_MOST);
-        warnings.extend((more > 0).then(|| format!("{more} more warnings are in the log")));
-        self.warnings = warnings;
+    /// Returns the empty list for the warnings about the configuration of the next generation. Clients that wait for its outcome
+    /// get them with it.
+    pub fn fresh_warnings(&mut self) -> &mut Vec<String> {
+        self.warnings.clear();
+        &mut self.warnings
     }
 
     /// Counts an upgrade.
@@ -103,7 +102,10 @@ impl Outcomes {
     pub fn settle(&mut self, words: String, channel: &mut ControlSocket, now_ms: u64) {
         self.report_pending(channel, now_ms);
         channel.note_outcome();
-        let warnings = std::mem::take(&mut self.warnings);
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let more = warnings.len().saturating_sub(WARNINGS_MOST);
+        warnings.truncate(WARNINGS_MOST);
+        warnings.extend((more > 0).then(|| format!("{more} more warnings are in the log")));
         self.pending = Some(PendingOutcome { words, warnings, until_ms: now_ms + LEAVE_MOST_MS });
     }
 

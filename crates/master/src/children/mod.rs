@@ -331,11 +331,13 @@ impl Children {
         self.end_children(|child| which(child.generation), continues_elsewhere, provision, now_ms);
     }
 
-    /// Ends a generation as [`Children::end_generations`], except for its request workers that serve: no other one may serve yet.
-    pub fn end_all_but_serving(&mut self, generation: u32, provision: &Provision, now_ms: u64) {
-        let serves = |child: &Child| child.generation == generation && child.is_request_worker() && child.state.is_serving();
+    /// Ends a generation that was still forming. If it is the first one, its workers that serve already continue: clients have only
+    /// them until those of the next one serve.
+    pub fn end_abandoned(&mut self, number: u32, is_first: bool, provision: &Provision, now_ms: u64) {
+        let serves =
+            |child: &Child| is_first && child.generation == number && child.is_request_worker() && child.state.is_serving();
         let has_serving = self.iter().any(serves);
-        let ends = |child: &Child| child.generation == generation && !serves(child) && !(has_serving && child.is_prototype());
+        let ends = |child: &Child| child.generation == number && !serves(child) && !(has_serving && child.is_prototype());
         self.end_children(ends, false, provision, now_ms);
     }
 

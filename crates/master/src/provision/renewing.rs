@@ -8,18 +8,16 @@ use crate::provision::changes;
 use crate::provision::configuration::Configuration;
 use crate::provision::{Plan, Provision, spool_folders};
 
-/// The plan of the next generation, and what whoever asked for the reload has to know: warnings, such as a certificate that could
-/// not be taken, and options that keep their values.
-pub struct Renewed {
-    pub plan: Plan,
-    pub warnings: Vec<String>,
-}
-
-/// Reads the configuration again, for the next generation.
+/// Reads the configuration again, for the next generation. `warnings` gets what the client that asked for the reload has to know:
+/// warnings, such as a certificate that could not be taken, and options that keep their values.
 ///
 /// # Errors
 /// The configuration can't be used: log lines. Nothing has changed then.
-pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Result<Renewed, Vec<String>> {
+pub fn read_plan(
+    configuration: &mut Configuration,
+    provision: &Provision,
+    warnings: &mut Vec<String>,
+) -> Result<Plan, Vec<String>> {
     let read = configuration.read_again(provision.settings(), provision.privileges())?;
     for line in &read.lines {
         log_sink::line(&format!("reload: {line}"));
@@ -33,7 +31,7 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
     let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
     let mut emptied = Vec::new();
     let memories = provision.memories_for(&renewed.settings, &mut emptied).map_err(|error| one(error.to_string()))?;
-    let mut warnings: Vec<String> = read.lines.into_iter().filter(|line| is_warning(line)).collect();
+    warnings.extend(read.lines.into_iter().filter(|line| is_warning(line)));
     if !renewed.changed.is_empty() {
         log_sink::line(&format!("reload: the configuration has changed: {}", renewed.changed.join(", ")));
     }
@@ -42,7 +40,7 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
         log_sink::line(&format!("reload: {line}"));
         warnings.push(line);
     }
-    Ok(Renewed { plan: Plan { settings: renewed.settings, listeners, memories, program }, warnings })
+    Ok(Plan { settings: renewed.settings, listeners, memories, program })
 }
 
 /// Whether a line about a configuration is a warning: `WARNING: …`, or `uwsgi.ini:3: warning: …`.

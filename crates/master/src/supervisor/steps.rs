@@ -92,10 +92,9 @@ impl Supervisor {
 
     /// Reads the configuration again, for the next generation.
     fn plan_generation(&mut self) -> Result<(), String> {
-        match renewing::read_plan(&mut self.configuration, &self.provision) {
-            Ok(renewed) => {
-                self.provision.plan(renewed.plan);
-                self.outcomes.note_warnings(renewed.warnings);
+        match renewing::read_plan(&mut self.configuration, &self.provision, self.outcomes.fresh_warnings()) {
+            Ok(plan) => {
+                self.provision.plan(plan);
                 self.children.widen_scoreboard(&self.provision);
                 if let Err(error) = self.provision.prepare_tickets() {
                     log_sink::line(&format!("reload: TLS sessions can't be resumed: {error}"));
@@ -351,11 +350,7 @@ impl Supervisor {
         if let Some(why) = why {
             log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
         }
-        if forming.reason == Reason::First {
-            // Its workers that serve already do so until those of the next one serve.
-            return self.children.end_all_but_serving(number, &self.provision, now_ms);
-        }
-        self.children.end_generations(|generation| generation == number, false, &self.provision, now_ms);
+        self.children.end_abandoned(number, forming.reason == Reason::First, &self.provision, now_ms);
     }
 
     /// Abandons the forming generation after a failure; the serving one continues.
