@@ -69,7 +69,12 @@ ALLOWED = {
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
     "master/terminal.rs": ["/proc/self/status"],
-    "supervision/processes/process_state.rs": ["/proc/{pid}/stat", "/proc/{pid}/task/{thread}/stat"],
+    "supervision/processes/process_state.rs": [
+        "/proc/{pid}/stat",
+        "/proc/{pid}/task/{thread}/stat",
+        '/proc/{pid}/task"',
+        "schedstat",
+    ],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.

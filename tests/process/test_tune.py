@@ -1,8 +1,11 @@
 """`bolide tune`: it records a running instance, proposes settings with reasons, writes them, and tries them."""
 
+import contextlib
 import json
+import os
 import re
 import subprocess
+import sys
 
 import pytest
 from support.server import program
@@ -26,6 +29,12 @@ def application(environ, start_response):
 REQUESTS = 700
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """Other tests on the CPUs are no reason to refuse a record."""
+    monkeypatch.setenv("BOLIDE_TEST_QUIET_CPUS", "1")
+
+
 @pytest.fixture
 def shop(start, tmp_path):
     """An instance with the usual hand tuning."""
@@ -44,6 +53,45 @@ def shop(start, tmp_path):
 def serve_some(instance):
     with Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load:
         load.wait_for_more(REQUESTS)
+
+
+#: Requests only compute: more threads can't serve more of them, whatever else runs on the CPUs.
+COMPUTING = """
+import time
+
+def application(environ, start_response):
+    end = time.thread_time() + 0.005
+    while time.thread_time() < end:
+        pass
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+"""
+
+
+@contextlib.contextmanager
+def busy_cpus(programs_per_cpu):
+    """Other programs that always compute."""
+    command = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(command) for _ in range(programs_per_cpu * os.cpu_count())]
+    try:
+        yield
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
+def test_time_without_a_cpu_is_not_taken_for_a_wait_that_threads_could_use(shop, call, tmp_path, monkeypatch):
+    monkeypatch.delenv("BOLIDE_TEST_QUIET_CPUS")
+    instance = shop()
+    (tmp_path / "shop.py").write_text(COMPUTING)
+    instance.reload(2)
+    with busy_cpus(3):
+        serve_some(instance)
+        status, said = call("tune", "--json", "uwsgi.ini")
+    # A request takes several times what it computes, and none of that is a wait.
+    assert status == REFUSED, said
+    assert "the CPUs were busy with other programs" in said
 
 
 def test_a_proposal_is_a_change_of_the_configuration_with_the_reason_of_each_line(shop, call, tmp_path):

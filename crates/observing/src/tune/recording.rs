@@ -8,7 +8,7 @@ use bolide_options::EXIT_REFUSED;
 use bolide_services::tuning::proposal::Present;
 use bolide_services::tuning::{Durations, Kind, Machine, Recorded, Shape};
 use bolide_supervision::processes::memory_watch::usage_of;
-use bolide_supervision::processes::process_state::cpu_ms_of;
+use bolide_supervision::processes::process_state::{cpu_ms_of, delayed_ns_of};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -39,6 +39,8 @@ struct Counters {
     durations: BTreeMap<u64, u64>,
     errors: u64,
     cpu_seconds: f64,
+    /// `None`: the kernel does not count it.
+    delayed_seconds: Option<f64>,
     age_s: f64,
 }
 
@@ -71,6 +73,9 @@ impl Record {
             requests += of_worker;
             record.errors += now.errors.saturating_sub(then.errors);
             record.recorded.cpu_seconds += (now.cpu_seconds - then.cpu_seconds).max(0.0);
+            // A thread that has ended takes its time with it.
+            let delayed = now.delayed_seconds.map(|now| (now - then.delayed_seconds.unwrap_or(0.0)).max(0.0));
+            record.recorded.delayed_seconds = record.recorded.delayed_seconds.zip(delayed).map(|(sum, more)| sum + more);
         }
         record.recorded.durations = with_lower_bounds(durations);
         record.recorded.seconds = if rate > 0.0 { requests as f64 / rate } else { f64::from(seconds.unwrap_or(0)) };
@@ -97,7 +102,14 @@ impl Record {
         let paths = answer["configurations"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Record {
             master,
-            recorded: Recorded { seconds: 0.0, durations: Vec::new(), cpu_seconds: 0.0, shape, worker_bytes },
+            recorded: Recorded {
+                seconds: 0.0,
+                durations: Vec::new(),
+                cpu_seconds: 0.0,
+                delayed_seconds: Some(0.0),
+                shape,
+                worker_bytes,
+            },
             machine: Machine {
                 cpus: f64::from(number("cpus").max(1)),
                 memory_bytes: machine::memory_bytes(master),
@@ -135,6 +147,15 @@ fn with_lower_bounds(filled: BTreeMap<u64, u64>) -> Durations {
     Durations::from_iter(durations)
 }
 
+/// `None`: the kernel does not count it.
+fn delayed_seconds_of(pid: i32) -> Option<f64> {
+    // Tests of proposals run beside other tests, on CPUs that are always busy.
+    if std::env::var_os("BOLIDE_TEST_QUIET_CPUS").is_some() {
+        return Some(0.0);
+    }
+    delayed_ns_of(pid).map(|nanoseconds| nanoseconds as f64 / 1e9)
+}
+
 fn workers(answer: &Value) -> impl Iterator<Item = &Value> {
     answer["workers"].as_array().into_iter().flatten()
 }
@@ -153,6 +174,7 @@ fn counters(answer: &Value) -> BTreeMap<i32, Counters> {
             durations: worker["durations_us"].as_array().into_iter().flatten().filter_map(pair).collect(),
             errors: worker["errors"].as_u64().unwrap_or(0),
             cpu_seconds: cpu_ms_of(pid).unwrap_or(0) as f64 / 1000.0,
+            delayed_seconds: delayed_seconds_of(pid),
             age_s: now_ms.saturating_sub(worker["started_ms"].as_u64().unwrap_or(now_ms)) as f64 / 1000.0,
         };
         Some((pid, counters))

@@ -142,7 +142,14 @@ mod tests {
         let shape = Shape { workers: 4, threads: 2, kind: Kind::Threads };
         let record = Record {
             master: 4127,
-            recorded: Recorded { seconds: 4.3, durations, cpu_seconds: 1.82, shape, worker_bytes: 19 << 20 },
+            recorded: Recorded {
+                seconds: 4.3,
+                durations,
+                cpu_seconds: 1.82,
+                delayed_seconds: Some(0.0),
+                shape,
+                worker_bytes: 19 << 20,
+            },
             machine: Machine { cpus: 2.0, memory_bytes: 8 << 30, listen_most: 4096 },
             configurations: Vec::new(),
             errors: 0,

@@ -6,6 +6,9 @@ pub mod changes;
 pub mod proposal;
 pub mod simulation;
 
+/// Share of the CPUs up to which an instance does not keep its own workers waiting for one.
+const OWN_SHARE: f64 = 0.7;
+
 /// Durations of requests: the upper bound of a bucket in microseconds, and the number of requests in it. Buckets are in
 /// ascending order.
 pub type Durations = Vec<(u64, u64)>;
@@ -19,6 +22,9 @@ pub struct Recorded {
     pub durations: Durations,
     /// CPU time of all request workers in the window, in seconds.
     pub cpu_seconds: f64,
+    /// Time in which threads of request workers could have run and had no CPU, in seconds: other processes and workers had it, or
+    /// the container had used up its share. `None`: the kernel does not count it.
+    pub delayed_seconds: Option<f64>,
     /// The shape under which it was recorded.
     pub shape: Shape,
     /// The largest memory of a worker, in bytes; 0 if it is not known.
@@ -38,6 +44,14 @@ impl Recorded {
     /// CPU time of a request, in microseconds.
     pub fn cpu_us(&self) -> f64 {
         self.cpu_seconds * 1e6 / (self.requests().max(1)) as f64
+    }
+
+    /// Time for a request in which other programs kept the CPUs from its worker, in microseconds, at most: some of it may lie between
+    /// two requests. 0 if the instance has used the CPUs itself: `simulation` plays that.
+    pub fn delayed_us(&self, cpus: f64) -> f64 {
+        let used_cpus = if self.seconds > 0.0 { self.cpu_seconds / self.seconds } else { 0.0 };
+        let delayed_seconds = self.delayed_seconds.filter(|_| used_cpus < OWN_SHARE * cpus).unwrap_or(0.0);
+        delayed_seconds * 1e6 / (self.requests().max(1)) as f64
     }
 
     /// The mean duration, in microseconds.

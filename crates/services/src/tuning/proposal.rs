@@ -30,6 +30,12 @@ const HARAKIRI_LEAST: u32 = 30;
 const NOISE: f64 = 0.1;
 /// More failed requests than before, as a share of all, from which on a change counts as a fault.
 const FAILED_MORE: f64 = 0.005;
+/// Time without a CPU that is worth a note, as a share of a request's time.
+const DELAYED_SHARE: f64 = 0.1;
+/// Time without a CPU from which on it can't be told from waits, as a share of the time in which a request does not compute, and the
+/// share of a request's time from which on that matters.
+const UNKNOWN_SHARE: f64 = 0.5;
+const IDLE_SHARE: f64 = 0.2;
 const MEBIBYTE: u64 = 1 << 20;
 /// Step of a memory limit, in MiB.
 const LIMIT_STEP: u64 = 32;
@@ -86,6 +92,14 @@ pub fn propose(recorded: &Recorded, machine: Machine, present: &Present) -> Resu
     if requests < REQUESTS_LEAST {
         return Err(format!(
             "{requests} requests were recorded, and a proposal needs {REQUESTS_LEAST}: record longer, or under load"
+        ));
+    }
+    let (mean, delayed) = (recorded.mean_us(), recorded.delayed_us(machine.cpus));
+    let idle = mean - recorded.cpu_us();
+    if idle > IDLE_SHARE * mean && delayed > UNKNOWN_SHARE * idle {
+        return Err(format!(
+            "{}: what of it is a wait that other threads could use can't be told; record when the machine has less to do",
+            no_cpu(mean, delayed)
         ));
     }
     let work = Work { recorded, machine, mix: Mix::of(recorded, machine.cpus) };
@@ -222,11 +236,15 @@ impl Work<'_> {
         }
         if then.threads != now.threads {
             let waits = (100.0 * (1.0 - cpu / alone.max(1.0))).clamp(0.0, 100.0);
-            let reason = format!(
-                "a request takes {} and waits {waits:.0} % of that, while other threads can use the CPU: {} at the same time keep it busy",
-                time(alone),
-                then.most()
-            );
+            let (takes, most) = (time(alone), then.most());
+            let reason = match then.most() > now.most() {
+                true => format!(
+                    "a request takes {takes} and waits {waits:.0} % of that, while other threads can use the CPU: {most} at the same time keep it busy"
+                ),
+                false => format!(
+                    "a request takes {takes} and waits {waits:.0} % of that: {most} at the same time keep the CPU busy, and further threads would only take turns"
+                ),
+            };
             proposal.lines.push(Line { option: "threads", value: then.threads.to_string(), reason });
         }
     }
@@ -312,6 +330,17 @@ impl Work<'_> {
 
     fn notes(&self, proposal: &mut Proposal, present: &Present, wanted: f64) {
         let (cpu, alone) = (self.mix.cpu_us(self.recorded), self.mix.alone_us(self.recorded));
+        let (delayed, mean) = (self.recorded.delayed_us(self.machine.cpus), self.recorded.mean_us());
+        if delayed > DELAYED_SHARE * mean {
+            proposal.notes.push(format!("{}, which is not counted as a wait", no_cpu(mean, delayed)));
+        }
+        if self.recorded.delayed_seconds.is_none() {
+            proposal.notes.push(
+                "this kernel does not count how long a process waits for a CPU (/proc/PID/schedstat): if other programs are busy on the \
+                 machine, requests seem to wait longer than they do, and the proposal has too many threads"
+                    .to_owned(),
+            );
+        }
         if self.recorded.shape.kind == Kind::Threads && !present.may_use_threads && cpu < 0.5 * alone {
             proposal.notes.push(
                 "the requests mostly wait: if the application's code may run in several threads at once, `bolide tune --threads` proposes \
@@ -334,6 +363,15 @@ impl Work<'_> {
             ));
         }
     }
+}
+
+/// Words about requests that other programs have kept from computing.
+fn no_cpu(mean_us: f64, delayed_us: f64) -> String {
+    format!(
+        "the CPUs were busy with other programs, or the container was throttled: a request took {} and had no CPU for up to {} of that",
+        time(mean_us),
+        time(delayed_us.min(mean_us))
+    )
 }
 
 fn cpus_in_words(cpus: f64) -> String {

@@ -10,6 +10,7 @@ fn recorded(rate: f64, duration_us: u64, cpu_share: f64, workers: u32, threads: 
         seconds: requests as f64 / rate,
         durations: vec![(duration_us * 9 / 10, 0), (duration_us * 11 / 10, requests)],
         cpu_seconds: requests as f64 * duration_us as f64 * cpu_share / 1e6,
+        delayed_seconds: Some(0.0),
         shape: Shape { workers, threads, kind: Kind::Threads },
         worker_bytes: 60 * MEBIBYTE,
     }
@@ -104,4 +105,51 @@ fn a_trial_is_kept_unless_something_has_become_worse() {
         let why = judge(&before, 0, &after, errors).expect_err(words);
         assert!(why.contains(words), "{why}");
     }
+}
+
+#[test]
+fn a_record_of_busy_cpus_is_refused_instead_of_taken_for_waits() {
+    // 10 ms of computing, which other programs on the CPUs make 167 ms.
+    let busy = Recorded { delayed_seconds: Some(10_000.0 * 0.155), ..recorded(25.0, 167_000, 10.0 / 167.0, 2, 4) };
+    let why = propose(&busy, MACHINE, &present(true)).expect_err("refused");
+    assert!(why.starts_with("the CPUs were busy with other programs"), "{why}");
+    assert!(why.contains("took 167 ms and had no CPU for up to 155 ms of that"), "{why}");
+    // The same durations without that are waits.
+    let waits = propose(&recorded(25.0, 167_000, 10.0 / 167.0, 2, 4), MACHINE, &present(true)).expect("a proposal");
+    assert!(waits.shape.threads > 4 && waits.notes.iter().all(|note| !note.contains("other programs")), "{waits:?}");
+}
+
+#[test]
+fn some_time_without_a_cpu_is_taken_out_and_noted() {
+    let delayed = Recorded { delayed_seconds: Some(10_000.0 * 0.004), ..recorded(50.0, 14_000, 2.0 / 14.0, 4, 2) };
+    let mix = Mix::of(&delayed, MACHINE.cpus);
+    assert!(mix.alone_us(&delayed) <= 10_200.0, "{}", mix.alone_us(&delayed));
+    let proposal = propose(&delayed, MACHINE, &present(true)).expect("a proposal");
+    assert!(
+        proposal.notes.iter().any(|note| note.contains("up to 4.0 ms of that, which is not counted as a wait")),
+        "{proposal:?}"
+    );
+}
+
+#[test]
+fn an_instance_that_is_busy_itself_is_not_told_of_other_programs() {
+    let busy = Recorded { delayed_seconds: Some(10_000.0 * 0.01), ..recorded(180.0, 21_000, 10.0 / 21.0, 2, 4) };
+    let proposal = propose(&busy, MACHINE, &present(true)).expect("a proposal");
+    assert!(proposal.notes.iter().all(|note| !note.contains("other programs")), "{:?}", proposal.notes);
+}
+
+#[test]
+fn a_kernel_that_does_not_count_the_time_without_a_cpu_is_a_note() {
+    let unknown = Recorded { delayed_seconds: None, ..recorded(150.0, 12_000, 1.0 / 6.0, 4, 2) };
+    let proposal = propose(&unknown, MACHINE, &present(true)).expect("a proposal");
+    assert!(proposal.notes.iter().any(|note| note.contains("schedstat")), "{:?}", proposal.notes);
+}
+
+#[test]
+fn fewer_threads_have_a_reason_of_their_own() {
+    let proposal = propose(&recorded(25.0, 10_000, 0.99, 2, 4), MACHINE, &present(true)).expect("a proposal");
+    let line = proposal.lines.iter().find(|line| line.option == "threads").expect("a line");
+    assert_eq!(line.value, "1");
+    assert!(line.reason.contains("further threads would only take turns"), "{}", line.reason);
+    assert!(!line.reason.contains("other threads can use the CPU"), "{}", line.reason);
 }

@@ -49,7 +49,8 @@ pub struct Mix {
 
 impl Mix {
     /// Finds out what the requests need. The recorded durations contain what requests had to wait for each other; the search
-    /// takes out so much of it that the present shape, played at the present rate, has the recorded mean.
+    /// takes out so much of it that the present shape, played at the present rate, has the recorded mean. The time in which they had
+    /// no CPU is taken out first.
     pub fn of(recorded: &Recorded, cpus: f64) -> Mix {
         let mut total = 0;
         let buckets = recorded.durations.iter().enumerate().filter(|(_, (_, count))| *count > 0);
@@ -61,11 +62,14 @@ impl Mix {
             .collect();
         let mean = recorded.mean_us().max(1.0);
         let cpu_share = (recorded.cpu_us() / mean).clamp(0.0, 1.0);
-        let mut mix = Mix { buckets, total, cpu_share, wait_factor: 1.0 };
+        // The time in which a request had no CPU is no wait for others: no thread can use it.
+        let waits_most = (mean - recorded.cpu_us() - recorded.delayed_us(cpus)) / (mean - recorded.cpu_us()).max(1.0);
+        let waits_most = waits_most.clamp(0.0, 1.0);
+        let mut mix = Mix { buckets, total, cpu_share, wait_factor: waits_most };
         if mix.total == 0 || mix.expect(recorded.shape, cpus, recorded.rate()).served_mean_us <= mean {
             return mix;
         }
-        let (mut low, mut high) = (0.0, 1.0);
+        let (mut low, mut high) = (0.0, waits_most);
         for _ in 0..CALIBRATION_STEPS {
             mix.wait_factor = f64::midpoint(low, high);
             match mix.expect(recorded.shape, cpus, recorded.rate()).served_mean_us > mean {

@@ -6,7 +6,7 @@ use super::*;
 fn constant(duration_us: u64, cpu_share: f64) -> Recorded {
     let durations = vec![(duration_us - 1, 0), (duration_us, 1000)];
     let cpu_seconds = 1000.0 * duration_us as f64 * cpu_share / 1e6;
-    Recorded { seconds: 1e6, durations, cpu_seconds, shape: threads(1, 1), worker_bytes: 0 }
+    Recorded { seconds: 1e6, durations, cpu_seconds, delayed_seconds: Some(0.0), shape: threads(1, 1), worker_bytes: 0 }
 }
 
 fn threads(workers: u32, threads: u32) -> Shape {
@@ -52,7 +52,14 @@ fn threads_of_one_worker_use_one_cpu() {
 #[test]
 fn a_loop_lets_short_requests_wait_behind_long_ones_and_threads_do_not() {
     let durations = vec![(999, 0), (1000, 990), (199_999, 0), (200_000, 10)];
-    let recorded = Recorded { seconds: 1e6, durations, cpu_seconds: 2.99, shape: threads(1, 1), worker_bytes: 0 };
+    let recorded = Recorded {
+        seconds: 1e6,
+        durations,
+        cpu_seconds: 2.99,
+        delayed_seconds: Some(0.0),
+        shape: threads(1, 1),
+        worker_bytes: 0,
+    };
     let mix = Mix::of(&recorded, 4.0);
     let asked = |kind| mix.play(Shape { workers: 1, threads: 64, kind }, 4.0, 100.0).mean_us;
     assert!(asked(Kind::Loop) > 1.3 * asked(Kind::Threads));
@@ -68,6 +75,7 @@ fn waits_for_each_other_are_taken_out_of_the_record() {
         seconds: 10.0,
         durations: vec![((seen * 0.999) as u64, 0), ((seen * 1.001) as u64, 1000)],
         cpu_seconds: 8.0,
+        delayed_seconds: Some(0.0),
         shape: busy,
         worker_bytes: 0,
     };

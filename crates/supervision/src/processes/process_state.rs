@@ -18,6 +18,15 @@ pub fn cpu_ms_of(pid: i32) -> Option<u64> {
     cpu_ms_in(&numbers_of(pid)?)
 }
 
+/// The time in which the threads of a process could have run and had no CPU, in nanoseconds, since each was started. `None`: the
+/// kernel does not count it (`CONFIG_SCHED_INFO`), or the process has ended.
+pub fn delayed_ns_of(pid: i32) -> Option<u64> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    // A thread may end while the others are read.
+    let of_threads = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("schedstat")).ok());
+    of_threads.map(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok()).reduce(|sum, one| Some(sum? + one?))?
+}
+
 /// The CPU time of a thread since its start, like [`cpu_ms_of`].
 pub fn thread_cpu_ms(pid: i32, thread: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat")).ok()?;
