@@ -166,6 +166,19 @@ def test_the_first_use_of_a_websocket_answers_one_handshake_whichever_greenlet_i
     assert "Traceback" not in server.log
 
 
+def ordered(client):
+    """Has a client take its messages one after another. By default each has a thread of its own, and on a busy machine a binary
+    attachment can overtake the message that announces it.
+    """
+    trigger = client.eio._trigger_event
+
+    def trigger_in_order(event, *arguments, run_async=False, **options):
+        return trigger(event, *arguments, run_async=run_async and event != "message", **options)
+
+    client.eio._trigger_event = trigger_in_order
+    return client
+
+
 @pytest.mark.parametrize("with_gevent_websocket", [True, False], ids=["gevent-websocket", "simple-websocket"])
 def test_gunicorns_gevent_workers_keep_flask_socketio_in_the_mode_that_it_has_there(
     serve, with_gevent_websocket, free_port, tmp_path
@@ -187,7 +200,7 @@ def test_gunicorns_gevent_workers_keep_flask_socketio_in_the_mode_that_it_has_th
         with urllib.request.urlopen(f"{url}/mode") as answer:
             assert answer.read() == b"gevent"
         for _ in range(CLIENTS):
-            clients.append(socketio.Client(reconnection=False))
+            clients.append(ordered(socketio.Client(reconnection=False)))
             clients[-1].on("heard", heard.append)
             clients[-1].connect(url, transports=["websocket"])
             for data in ("text", b"x" * 2000, {"file": b"\x00\xff" * 1000}):

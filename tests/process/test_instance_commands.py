@@ -176,7 +176,7 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
         (["status", "stale.pid"], NO_INSTANCE, "process 4194303 does not exist"),
         (["stop", "other.ini"], NO_INSTANCE, "no instance of it is running"),
         (["stop", os.getpid()], NO_INSTANCE, "not Bolide"),
-        (["status", "--wait"], MISUSED, "bolide status [--json] [--watch [SECONDS]] [INSTANCE]"),
+        (["status", "--wait"], MISUSED, "bolide status [--json] [--unmasked] [--watch [SECONDS]] [INSTANCE]"),
         (["workers", "0"], MISUSED, "bolide workers N | +N | -N [INSTANCE]"),
     ]:
         status, said = call(*arguments)

@@ -24,7 +24,7 @@ const STACK_BYTES_LEAST: u64 = 1 << 20;
 const NO_DESCRIPTOR: RawFd = -1;
 
 /// Makes a system call, and drops what it gives.
-type Attempt = fn() -> Result<(), Errno>;
+type Trial = fn() -> Result<(), Errno>;
 
 /// Raises the limit of the stack if it is too small. The kernel looks at it whenever the main thread's stack grows, so it counts at
 /// once.
@@ -49,7 +49,7 @@ pub fn ensure_stack() -> Result<(), StartError> {
 /// # Errors
 /// The kernel refuses one of them.
 pub fn check() -> Result<(), StartError> {
-    let calls: [(&str, Attempt); 4] = [
+    let calls: [(&str, Trial); 4] = [
         ("epoll_create1", || Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map(drop)),
         ("eventfd2", || EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map(drop)),
         ("timerfd_create", || TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC).map(drop)),
