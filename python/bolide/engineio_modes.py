@@ -6,8 +6,7 @@ connection. An application that names its mode gets that mode. Must not know req
 application.
 """
 
-import importlib.machinery
-import sys
+from bolide.after_import import after_import
 
 #: The modules that have had the list of modes, by version, and its class in each.
 CLASSES = {"engineio.base_server": "BaseServer", "engineio.server": "Server"}
@@ -15,33 +14,8 @@ FIRST, SECOND = "gevent", "gevent_uwsgi"
 
 
 def install():
-    """Change the order of the modes when the application imports python-engineio. Others do not pay for the import."""
-    for name in CLASSES:
-        if name in sys.modules:
-            prefer(sys.modules[name])
-    sys.meta_path.insert(0, Finder())
-
-
-class Finder:
-    """Finds the modules of python-engineio, each once, and changes their lists after the import."""
-
-    def __init__(self):
-        self.left = set(CLASSES)
-
-    def find_spec(self, name, path=None, target=None):
-        if name not in self.left:
-            return None
-        self.left.discard(name)
-        found = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if found is not None:
-            execute = found.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                prefer(module)
-
-            found.loader.exec_module = exec_module
-        return found
+    """Change the order of the modes when the application imports python-engineio."""
+    after_import(dict.fromkeys(CLASSES, prefer))
 
 
 def prefer(module):

@@ -5,40 +5,17 @@ process that loads an application, if there is such an object.
 """
 
 import contextlib
-import importlib.machinery
-import sys
 
 from bolide import mules
+from bolide.after_import import after_import
 
 #: The package of gunicorn whose clients are replaced.
 PACKAGE = "gunicorn.dirty"
 
 
 def install():
-    """Replace gunicorn's clients when the application imports them. Other applications do not pay for the import."""
-    if PACKAGE in sys.modules:
-        replace(sys.modules[PACKAGE])
-    else:
-        sys.meta_path.insert(0, Finder())
-
-
-class Finder:
-    """Finds gunicorn's package once, and replaces its clients after its import."""
-
-    def find_spec(self, name, path=None, target=None):
-        if name != PACKAGE:
-            return None
-        sys.meta_path.remove(self)
-        found = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if found is not None:
-            execute = found.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                replace(module)
-
-            found.loader.exec_module = exec_module
-        return found
+    """Replace gunicorn's clients when the application imports them."""
+    after_import({PACKAGE: replace})
 
 
 def replace(package):
