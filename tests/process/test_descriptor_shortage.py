@@ -68,6 +68,17 @@ def test_kept_connections_beyond_the_limit_wait_and_none_is_closed(start):
         wait_until(lambda before=before: are_answered() and len(answered) > before, lambda: f"{len(answered)} are answered")
 
 
+def test_slow_pages_lose_no_connection_while_descriptors_are_missing(start):
+    """Workers hand connections to each other while one is inside a slow call, and listen again in between."""
+    instance = start("--processes", "2", **limited(40), alarms=True)
+    clients = connected(instance, 150)
+    for number, client in enumerate(clients):
+        page = b"pid" if number % 10 else b"sleep/0.2"
+        client.sendall(b"GET /%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % page)
+    answers = [client.recv(4096)[:12] for client in clients]
+    assert answers == [b"HTTP/1.1 200"] * len(clients)
+
+
 def test_a_worker_that_can_accept_nobody_is_replaced(start, tmp_path):
     (tmp_path / "lowering.py").write_text(
         "import os, resource\n"

@@ -188,7 +188,7 @@ def test_an_idle_connection_within_tls_is_closed_in_order_before_a_kill(start, t
         # Without close_notify this raises SSLEOFError.
         assert client.socket.recv(100) == b""
     wait_until_killed(stuck)
-    instance.wait_for_log(r"; a request that waits on another TLS connection is lost$")
+    instance.wait_for_log(r"; a request that waits on another connection is lost$")
 
 
 def test_an_idle_connection_of_http2_gets_goaway_before_a_kill(start, tmp_path):

@@ -7,8 +7,8 @@ import pytest
 from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_kept import Kept
 from support_load import Load
-from support_processes import children_of, is_alive
-from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, workers_of
+from support_processes import children_of, command_line_of, is_alive
+from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, wait_for_another, workers_of
 from support_versions import write
 
 
@@ -59,6 +59,32 @@ def test_kept_connections_go_on_at_the_workers_of_the_new_master(upgradable, tmp
         answers = {one.ask() for one in kept}
         assert answers <= {str(worker) for worker in workers_of(master)}
         before = answers
+
+
+def test_connections_move_between_the_workers_while_the_new_master_loads(upgradable, tmp_path):
+    hold = tmp_path / "hold"
+    (tmp_path / "held.py").write_text(HELD.format(path=str(hold)) + "from probe import application\n")
+    instance = upgradable("--processes", "2", "--pythonpath", tmp_path, module="held")
+    kept = [Kept(instance) for _ in range(20)]
+    for one in kept:
+        one.ask()
+    hold.touch()
+    os.kill(pid_of(tmp_path), UPGRADE)
+    instance.wait_for_log(r"^bolide: upgrade \(.*\): starting a new master")
+    wait_until(lambda: any(loads(child) for child in children_of(instance.pid)), "the prototype of the new master")
+    _, gate = waiting_request(instance, tmp_path)
+    # Half of them are with the busy worker, and the other worker of this master serves them.
+    for one in kept:
+        one.send("/pid")
+    assert len({one.read() for one in kept}) == 1
+    hold.unlink()
+    wait_for_another(tmp_path, instance.pid)
+    gate.touch()
+
+
+def loads(child):
+    """Returns whether this child of a master is a master too, with a prototype that has no worker yet."""
+    return any(not children_of(prototype) and "prototype" in command_line_of(prototype) for prototype in children_of(child))
 
 
 def test_requests_behind_a_stuck_worker_are_answered_by_the_new_master(upgradable, tmp_path):

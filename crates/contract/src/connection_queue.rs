@@ -196,9 +196,9 @@ pub enum Taken {
     Connection(MovedConnection, OwnedFd),
     /// The queue is empty, or empty again.
     Nothing,
-    /// This process has no free descriptor: what is in the queue stays there for another one.
+    /// This process has no free descriptor. The queue keeps its connections for another process.
     NoDescriptor,
-    /// A packet arrived without its connection: another thread has opened the last free descriptors meanwhile.
+    /// A packet arrived without its connection, because another thread opened the last free descriptors first.
     Lost,
 }
 

@@ -8,7 +8,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::sockopt::Linger;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, setsockopt, socketpair,
+};
 
 use crate::children::ChildKind;
 use crate::uwsgi_signals::Pool;
@@ -326,6 +330,14 @@ impl Packet for Report {
     }
 }
 
+/// Creates a socket pair for orders and reports. Our end is non-blocking. Executed programs inherit neither end, unless the
+/// close-on-exec flag is cleared for that one child.
+pub fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (near, far) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    fcntl(&near, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
+    Ok((near, far))
+}
+
 /// Encodes a message. Does not allocate, so a signal handler may call it.
 pub fn packet<Message: Packet>(message: &Message) -> [u8; PACKET_BYTES] {
     let mut packet = [0u8; PACKET_BYTES];
@@ -388,11 +400,19 @@ pub(crate) fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>)
             for descriptor in descriptors {
                 // SAFETY: the kernel has just created this descriptor for this process, and no other code knows its number.
                 let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
+                never_linger(&owned);
                 first.get_or_insert(owned);
             }
         }
     }
     Ok(first)
+}
+
+/// Has the close of a socket not wait for its peer. The process that has passed it may have asked for that (socket(7), SO_LINGER), and
+/// a receiver closes what it does not expect.
+pub fn never_linger(descriptor: &OwnedFd) {
+    // Only sockets have the option, and only they wait.
+    let _may_be_no_socket = setsockopt(descriptor, Linger, &libc::linger { l_onoff: 0, l_linger: 0 });
 }
 
 fn unknown_packet(kind: u32) -> io::Error {
@@ -406,11 +426,30 @@ fn signal_number(number: u32, kind: u32) -> io::Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use std::os::fd::AsFd;
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).expect("a socket pair")
+    }
+
+    #[test]
+    fn no_descriptor_that_was_passed_makes_its_receiver_wait_at_the_close() {
+        let (left, right) = pair();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+        let client = std::net::TcpStream::connect(listener.local_addr().expect("an address")).expect("connected");
+        setsockopt(&client, Linger, &libc::linger { l_onoff: 1, l_linger: 30 }).expect("set");
+        send(left.as_fd(), &Order::Retire, Some(client.as_raw_fd())).expect("sent");
+        let Ok(Received::Message(_, Some(_got))) = receive::<Order>(right.as_fd()) else { panic!("it did not arrive") };
+        assert_eq!(nix::sys::socket::getsockopt(&client, Linger).expect("asked").l_onoff, 0);
+    }
+
+    #[test]
+    fn neither_end_of_an_order_pair_is_inherited_and_ours_never_waits() {
+        let (near, far) = order_pair().expect("made");
+        for end in [&near, &far] {
+            assert_eq!(fcntl(end, FcntlArg::F_GETFD), Ok(libc::FD_CLOEXEC));
+        }
+        assert!(matches!(receive::<Order>(near.as_fd()), Ok(Received::Nothing)));
     }
 
     #[test]

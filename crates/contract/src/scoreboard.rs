@@ -82,7 +82,7 @@ pub enum Accepting {
     /// It does not serve yet, or drains.
     No,
     Yes,
-    /// It would, but has no descriptor for one at present.
+    /// It has no free descriptor for another connection.
     NoDescriptor,
 }
 

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::clock::now_ms;
 use bolide_contract::connection_queue;
 use bolide_contract::message::LATE_DRAIN_MS;
+use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};
@@ -26,7 +27,7 @@ use crate::event_loop::census::{note_new, note_wait};
 use crate::event_loop::descriptors::begin_shortage;
 use crate::event_loop::moving::{pass_on, take_moved};
 use crate::event_loop::signal_pools::leave_signal_pools;
-use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
+use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, QUEUE, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -47,9 +48,6 @@ const STAND_BACK_MS: u64 = 2;
 /// The time doubles while no connection waits, up to this many milliseconds.
 const STAND_BACK_MOST_MS: u64 = 64;
 
-/// Stands for the queue of connections in `Pause::listener`.
-const QUEUE: usize = usize::MAX;
-
 /// The most connections accepted from one listening socket before it is shut down because the master is gone.
 const LAST_ACCEPTS_MOST: usize = 4096;
 
@@ -57,7 +55,10 @@ const LAST_ACCEPTS_MOST: usize = 4096;
 pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Result<()> {
     let Some(listener) = shared.worker.listeners.get(number) else { return Ok(()) };
     let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
-    Ok(shared.poll.add(&listener.descriptor, event)?)
+    match shared.poll.add(&listener.descriptor, event) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// As [`listen`], but a failure ends the worker: its replacement may succeed.
@@ -90,7 +91,7 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
 /// From here on the kernel wakes other workers that wait for this socket before this one. The poll reports a connection that
 /// arrives in between at once.
 fn requeue_listener<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
-    if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
+    if housekeeping.descriptors.are_missing() || housekeeping.pauses.iter().any(|pause| pause.listener == number) {
         // The socket is not polled at present. When it is again, this worker is behind the others.
         return;
     }
@@ -162,11 +163,12 @@ pub(crate) fn end_shortage_if_due<L: Language>(shared: &Shared<L>, state: &mut L
             state.housekeeping.descriptors.note_free(shared.worker.row);
         }
     }
-    shared.watch_queue();
-    for number in 0..shared.worker.listeners.len() {
-        if state.housekeeping.pauses.iter().all(|pause| pause.listener != number) {
-            listen_or_leave(shared, number);
-        }
+    let is_paused = |number| state.housekeeping.pauses.iter().any(|pause| pause.listener == number);
+    if !is_paused(QUEUE) {
+        shared.watch_queue();
+    }
+    for number in (0..shared.worker.listeners.len()).filter(|number| !is_paused(*number)) {
+        listen_or_leave(shared, number);
     }
 }
 
@@ -184,6 +186,11 @@ pub(crate) fn end_pauses<L: Language>(
     }
     for mut pause in std::mem::take(&mut housekeeping.pauses) {
         if shared.worker.is_told_to_drain() {
+            continue;
+        }
+        if housekeeping.descriptors.are_missing() {
+            // The pause before this one has ended with the last descriptor.
+            housekeeping.pauses.push(pause);
             continue;
         }
         if pause.until_ms == NEVER_MS {
@@ -276,7 +283,7 @@ pub(crate) fn leave_listeners<L: Language>(
     housekeeping: &mut Housekeeping,
 ) -> bool {
     housekeeping.pauses.clear();
-    housekeeping.descriptors.forget();
+    housekeeping.descriptors.forget(shared.worker.row);
     shared.leave_queue();
     leave_signal_pools(shared);
     if shared.is_held.load(Relaxed) {

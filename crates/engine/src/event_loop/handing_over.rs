@@ -23,18 +23,23 @@ pub(crate) fn begin_handover<L: Language>(shared: &Shared<L>, state: &mut Leader
     let can_give = has_takers && shared.queue.is_some();
     state.housekeeping.doom = if can_give { Doom::HandsOver { until_ms } } else { Doom::Closes { until_ms } };
     state.housekeeping.has_handed_over = false;
-    let listens = !shared.is_held.load(Relaxed) && !shared.worker.is_draining() && !shared.worker.is_paused();
-    if listens {
-        for number in 0..shared.worker.listeners.len() {
-            pause_until(shared, number, until_ms, &mut state.housekeeping);
-        }
-        pause_queue(shared, until_ms, &mut state.housekeeping);
+    if !shared.is_held.load(Relaxed) && !shared.worker.is_draining() && !shared.worker.is_paused() {
+        stand_aside(shared, &mut state.housekeeping);
     }
     state.housekeeping.moves_at_ms = None;
     if can_give {
         move_all(shared, state);
     }
     report_if_handed_over(shared, state);
+}
+
+/// Takes no connection until the worker is killed or spared. A worker that is paused does so when its pause ends.
+pub(crate) fn stand_aside<L: Language>(shared: &Shared<L>, housekeeping: &mut Housekeeping) {
+    let Some(until_ms) = housekeeping.doom.until_ms() else { return };
+    for number in 0..shared.worker.listeners.len() {
+        pause_until(shared, number, until_ms, housekeeping);
+    }
+    pause_queue(shared, until_ms, housekeeping);
 }
 
 /// Hands over connections that found the queue full before.

@@ -17,7 +17,7 @@ use crate::app_thread::AppThread;
 use crate::connection::moving::{Arrived, arrive, to_move};
 use crate::connection::{Connection, beginning};
 use crate::event_loop::descriptors::begin_shortage;
-use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::event_loop::worker_state::{LeaderState, QUEUE, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::sockets::listener::{ListeningSocket, Peer, PeerOrigin, above_standard};
@@ -84,7 +84,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
     }
     // They have waited in the queue as long as others have in the table.
     connections.bring_forward(taken);
-    if taken > 0 && !housekeeping.descriptors.are_missing() {
+    if taken > 0 && !housekeeping.descriptors.are_missing() && housekeeping.pauses.iter().all(|pause| pause.listener != QUEUE) {
         // From here on the kernel wakes the other workers that wait for the queue before this one. Otherwise the worker that began
         // to wait first would get every connection that the others pass on, and keep those that can't move again.
         shared.leave_queue();

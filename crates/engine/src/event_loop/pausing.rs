@@ -10,6 +10,7 @@ use bolide_contract::scoreboard::now_ms;
 
 use crate::app::Language;
 use crate::connection::Connection;
+use crate::event_loop::handing_over::stand_aside;
 use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -22,7 +23,7 @@ pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     shared.worker.row.paused.store(1, Relaxed);
     housekeeping.paused_ms = now_ms();
     housekeeping.pauses.clear();
-    housekeeping.descriptors.forget();
+    housekeeping.descriptors.forget(shared.worker.row);
     shared.leave_queue();
     leave_signal_pools(shared);
     for listener in &shared.worker.listeners {
@@ -39,6 +40,7 @@ pub(crate) fn end_pause<L: Language>(
 ) {
     if resume_connections(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
         shared.listen_to_all();
+        stand_aside(shared, housekeeping);
     }
 }
 

@@ -16,6 +16,7 @@ use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
+use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -167,9 +168,13 @@ pub(crate) enum LeadEnd {
 
 pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>;
 
+/// Stands for the queue of connections in [`Pause::listener`].
+pub(crate) const QUEUE: usize = usize::MAX;
+
 /// A listening socket that is not registered with the poll at present: otherwise the poll would report its waiting connections
 /// without end.
 pub(crate) struct Pause {
+    /// The number of the socket, or [`QUEUE`].
     pub listener: usize,
     pub until_ms: u64,
     /// Length of the next pause, in milliseconds.
@@ -341,7 +346,9 @@ impl<L: Language> Shared<L> {
     pub(crate) fn watch_queue(&self) {
         if let Some(queue) = &self.queue {
             let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::QUEUE.0);
-            if let Err(errno) = self.poll.add(&queue.take, event) {
+            if let Err(errno) = self.poll.add(&queue.take, event)
+                && errno != Errno::EEXIST
+            {
                 complain(self.worker.number, &format!("connections of other workers can't be watched: {errno}"));
             }
         }

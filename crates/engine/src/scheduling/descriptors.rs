@@ -54,7 +54,7 @@ impl Descriptors {
         self.since_ms.get_or_insert(now_ms);
         self.refused_ms = now_ms;
         self.refusals += 1;
-        row.accepting.store(Accepting::NoDescriptor.code(), Relaxed);
+        change(row, Accepting::Yes, Accepting::NoDescriptor);
         let is_due = self.reported_ms.is_none_or(|reported_ms| now_ms.saturating_sub(reported_ms) >= REPORT_MS);
         if !is_due {
             return None;
@@ -68,7 +68,7 @@ impl Descriptors {
     pub fn note_free(&mut self, row: &Row) {
         if self.since_ms.is_some() {
             self.since_ms = None;
-            row.accepting.store(Accepting::Yes.code(), Relaxed);
+            change(row, Accepting::NoDescriptor, Accepting::Yes);
         }
     }
 
@@ -80,9 +80,10 @@ impl Descriptors {
         }
     }
 
-    /// The worker listens to nothing any more, or listens again from the beginning.
-    pub fn forget(&mut self) {
-        (self.again_ms, self.since_ms) = (None, None);
+    /// The worker listens to nothing any more. When it listens again, it finds out again.
+    pub fn forget(&mut self, row: &Row) {
+        self.again_ms = None;
+        self.note_free(row);
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
@@ -102,13 +103,39 @@ impl Descriptors {
     }
 }
 
+/// Changes the state of a worker that is in it. One that drains stays as it is, whatever its descriptors do.
+fn change(row: &Row, from: Accepting, to: Accepting) {
+    let _is_in_another = row.accepting.compare_exchange(from.code(), to.code(), Relaxed, Relaxed);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn accepting() -> Row {
+        let row = Row::default();
+        row.accepting.store(Accepting::Yes.code(), Relaxed);
+        row
+    }
+
+    #[test]
+    fn a_worker_that_stops_listening_has_room_again_unless_it_drains() {
+        let row = accepting();
+        let mut descriptors = Descriptors::default();
+        descriptors.note_refusal(&row, 1_000);
+        assert!(row.is_accepting() && !row.has_room());
+        descriptors.forget(&row);
+        assert!(row.has_room() && !descriptors.are_missing());
+        row.accepting.store(Accepting::No.code(), Relaxed);
+        descriptors.note_refusal(&row, 2_000);
+        assert!(!row.is_accepting());
+        descriptors.note_free(&row);
+        assert!(!row.is_accepting());
+    }
+
     #[test]
     fn a_worker_is_lost_that_is_refused_again_and_again_with_few_connections() {
-        let row = Row::default();
+        let row = accepting();
         let mut descriptors = Descriptors { limit: 1_024, ..Descriptors::default() };
         for now_ms in (10_000..10_000 + WORN_MS).step_by(SHORT_MS as usize) {
             assert!(!descriptors.are_lost(3, now_ms));
@@ -127,7 +154,7 @@ mod tests {
 
     #[test]
     fn one_report_a_minute_has_the_count_of_the_refusals_since_the_last_one() {
-        let row = Row::default();
+        let row = accepting();
         let mut descriptors = Descriptors::default();
         assert_eq!(descriptors.note_refusal(&row, 1_000), Some(1));
         assert!(!row.has_room());
@@ -137,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_connection_is_the_time_of_the_next_look() {
-        let row = Row::default();
+        let row = accepting();
         let mut descriptors = Descriptors::default();
         descriptors.note_end(1_000);
         assert_eq!((descriptors.wake_ms(), descriptors.are_missing()), (None, false));

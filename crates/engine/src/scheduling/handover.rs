@@ -27,9 +27,14 @@ pub enum Doom {
 
 impl Doom {
     pub fn is_at_work(self) -> bool {
+        self.until_ms().is_some()
+    }
+
+    /// When it ends unless the worker is killed, in monotonic milliseconds. `None`: it is over.
+    pub fn until_ms(self) -> Option<u64> {
         match self {
-            Doom::None => false,
-            Doom::HandsOver { until_ms } | Doom::Closes { until_ms } => now_ms() < until_ms,
+            Doom::None => None,
+            Doom::HandsOver { until_ms } | Doom::Closes { until_ms } => Some(until_ms).filter(|until_ms| now_ms() < *until_ms),
         }
     }
 }

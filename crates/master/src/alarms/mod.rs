@@ -13,11 +13,11 @@ use std::path::PathBuf;
 
 use bolide_contract::alarm_message::{ALARM_PACKET_BYTES, AlarmMessage};
 use bolide_contract::alarms::{Alarm, AlarmAction};
+use bolide_contract::message::order_pair;
 use bolide_contract::mules::ANY_MULE;
 use bolide_contract::settings::Settings;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
-use bolide_supervision::sockets::order_pair::order_pair;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv};

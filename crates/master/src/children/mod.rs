@@ -3,7 +3,7 @@
 pub mod child;
 mod endings;
 pub mod grouped;
-mod handovers;
+pub mod handovers;
 pub mod ledger;
 pub mod reports;
 
@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::{ChildKind, Helper};
+use bolide_contract::message::order_pair;
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
 use bolide_contract::scoreboard::{Remembered, Scoreboard, now_ms};
 use bolide_supervision::logs::log_sink;
@@ -21,7 +22,6 @@ use bolide_supervision::processes::process_attributes::with_descriptors_in_fligh
 use bolide_supervision::processes::process_state::parent_of;
 use bolide_supervision::processes::signals;
 use bolide_supervision::processes::system;
-use bolide_supervision::sockets::order_pair::order_pair;
 use bolide_supervision::text::{counted, duration};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -501,14 +501,14 @@ fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
     (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
 }
 
-/// Says what a worker could not hand over: requests that wait within TLS, or all that rests if it has not reported in time.
+/// Says what a worker could not hand over: requests that wait within TLS or at a stop, or all that rests if it has not reported in time.
 fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
     let Some(handover) = worker.handover else { return String::new() };
     let open = worker.row().and_then(|row| board.row(row)).map_or(0, |row| row.connections.load(Relaxed) as usize);
     match (handover.waiting, open.saturating_sub(in_flight)) {
         (Some(0), _) | (None, 0) => String::new(),
-        (Some(1), _) => "; a request that waits on another TLS connection is lost".to_owned(),
-        (Some(count), _) => format!("; {count} requests that wait on other TLS connections are lost"),
+        (Some(1), _) => "; a request that waits on another connection is lost".to_owned(),
+        (Some(count), _) => format!("; {count} requests that wait on other connections are lost"),
         (None, count) => format!("; {} could not be handed over in time", counted(count as u64, "other connection")),
     }
 }

@@ -11,13 +11,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken, VERSION, listener_id};
+use bolide_contract::message::order_pair;
 use bolide_contract::succession::HandedQueue;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::process_attributes::open_files_limit;
 use bolide_supervision::sockets::accepted::{came_through, close_at_once};
 use bolide_supervision::sockets::listeners::Listeners;
-use bolide_supervision::sockets::order_pair::order_pair;
 use bolide_supervision::text::{counted, duration};
 
 use crate::token::Token;

@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::message::order_pair;
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
 use bolide_contract::succession::HandedQueue;
@@ -35,7 +36,6 @@ use bolide_supervision::processes::reader_permit::ReaderPermit;
 use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
-use bolide_supervision::sockets::order_pair::order_pair;
 use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 use nix::unistd::Pid;
 

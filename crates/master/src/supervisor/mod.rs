@@ -30,6 +30,7 @@ use bolide_supervision::sockets::upgrade_pair::Predecessor;
 
 use crate::alarms::Alarms;
 use crate::children::child::{Child, KillReason, State};
+use crate::children::handovers::Prospects;
 use crate::children::{Children, LOST_MS};
 use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
@@ -53,7 +54,6 @@ use crate::terminal::EndsWithTerminal;
 use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
 use crate::upgrade::Takeover;
-use crate::workers::connections::Prospects;
 use crate::workers::harakiri::{Watch, watch_requests};
 use crate::workers::recycling::Recycling;
 use crate::workers::scaling::{Scaled, Scaling};
@@ -274,8 +274,11 @@ impl Supervisor {
     }
 
     fn prospects(&self) -> Prospects {
-        let continues_elsewhere = self.takeover.successor_takes_connections();
-        Prospects { is_stopping: self.ending.is_stopping(), continues_elsewhere }
+        Prospects {
+            is_stopping: self.ending.is_stopping(),
+            awaits_takeover: self.takeover.awaits_takeover(),
+            continues_elsewhere: self.takeover.successor_takes_connections(),
+        }
     }
 
     /// Takes connections of killed workers out of the queue, or puts them back.

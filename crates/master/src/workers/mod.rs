@@ -1,7 +1,6 @@
 //! The master's decisions about request workers: how many there are, which are replaced, paused or killed, and the consequences
 //! of their ends. It knows no request content. The master runs it.
 
-pub mod connections;
 pub mod crash_reports;
 pub mod ends;
 pub mod harakiri;

@@ -5,8 +5,9 @@
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use nix::sys::socket::sockopt::{AcceptConn, Linger, SockType as SocketType};
-use nix::sys::socket::{SockType, SockaddrLike, SockaddrStorage, getsockname, getsockopt, setsockopt};
+use bolide_contract::message::never_linger;
+use nix::sys::socket::sockopt::{AcceptConn, SockType as SocketType};
+use nix::sys::socket::{SockType, SockaddrLike, SockaddrStorage, getsockname, getsockopt};
 
 /// Whether a descriptor is a stream connection with the local address of this listening socket.
 pub fn came_through(listener: &OwnedFd, connection: &OwnedFd) -> bool {
@@ -31,17 +32,17 @@ fn of_internet(name: &SockaddrStorage) -> Option<(IpAddr, u16)> {
     of_version_4.or_else(|| name.as_sockaddr_in6().map(|name| (IpAddr::V6(name.ip()), name.port())))
 }
 
-/// Closes a descriptor at once: its owner may have asked for a close that waits until all bytes were sent (socket(7), SO_LINGER).
+/// Closes a descriptor at once. A process that has it too may have asked for a close that waits since it came (socket(7), SO_LINGER).
 pub fn close_at_once(descriptor: OwnedFd) {
-    let at_once = libc::linger { l_onoff: 0, l_linger: 0 };
-    // Only sockets have the option, and only they wait for their peer.
-    let _may_be_no_socket = setsockopt(&descriptor, Linger, &at_once);
+    never_linger(&descriptor);
     drop(descriptor);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::socket::setsockopt;
+    use nix::sys::socket::sockopt::Linger;
     use std::net::{TcpListener, TcpStream, UdpSocket};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::time::Instant;

@@ -5,7 +5,6 @@ pub mod control_socket;
 pub mod endpoint;
 pub mod listen_queue;
 pub mod listeners;
-pub mod order_pair;
 pub mod port_owner;
 pub mod service_manager;
 pub mod socket_activation;
