@@ -9,6 +9,10 @@ from support.server import program
 from support.waiting import wait_until
 
 
+#: A connection without a request is closed after 60 s by default, which a busy machine may need for hundreds of them.
+PATIENT = ("--http-timeout", "600", "--http-keepalive=600")
+
+
 def limited(limit):
     """Options of a start with this limit of open files."""
     return {"command": ["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', *program()]}
@@ -18,7 +22,7 @@ def connected(instance, count):
     clients = []
     for _ in range(count):
         client = socket.create_connection(instance.address())
-        client.settimeout(60)
+        client.settimeout(600)
         clients.append(client)
     return clients
 
@@ -37,7 +41,7 @@ def answer_of(client):
 @pytest.mark.parametrize(("limit", "connections"), [(40, 20), (40, 44), (40, 120), (64, 200), (256, 700)])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_no_connection_is_closed_for_want_of_a_descriptor(start, limit, connections, workers):
-    instance = start("--processes", workers, **limited(limit), alarms=True)
+    instance = start("--processes", workers, *PATIENT, **limited(limit), alarms=True)
     clients = connected(instance, connections)
     assert [answer_of(client) for client in clients].count(True) == connections
     instance.wait_for_log(r"can't accept a connection|^bolide: ready")
@@ -45,7 +49,7 @@ def test_no_connection_is_closed_for_want_of_a_descriptor(start, limit, connecti
 
 
 def test_kept_connections_beyond_the_limit_wait_and_none_is_closed(start):
-    instance = start("--processes", "2", "--threads", "4", **limited(128), alarms=True)
+    instance = start("--processes", "2", "--threads", "4", *PATIENT, **limited(128), alarms=True)
     clients = connected(instance, 400)
     for client in clients:
         client.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -70,7 +74,7 @@ def test_kept_connections_beyond_the_limit_wait_and_none_is_closed(start):
 
 def test_slow_pages_lose_no_connection_while_descriptors_are_missing(start):
     """Workers hand connections to each other while one is inside a slow call, and listen again in between."""
-    instance = start("--processes", "2", **limited(40), alarms=True)
+    instance = start("--processes", "2", *PATIENT, **limited(40), alarms=True)
     clients = connected(instance, 150)
     for number, client in enumerate(clients):
         page = b"pid" if number % 10 else b"sleep/0.2"
@@ -97,7 +101,7 @@ def test_a_worker_that_can_accept_nobody_is_replaced(start, tmp_path):
 
 
 def test_a_worker_that_is_full_of_connections_is_not_replaced(start):
-    instance = start(**limited(64), alarms=True)
+    instance = start(*PATIENT, **limited(64), alarms=True)
     worker = instance.worker()
     clients = connected(instance, 100)
     instance.wait_for_log(r"can't accept a connection")
