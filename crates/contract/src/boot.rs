@@ -35,6 +35,8 @@ pub struct Boot {
     pub log: Option<i32>,
     /// Further logs, in the order of `settings.logging.targets`.
     pub log_targets: Vec<i32>,
+    /// The memory file in which the processes of an instance count the lines that their logs have lost.
+    pub log_losses: Option<i32>,
     /// The socket over which processes raise alarms, if there are any.
     pub alarms: Option<i32>,
     /// The socket to which workers give spans, if there are any.

@@ -14,6 +14,7 @@ pub mod coarse_histogram;
 pub mod connection_queue;
 pub mod engine_row;
 pub mod histogram;
+pub mod log_losses;
 pub mod message;
 pub mod meters;
 pub mod metric_list;

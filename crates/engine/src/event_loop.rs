@@ -507,7 +507,7 @@ impl<L: Language> Shared<L> {
         let mercy_ends_ms = self.worker.mercy_ends_ms.load(Relaxed);
         let mercy =
             (mercy_ends_ms != u64::MAX && !state.housekeeping.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
-        let log = bolide_log::is_waiting().then_some(bolide_log::RETRY_MS);
+        let log = bolide_log::retry_ms();
         let streams_end_ms = self.worker.streams_end_ms.load(Relaxed);
         let streams = (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended)
             .then(|| streams_end_ms.saturating_sub(now).max(1));

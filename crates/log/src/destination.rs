@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::SockType;
-use nix::sys::socket::{MsgFlags, SockType as Type, UnixAddr, connect, getpeername, getsockopt, send};
+use nix::sys::socket::{MsgFlags, SockType as Type, getsockopt, send};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::write;
 
@@ -20,8 +20,6 @@ pub const ATOMIC_BYTES: usize = 4096;
 pub struct Destination {
     descriptor: OwnedFd,
     mode: WriteMode,
-    /// The address of a datagram socket in the file system, to connect again after its reader was restarted.
-    peer: Option<UnixAddr>,
 }
 
 /// The way to write without blocking.
@@ -29,8 +27,7 @@ pub struct Destination {
 enum WriteMode {
     /// A file, which always accepts writes, or a non-blocking open file description.
     Write,
-    /// A datagram socket: non-blocking by a flag of the call, one line at a time, and connected again if its reader was
-    /// restarted.
+    /// A datagram socket: non-blocking by a flag of the call, and one line at a time.
     Datagram,
     /// A stream socket: non-blocking by a flag of the call, because our parent shares its open file description.
     Send,
@@ -70,8 +67,7 @@ impl Destination {
             SFlag::S_IFIFO | SFlag::S_IFCHR if !flags.contains(OFlag::O_NONBLOCK) => WriteMode::Ask,
             _ => WriteMode::Write,
         };
-        let peer = getpeername::<UnixAddr>(descriptor.as_raw_fd()).ok().filter(|_| mode == WriteMode::Datagram);
-        Ok(Destination { descriptor, mode, peer })
+        Ok(Destination { descriptor, mode })
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -83,16 +79,8 @@ impl Destination {
         match self.mode {
             WriteMode::Write => write(&self.descriptor, bytes),
             WriteMode::Datagram => {
-                let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-                let sent = self.send(line).or_else(|error| match (error, &self.peer) {
-                    (Errno::ECONNREFUSED | Errno::ENOTCONN, Some(peer)) => {
-                        connect(self.descriptor.as_raw_fd(), peer)?;
-                        self.send(line)
-                    }
-                    _ => Err(error),
-                });
                 // A datagram is sent whole or not at all.
-                sent.map(|_| bytes.len())
+                self.send(bytes.strip_suffix(b"\n").unwrap_or(bytes)).map(|_| bytes.len())
             }
             WriteMode::Send => self.send(bytes),
             WriteMode::Ask if self.has_room(PollTimeout::ZERO) => {
@@ -132,6 +120,13 @@ impl Destination {
         let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLOUT)];
         matches!(poll(&mut poll_fds, timeout), Ok(count) if count > 0)
     }
+}
+
+/// Whether a write failed because nothing is at the other end now. What was not written can be written later, if another process
+/// opens the destination again.
+pub fn is_out_of_reach(error: Errno) -> bool {
+    let is_gone = matches!(error, Errno::EPIPE | Errno::ECONNREFUSED | Errno::ECONNRESET | Errno::ENOTCONN | Errno::EDESTADDRREQ);
+    is_gone || matches!(error, Errno::ENETUNREACH | Errno::EHOSTUNREACH | Errno::ENETDOWN | Errno::EHOSTDOWN)
 }
 
 fn kind_of(descriptor: BorrowedFd<'_>) -> io::Result<SFlag> {

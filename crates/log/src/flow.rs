@@ -1,11 +1,35 @@
 //! The routing of lines: which logs a line goes to, and how it is encoded on its way. It writes nothing. Every process runs it,
 //! if the settings name loggers.
 
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+
 use bolide_contract::logging::{LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogTarget, Logging};
 
 use crate::alarms::AlarmRules;
 use crate::pattern::Pattern;
-use crate::{dates, json};
+use crate::{dates, form, json};
+
+/// The flows of this process; null if all lines go to the log.
+static CURRENT: AtomicPtr<Flows> = AtomicPtr::new(null_mut());
+
+/// Uses the flows of these settings from now on.
+pub fn set(logging: &Logging) {
+    let flows = Flows::for_settings(logging).map(|flows| Box::into_raw(Box::new(flows)));
+    // Never freed: a thread may be writing, and there is one for each reading of the configuration.
+    CURRENT.store(flows.unwrap_or(null_mut()), Release);
+}
+
+/// The flows of this process; `None` if all lines go to the log.
+pub fn current() -> Option<&'static Flows> {
+    // SAFETY: null, or flows that `set` has stored and that are never freed.
+    unsafe { CURRENT.load(Acquire).as_ref() }
+}
+
+/// A message of the server as the log with this number gets it.
+pub fn framed(number: usize, text: &str) -> Vec<u8> {
+    current().map_or_else(Vec::new, |flows| flows.frame(number)).into_iter().chain(form::message(text)).collect()
+}
 
 /// The flows of messages and requests, compiled.
 pub struct Flows {
@@ -59,6 +83,13 @@ impl Flows {
         let frames = std::iter::once(LineFrame::Plain).chain(targets.iter().map(|target| target.frame.clone())).collect();
         let requests = flows.requests.as_ref().map(Flow::compile);
         Flows { messages: Flow::compile(&flows.messages), requests, alarms: AlarmRules::default(), frames }
+    }
+
+    /// What stands before each line of the log with this number.
+    fn frame(&self, log: usize) -> Vec<u8> {
+        let mut output = Vec::new();
+        self.frames.get(log).into_iter().for_each(|frame| begin_frame(&mut output, frame));
+        output
     }
 
     /// Calls `write` with the number of each log and the text that it gets of these lines.

@@ -4,12 +4,13 @@
 //! The log is a descriptor of our own above 2, so that an application that closes descriptor 2 does not send our lines into a
 //! client's socket. If the kernel allows it, it has an open file description of its own, which is non-blocking while the
 //! application's standard error stays as it was. Lines that are not accepted wait in memory, up to [`WAITING_MOST_BYTES`].
-//! Further ones are dropped and counted, and the log reports their number when it accepts lines again.
+//! Further ones are dropped and counted, and the log reports their number when it accepts lines again. The same is true of a
+//! destination out of reach that the master opens again.
 //!
 //! The log itself has number 0; the loggers of the settings have the numbers after it, and `flow` decides which line goes to
 //! which.
 //!
-//! A caller writes with [`write`]. A process with an event loop checks [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. The
+//! A caller writes with [`write`]. A process with an event loop calls [`flush`] after [`retry_ms`]. The
 //! crate knows no format: the caller decides what a line says, and that no client can forge one. Every process runs it.
 
 pub mod alarms;
@@ -20,6 +21,7 @@ mod form;
 pub mod identity;
 pub mod json;
 mod level;
+pub mod losses;
 mod packing;
 mod pattern;
 mod sink;
@@ -27,32 +29,31 @@ mod writer;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Once, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{MutexGuard, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use bolide_contract::logging::{LOGS_MOST, Logging};
+use bolide_contract::logging::{LOGS_MOST, LogPlace, Logging};
 use destination::Destination;
-use flow::Flows;
 pub use level::Level;
 use sink::Sink;
 pub use writer::WAITING_MOST_BYTES;
+use writer::Writer;
 
 /// Time after which waiting lines are tried again by a process that has nothing else to write, in milliseconds.
-pub const RETRY_MS: u64 = 50;
+const RETRY_MS: u64 = 50;
+/// The same if all of them wait for a destination that is out of reach.
+const AWAY_RETRY_MS: u64 = 1000;
 
 /// Time for which the end of a process waits until its last lines are accepted, in milliseconds.
 const FINISH_MOST_MS: u64 = 500;
 
 /// All logs, the log itself first.
 static LOGS: [Sink; LOGS_MOST] = [const { Sink::new() }; LOGS_MOST];
-/// The flows; null if all lines go to the log.
-static FLOWS: AtomicPtr<Flows> = AtomicPtr::new(null_mut());
 /// A copy of standard error, if the master captures the output.
 static RAW: OnceLock<OwnedFd> = OnceLock::new();
-/// Lines are waiting, or were dropped and not reported yet.
-static WAITING: AtomicBool = AtomicBool::new(false);
+/// The milliseconds after which waiting lines are tried again; 0 if none are waiting.
+static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the present descriptor 2 the log. The master calls it, before it starts anything and after each change of that
 /// descriptor.
@@ -85,12 +86,32 @@ pub fn take_target(number: usize, descriptor: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file of the log with this number, in this process.
+/// Replaces the file, pipe or datagram socket of the log with this number, in this process. Lines that waited are written there.
 ///
 /// # Errors
 /// There is no such log, or its file is of another kind.
 pub fn replace(number: usize, file: &OwnedFd) -> io::Result<()> {
-    LOGS.get(number).ok_or_else(|| io::Error::other("there is no such log"))?.replace(file)
+    replace_and_say(number, file, None)
+}
+
+/// [`replace`], with a message as the first line that goes there.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_and_say(number: usize, file: &OwnedFd, text: Option<&str>) -> io::Result<()> {
+    let sink = LOGS.get(number).ok_or_else(|| io::Error::other("there is no such log"))?;
+    sink.replace(number, file)?;
+    if let Some(mut writer) = text.and_then(|_| sink.writer(number)) {
+        writer.put_first(&flow::framed(number, text.unwrap_or_default()));
+        note_waiting(number, &writer);
+    }
+    flush();
+    Ok(())
+}
+
+/// The descriptor of the log with this number.
+pub fn descriptor_of(number: usize) -> Option<BorrowedFd<'static>> {
+    Some(LOGS.get(number)?.destination()?.descriptor())
 }
 
 /// The log's descriptor, to pass it on. `None` if descriptor 2 is not open.
@@ -101,7 +122,7 @@ pub fn descriptor() -> Option<BorrowedFd<'static>> {
 /// The descriptor for lines that a signal handler in C writes past this crate: the log, or the pipe to the master if that
 /// captures the output. If the only log of messages is another file, it is that one. It is above 2.
 pub fn raw_descriptor() -> Option<BorrowedFd<'static>> {
-    let only = || LOGS[flows()?.messages.plain_log()?].destination().map(Destination::descriptor);
+    let only = || LOGS[flow::current()?.messages.plain_log()?].destination().map(Destination::descriptor);
     RAW.get().map(AsFd::as_fd).or_else(only).or_else(descriptor)
 }
 
@@ -112,7 +133,7 @@ pub fn targets() -> Vec<RawFd> {
 
 /// Whether the log is a terminal, and messages go there.
 pub fn is_terminal() -> bool {
-    flows().is_none_or(|flows| flows.messages.reaches(0))
+    flow::current().is_none_or(|flows| flows.messages.reaches(0))
         && descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
 }
 
@@ -139,10 +160,11 @@ pub fn configure(logging: &Logging) {
         if let Some(packing) = &target.packing {
             sink.pack(packing);
         }
+        // A descriptor that was inherited can't be opened again.
+        sink.set_reopened(!matches!(target.place, LogPlace::Descriptor(_)));
     }
-    let flows = Flows::for_settings(logging).map(|flows| Box::into_raw(Box::new(flows)));
-    // Never freed: a thread may be writing, and there is one for each reading of the configuration.
-    FLOWS.store(flows.unwrap_or(null_mut()), Release);
+    LOGS[0].set_reopened(logging.file.is_some());
+    flow::set(logging);
     // The form depends on whether messages reach the terminal.
     form::set(logging, is_terminal(), is_coloured());
 }
@@ -208,7 +230,7 @@ fn can_take(pipe: &OwnedFd, bytes: usize) -> bool {
 
 /// Writes whole lines of requests, which are formatted already.
 pub fn write_requests(lines: &[u8]) {
-    match flows() {
+    match flow::current() {
         None => write_to(0, lines),
         Some(flows) => {
             if flows.requests.is_none() {
@@ -237,34 +259,61 @@ pub fn framed(text: &str) -> Vec<u8> {
     form::message(text)
 }
 
-/// Whether lines are waiting: they are written with the next ones, or by [`flush`].
-pub fn is_waiting() -> bool {
-    WAITING.load(Relaxed)
+/// The milliseconds after which lines that are waiting are tried again by [`flush`], if no line is written meanwhile. `None`: none
+/// are waiting.
+pub fn retry_ms() -> Option<u64> {
+    Some(WAITING.load(Relaxed)).filter(|milliseconds| *milliseconds > 0)
 }
 
 /// Writes waiting lines, as many as are accepted. It costs one load if none are waiting.
 pub fn flush() {
-    if is_waiting() {
-        let mut waiting = false;
-        for mut writer in LOGS.iter().filter_map(Sink::writer_in_use) {
-            writer.flush();
-            waiting |= writer.is_waiting();
-        }
-        WAITING.store(waiting, Relaxed);
+    if retry_ms().is_none() {
+        return;
+    }
+    let mut soonest_ms = 0;
+    for (number, mut writer) in writers_in_use() {
+        writer.flush();
+        losses::count(number, writer.take_uncounted());
+        soonest_ms = sooner(soonest_ms, retry_of(&writer));
+    }
+    WAITING.store(soonest_ms, Relaxed);
+}
+
+/// Writes waiting lines at the end of a process, and waits up to [`FINISH_MOST_MS`] until they are accepted. Those of a destination
+/// that is out of reach, and those that are not accepted in time, are lost and counted.
+pub fn finish() {
+    let end = Instant::now() + Duration::from_millis(FINISH_MOST_MS);
+    while retry_ms().is_some() {
+        flush();
+        let left = end.saturating_duration_since(Instant::now());
+        let waiting = writers_in_use().find(|(_, writer)| writer.is_waiting() && !writer.is_away()).map(|(number, _)| number);
+        let destination = waiting.and_then(|number| LOGS[number].destination());
+        let Some(destination) = destination.filter(|_| !left.is_zero()) else { break };
+        destination.wait_for_room(left);
+    }
+    for (number, mut writer) in writers_in_use().filter(|_| retry_ms().is_some()) {
+        writer.give_up();
+        losses::count(number, writer.take_uncounted());
+    }
+    WAITING.store(0, Relaxed);
+}
+
+fn writers_in_use() -> impl Iterator<Item = (usize, MutexGuard<'static, Writer>)> {
+    LOGS.iter().enumerate().filter_map(|(number, sink)| Some((number, sink.writer_in_use(number)?)))
+}
+
+/// The milliseconds after which the lines of this log are tried again; 0 if none are waiting.
+fn retry_of(writer: &Writer) -> u64 {
+    match (writer.is_waiting(), writer.is_away()) {
+        (false, _) => 0,
+        (true, false) => RETRY_MS,
+        (true, true) => AWAY_RETRY_MS,
     }
 }
 
-/// Writes waiting lines at the end of a process, and waits up to [`FINISH_MOST_MS`] until they are accepted.
-pub fn finish() {
-    let end = Instant::now() + Duration::from_millis(FINISH_MOST_MS);
-    while is_waiting() {
-        flush();
-        let left = end.saturating_duration_since(Instant::now());
-        let waiting = |sink: &&Sink| sink.writer_in_use().is_some_and(|writer| writer.is_waiting());
-        let destination = LOGS.iter().find(waiting).and_then(Sink::destination);
-        let Some(destination) = destination.filter(|_| !left.is_zero()) else { return };
-        destination.wait_for_room(left);
-    }
+/// The sooner of two times, of which 0 is none.
+fn sooner(one_ms: u64, other_ms: u64) -> u64 {
+    if one_ms == 0 || other_ms == 0 { one_ms.max(other_ms) } else { one_ms.min(other_ms) }
 }
 
 /// Writes `bolide: text` as one line that raises no alarm: a line about an alarm.
@@ -276,14 +325,14 @@ fn write_messages(lines: &[u8]) {
     if lines.is_empty() {
         return;
     }
-    if let Some(flows) = flows() {
+    if let Some(flows) = flow::current() {
         flows.alarms.look_at(lines);
     }
     deliver_messages(lines);
 }
 
 fn deliver_messages(lines: &[u8]) {
-    match flows() {
+    match flow::current() {
         None => write_to(0, lines),
         Some(flows) => flows.deliver(&flows.messages, lines, write_to),
     }
@@ -294,17 +343,19 @@ fn write_to(number: usize, lines: &[u8]) {
     if number == 0 && destination().is_none() {
         return;
     }
-    let Some(mut writer) = LOGS.get(number).and_then(Sink::writer) else { return };
+    let Some(mut writer) = LOGS.get(number).and_then(|sink| sink.writer(number)) else { return };
     writer.write(lines);
-    // Lines of another log may be waiting: `flush` checks all logs.
-    if writer.is_waiting() || number == 0 && flows().is_none() {
-        WAITING.store(writer.is_waiting(), Relaxed);
-    }
+    note_waiting(number, &writer);
+    losses::count(number, writer.take_uncounted());
 }
 
-fn flows() -> Option<&'static Flows> {
-    // SAFETY: null, or flows that `configure` has stored and that are never freed.
-    unsafe { FLOWS.load(Acquire).as_ref() }
+/// Notes whether lines of this log are waiting. Those of another log may be: [`flush`] checks all logs.
+fn note_waiting(number: usize, writer: &Writer) {
+    let is_only = number == 0 && flow::current().is_none();
+    if writer.is_waiting() || is_only {
+        let others_ms = if is_only { 0 } else { WAITING.load(Relaxed) };
+        WAITING.store(sooner(others_ms, retry_of(writer)), Relaxed);
+    }
 }
 
 fn destination() -> Option<&'static Destination> {
@@ -326,5 +377,5 @@ fn watch_forks() {
 extern "C" fn forget_writers() {
     LOGS.iter().for_each(Sink::forget_writer);
     alarms::forget_lost();
-    WAITING.store(false, Relaxed);
+    WAITING.store(0, Relaxed);
 }

@@ -1,12 +1,14 @@
-//! Lines for a destination that may not accept them: written in atomic pieces, queued up to a bound, dropped and counted beyond
-//! it. It knows no logs. Every process runs it.
+//! Lines for a destination that may not accept them, or may be out of reach: written in atomic pieces, queued up to a bound, dropped
+//! and counted beyond it. It knows no other logs. Every process runs it.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bolide_contract::logging::Packing;
 use nix::errno::Errno;
 
-use crate::destination::{ATOMIC_BYTES, Destination};
-use crate::form;
+use crate::destination::{self, ATOMIC_BYTES, Destination};
 use crate::packing::Packer;
+use crate::{flow, losses};
 
 /// Bytes of waiting lines, in each process; further lines are dropped.
 pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
@@ -14,7 +16,11 @@ pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
 /// The lines of one process.
 #[derive(Debug)]
 pub struct Writer {
+    /// The number of the log.
+    number: usize,
     destination: &'static Destination,
+    /// The master opens the destination again when it is out of reach: lines wait for that.
+    is_reopened: &'static AtomicBool,
     /// Lines that were not accepted yet. The first may have been written in part.
     waiting: Vec<u8>,
     /// Compresses each line when it is written; waiting lines are not compressed.
@@ -23,28 +29,76 @@ pub struct Writer {
     begun: Vec<u8>,
     /// Dropped lines that the log has not reported yet.
     lost: u64,
+    /// Those of them that are not in the instance's count yet.
+    uncounted: u64,
     /// Why the destination refused the last of them; `None` if it was not ready for too long.
     refusal: Option<Errno>,
+    /// Why the destination is out of reach, which the master opens again: lines wait for it.
+    away: Option<Errno>,
     /// The destination failed after the beginning of a line: the next line must begin with a newline.
     is_torn: bool,
 }
 
 impl Writer {
-    pub fn new(destination: &'static Destination, packing: Option<&Packing>) -> Writer {
-        let packer = packing.map(Packer::new);
-        Writer { destination, packer, begun: Vec::new(), waiting: Vec::new(), lost: 0, refusal: None, is_torn: false }
+    pub fn new(
+        number: usize,
+        destination: &'static Destination,
+        is_reopened: &'static AtomicBool,
+        packing: Option<&Packing>,
+    ) -> Writer {
+        let (packer, begun, waiting) = (packing.map(Packer::new), Vec::new(), Vec::new());
+        Writer {
+            number,
+            destination,
+            is_reopened,
+            packer,
+            begun,
+            waiting,
+            lost: 0,
+            uncounted: 0,
+            refusal: None,
+            away: None,
+            is_torn: false,
+        }
     }
 
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || !self.begun.is_empty()
     }
 
+    /// Whether lines wait until the master has opened the destination again.
+    pub fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
     /// The destination was replaced: the rest of a compressed line is of no use there.
     pub fn discard_begun(&mut self) {
         if !self.begun.is_empty() {
             self.begun = Vec::new();
-            self.lost += 1;
+            self.count_lost(1);
         }
+    }
+
+    /// Puts a line before those that wait. The destination was replaced, and this is its first line.
+    pub fn put_first(&mut self, line: &[u8]) {
+        self.waiting.splice(0..0, line.iter().copied());
+    }
+
+    /// Lines that were dropped since the last call.
+    pub fn take_uncounted(&mut self) -> u64 {
+        std::mem::take(&mut self.uncounted)
+    }
+
+    /// The process ends: lines that still wait are lost.
+    pub fn give_up(&mut self) {
+        let lines = count_lines(&self.waiting) + u64::from(!self.begun.is_empty());
+        (self.waiting, self.begun) = (Vec::new(), Vec::new());
+        self.uncounted += lines;
+    }
+
+    fn count_lost(&mut self, lines: u64) {
+        self.lost += lines;
+        self.uncounted += lines;
     }
 
     /// Writes whole lines, or queues those that are not accepted.
@@ -52,7 +106,7 @@ impl Writer {
         self.flush();
         if !self.is_waiting() && self.lost > 0 {
             // The destination still fails, or it would have accepted the notice: these lines are lost like those before them.
-            self.lost += count_lines(lines);
+            self.count_lost(count_lines(lines));
             return;
         }
         let begun = if self.is_waiting() { 0 } else { self.send(lines) };
@@ -82,12 +136,13 @@ impl Writer {
         let lost = self.lost;
         if !self.is_waiting() && lost > 0 {
             let line_end: &[u8] = if self.is_torn { b"\n" } else { b"" };
-            let notice = [line_end, &notice(lost, self.refusal)].concat();
+            let notice = [line_end, &self.notice()].concat();
             let sent = self.send(&notice);
             self.waiting.extend_from_slice(&notice[sent..]);
             // A destination that still fails has refused the notice as well, which does not count as a lost line.
             let is_broken = self.lost > lost;
             if is_broken {
+                self.uncounted -= self.lost - lost;
                 self.lost = lost;
             } else {
                 (self.lost, self.refusal, self.is_torn) = (0, None, false);
@@ -107,13 +162,20 @@ impl Writer {
         let mut done = 0;
         while done < lines.len() {
             let rest = &lines[done..];
-            match self.destination.write(&rest[..self.piece_length(rest)]) {
+            let piece = &rest[..self.piece_length(rest)];
+            match self.write_piece(piece) {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(count) => done += count,
                 Err(Errno::EINTR) => {}
+                // Only this line is longer than a datagram.
+                Err(error @ Errno::EMSGSIZE) => {
+                    self.count_lost(count_lines(piece));
+                    self.refusal = Some(error);
+                    done += piece.len();
+                }
                 // The reader is gone, or the disk is full. There is no other place to report it.
                 Err(error) => {
-                    self.lost += count_lines(rest);
+                    self.count_lost(count_lines(rest));
                     self.refusal = Some(error);
                     self.is_torn |= done > 0 && lines[done - 1] != b'\n';
                     return lines.len();
@@ -132,19 +194,24 @@ impl Writer {
             // The line in a datagram has no newline.
             let text = if self.destination.takes_single_lines() { line.strip_suffix(b"\n").unwrap_or(line) } else { line };
             let Some(record) = self.packer.as_mut().and_then(|packer| packer.pack(text)) else {
-                self.lost += 1;
+                self.count_lost(1);
                 done += line.len();
                 continue;
             };
-            match self.destination.write(&record) {
+            match self.write_piece(&record) {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(count) => {
                     self.begun.extend_from_slice(&record[count..]);
                     done += line.len();
                 }
                 Err(Errno::EINTR) => {}
+                Err(error @ Errno::EMSGSIZE) => {
+                    self.count_lost(1);
+                    self.refusal = Some(error);
+                    done += line.len();
+                }
                 Err(error) => {
-                    self.lost += count_lines(rest);
+                    self.count_lost(count_lines(rest));
                     self.refusal = Some(error);
                     return lines.len();
                 }
@@ -161,10 +228,18 @@ impl Writer {
                 Ok(0) | Err(Errno::EAGAIN | Errno::ENOSPC | Errno::EDQUOT) => return false,
                 Ok(count) => drop(self.begun.drain(..count)),
                 Err(Errno::EINTR) => {}
+                // Without its beginning the rest can't be read.
                 Err(_) => self.discard_begun(),
             }
         }
         true
+    }
+
+    /// Writes to the destination. One that is out of reach, and that the master opens again, counts as not ready.
+    fn write_piece(&mut self, piece: &[u8]) -> nix::Result<usize> {
+        let written = self.destination.write(piece);
+        self.away = written.err().filter(|error| self.is_reopened.load(Relaxed) && destination::is_out_of_reach(*error));
+        if self.away.is_some() { Err(Errno::EAGAIN) } else { written }
     }
 
     /// Bytes up to the end of the last line that fits in an atomic write, or of the first line if that is longer or if lines are
@@ -183,9 +258,14 @@ impl Writer {
         let mut rest = lines;
         while !rest.is_empty() {
             let (line, after) = rest.split_at(end_of_line(rest));
-            let notice = if self.lost > 0 { notice(self.lost, self.refusal) } else { Vec::new() };
+            let notice = if self.lost > 0 { self.notice() } else { Vec::new() };
             if self.waiting.len() + notice.len() + line.len() > WAITING_MOST_BYTES {
-                self.lost += count_lines(rest);
+                let lines = count_lines(rest);
+                // The master writes how many of all processes were lost when it has opened the destination again.
+                match self.away.is_some() && losses::are_shared() {
+                    true => self.uncounted += lines,
+                    false => self.count_lost(lines),
+                }
                 return;
             }
             (self.lost, self.refusal) = (0, None);
@@ -194,12 +274,13 @@ impl Writer {
             rest = after;
         }
     }
-}
 
-fn notice(lost: u64, refusal: Option<Errno>) -> Vec<u8> {
-    let lines = if lost == 1 { "1 line".to_owned() } else { format!("{lost} lines") };
-    let why = refusal.map_or("the reader did not take them", Errno::desc);
-    form::message(&format!("{lines} of process {} are lost here: {why}", std::process::id()))
+    /// The line about the lines that are lost at this place.
+    fn notice(&self) -> Vec<u8> {
+        let lines = if self.lost == 1 { "1 line".to_owned() } else { format!("{} lines", self.lost) };
+        let why = self.refusal.map_or("the reader did not take them", Errno::desc);
+        flow::framed(self.number, &format!("{lines} of process {} are lost here: {why}", std::process::id()))
+    }
 }
 
 fn count_lines(text: &[u8]) -> u64 {
@@ -217,9 +298,13 @@ mod tests {
     use nix::fcntl::{FcntlArg, OFlag, fcntl};
     use std::fs::File;
     use std::io::Read;
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
 
     const PIPE_BYTES: usize = 4096;
+    /// Whether the master opens the destination of a test again.
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    static ALWAYS: AtomicBool = AtomicBool::new(true);
 
     /// A writer whose destination is a small pipe, and the pipe's other end.
     fn small_pipe() -> (Writer, File) {
@@ -229,7 +314,7 @@ mod tests {
             fcntl(end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("non-blocking");
         }
         let destination = Box::leak(Box::new(Destination::of(writer).expect("a destination")));
-        (Writer::new(destination, None), reader.into())
+        (Writer::new(1, destination, &NEVER, None), reader.into())
     }
 
     fn read_all(writer: &mut Writer, reader: &mut File) -> String {
@@ -302,7 +387,7 @@ mod tests {
     #[test]
     fn lines_refused_by_a_full_disk_are_all_counted_and_the_next_one_starts_a_new_line() {
         let full = File::options().write(true).open("/dev/full").expect("opened");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
+        let mut writer = Writer::new(1, Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), &NEVER, None);
         for _ in 0..1000 {
             writer.write(b"refused\nrefused\n");
             writer.flush();
@@ -326,7 +411,7 @@ mod tests {
         let full = File::from(memfd_create(c"full", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING).expect("made"));
         full.set_len(PIPE_BYTES as u64).expect("set");
         fcntl(&full, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_GROW)).expect("sealed");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
+        let mut writer = Writer::new(1, Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), &NEVER, None);
         writer.write(format!("{}\n", "x".repeat(PIPE_BYTES - 6)).as_bytes());
         writer.write(b"taken in part\n");
         assert!(writer.is_torn);
@@ -359,7 +444,7 @@ mod tests {
     fn unread_compressed_lines_wait_and_dropped_ones_are_reported_in_a_compressed_line() {
         let (plain, mut reader) = small_pipe();
         let gzip = Packing { form: PackedForm::Gzip, before: String::new(), after: String::new() };
-        let mut writer = Writer::new(plain.destination, Some(&gzip));
+        let mut writer = Writer::new(1, plain.destination, &NEVER, Some(&gzip));
         // Hardly compressible, each is longer than the pipe accepts at once.
         let mut noise = 1u32;
         let mut digit = || {
@@ -388,7 +473,7 @@ mod tests {
     fn the_rest_of_a_compressed_line_is_not_written_into_what_takes_the_place_of_its_destination() {
         let (plain, _reader) = small_pipe();
         let gzip = Packing { form: PackedForm::Gzip, before: "<".repeat(2 * PIPE_BYTES), after: String::new() };
-        let mut writer = Writer::new(plain.destination, Some(&gzip));
+        let mut writer = Writer::new(1, plain.destination, &NEVER, Some(&gzip));
         writer.write(b"begun\n");
         assert!(!writer.begun.is_empty());
         writer.discard_begun();
@@ -405,8 +490,9 @@ mod tests {
         let monster = format!("{}\n{line}", "y".repeat(9000)).into_bytes();
         assert_eq!(writer.piece_length(&monster), 9001);
     }
+
     #[test]
-    fn a_datagram_socket_gets_one_line_at_a_time_also_after_its_reader_restarts() {
+    fn lines_for_a_datagram_socket_without_a_reader_wait_and_come_after_the_first_line() {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
         let path = folder.join("socket");
         let read = |socket: &UnixDatagram| {
@@ -414,19 +500,42 @@ mod tests {
             let length = socket.recv(&mut text).expect("a line");
             String::from_utf8_lossy(&text[..length]).into_owned()
         };
-        let reader = UnixDatagram::bind(&path).expect("bound");
-        let socket = UnixDatagram::unbound().expect("made");
-        socket.connect(&path).expect("connected");
-        let mut writer = Writer::new(Box::leak(Box::new(Destination::of(socket.into()).expect("a destination"))), None);
+        let socket = |is_connected: bool| {
+            let socket = UnixDatagram::unbound().expect("made");
+            assert!(!is_connected || socket.connect(&path).is_ok());
+            OwnedFd::from(socket)
+        };
+        let destination = Box::leak(Box::new(Destination::of(socket(false)).expect("a destination")));
+        let mut writer = Writer::new(1, destination, &ALWAYS, None);
         writer.write(b"one\ntwo\n");
-        assert_eq!([read(&reader), read(&reader)], ["one", "two"]);
-        drop(reader);
-        std::fs::remove_file(&path).expect("removed");
-        writer.write(b"lost\n");
+        assert!(writer.is_waiting() && writer.is_away());
         let reader = UnixDatagram::bind(&path).expect("bound");
+        destination.replace_by(&socket(true)).expect("replaced");
+        writer.put_first(b"first\n");
+        writer.flush();
+        assert_eq!([read(&reader), read(&reader), read(&reader)], ["first", "one", "two"]);
+        drop(reader);
         writer.write(b"three\n");
-        assert!(read(&reader).contains("1 line of process"));
-        assert_eq!(read(&reader), "three");
+        assert!(writer.is_away());
+        writer.give_up();
+        assert_eq!((writer.is_waiting(), writer.take_uncounted()), (false, 1));
         std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_for_a_datagram_is_lost_alone() {
+        let (socket, reader) = UnixDatagram::pair().expect("made");
+        let room = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::SndBuf).expect("read");
+        let mut writer =
+            Writer::new(1, Box::leak(Box::new(Destination::of(socket.into()).expect("a destination"))), &NEVER, None);
+        writer.write(format!("one\n{}\ntwo\n", "x".repeat(room)).as_bytes());
+        writer.flush();
+        let lines = std::array::from_fn::<String, 3, _>(|_| {
+            let mut text = [0; 100];
+            let length = reader.recv(&mut text).expect("a line");
+            String::from_utf8_lossy(&text[..length]).into_owned()
+        });
+        assert_eq!([&*lines[0], &*lines[1]], ["one", "two"]);
+        assert!(lines[2].contains("1 line of process") && lines[2].contains("Message too long"), "{}", lines[2]);
     }
 }

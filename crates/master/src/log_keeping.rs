@@ -1,13 +1,15 @@
-//! The logs of a running instance: rotates and reopens files, and restarts log programs, in this process and in all children. It
-//! knows no log line. The master runs it.
+//! The logs of a running instance: rotates and reopens files, opens again what was out of reach, and restarts log programs, in this
+//! process and in all children. It knows no log line. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use bolide_contract::logging::Logging;
+use bolide_contract::logging::{LogPlace, Logging};
 use bolide_contract::message::{self, Order};
+use bolide_services::statistics::LogFacts;
 use bolide_supervision::logs::captured_output::CapturedOutput;
 use bolide_supervision::logs::log_files::Logs;
-use bolide_supervision::logs::log_programs::{LogPrograms, NewLog};
+use bolide_supervision::logs::log_programs::LogPrograms;
+use bolide_supervision::logs::log_reach::{self, LogReach, NewLog};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
@@ -17,17 +19,18 @@ use crate::children::Children;
 use crate::provision::Provision;
 use crate::token::Token;
 
-/// The logs of an instance: files, programs that read lines, and the output of applications.
+/// The logs of an instance: files, destinations that may be out of reach, programs that read lines, and the output of applications.
 #[derive(Debug)]
 pub struct LogKeeping {
     files: Logs,
+    reach: LogReach,
     programs: LogPrograms,
     captured: Option<CapturedOutput>,
 }
 
 impl LogKeeping {
-    pub fn new(files: Logs, programs: LogPrograms, captured: Option<CapturedOutput>) -> LogKeeping {
-        LogKeeping { files, programs, captured }
+    pub fn new(files: Logs, reach: LogReach, programs: LogPrograms, captured: Option<CapturedOutput>) -> LogKeeping {
+        LogKeeping { files, reach, programs, captured }
     }
 
     pub fn source(&self) -> Option<Source<'_, Token>> {
@@ -36,10 +39,10 @@ impl LogKeeping {
 
     /// Returns the next time to check logs without an event; the log files are checked only if the instance owns them.
     pub fn wake_ms(&self, has_files: bool, now_ms: u64) -> Option<u64> {
-        let rest = bolide_log::is_waiting().then_some(now_ms + bolide_log::RETRY_MS);
+        let rest = bolide_log::retry_ms().map(|retry_ms| now_ms + retry_ms);
         let files = self.files.wake_ms().filter(|_| has_files);
         let stack = self.captured.as_ref().and_then(CapturedOutput::wake_ms);
-        [rest, files, stack, self.programs.wake_ms(now_ms)].into_iter().flatten().min()
+        [rest, files, stack, self.programs.wake_ms(now_ms), self.reach.wake_ms()].into_iter().flatten().min()
     }
 
     /// Writes the captured output of applications.
@@ -103,18 +106,36 @@ impl LogKeeping {
         }
     }
 
-    /// Restarts log programs that have ended.
-    pub fn restart_programs(&mut self, children: &Children, provision: &Provision, now_ms: u64) {
-        for one in self.programs.start_due(provision.privileges(), now_ms) {
-            match one {
-                Ok((words, new)) => {
-                    // The pipe is replaced first, because the line may go there.
-                    hand_on(&new, children);
-                    log_sink::line(&words);
-                }
-                Err(words) => log_sink::line(&words),
+    /// Restarts log programs that have ended, and opens the destinations again that are out of reach.
+    pub fn reach_again(&mut self, children: &Children, provision: &Provision, now_ms: u64) {
+        log_sink::lines(&self.programs.start_due(provision.privileges(), now_ms));
+        for found in self.reach.look(provision.privileges(), now_ms) {
+            let first = Some(found.words.as_str()).filter(|_| found.is_first_there);
+            // The destination is replaced first, because the line may go there.
+            hand_on(&found.new, first, children);
+            if first.is_none() {
+                log_sink::line(&found.words);
             }
         }
+    }
+
+    /// Returns the state of each log: its name, the lines that it has lost, and why it is out of reach.
+    pub fn facts(&self, logging: &Logging, now_ms: u64) -> Vec<LogFacts> {
+        let absence_of = |number: u32| self.reach.absence(number, now_ms).map(|(why, for_ms)| (why.to_owned(), Some(for_ms)));
+        let facts = |number: u32, name: String, absence: Option<(String, Option<u64>)>| {
+            let (absence, absent_ms) = absence.map_or((None, None), |(why, for_ms)| (Some(why), for_ms));
+            LogFacts { name, lost: bolide_log::losses::of(number as usize), absence, absent_ms }
+        };
+        let log =
+            facts(0, logging.file.as_ref().map_or_else(|| "log".to_owned(), |path| path.display().to_string()), absence_of(0));
+        let targets = logging.targets.iter().zip(1..).map(|(target, number)| {
+            let absence = match &target.place {
+                LogPlace::Program(command) => self.programs.absence(command).map(|why| (why.to_owned(), None)),
+                _ => absence_of(number),
+            };
+            facts(number, log_reach::name_of(&target.place), absence)
+        });
+        std::iter::once(log).chain(targets).collect()
     }
 }
 
@@ -129,7 +150,7 @@ fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Ch
         match one {
             Ok((words, new)) => {
                 log_sink::line(&format!("{by}: {words}"));
-                hand_on(&new, children);
+                hand_on(&new, None, children);
             }
             Err(words) => {
                 log_sink::line(&format!("{by}: {words}"));
@@ -140,9 +161,9 @@ fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Ch
     if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
 }
 
-/// Replaces the old file or pipe with the new one, here and in all children.
-fn hand_on(new: &NewLog, children: &Children) {
-    if let Err(error) = bolide_log::replace(new.number as usize, &new.file) {
+/// Replaces the old file, pipe or socket with the new one, here and in all children. `first` is the first line that goes there.
+fn hand_on(new: &NewLog, first: Option<&str>, children: &Children) {
+    if let Err(error) = bolide_log::replace_and_say(new.number as usize, &new.file, first) {
         log_sink::line(&format!("the log {} can't be replaced: {error}", new.number));
         return;
     }

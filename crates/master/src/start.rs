@@ -14,7 +14,8 @@ use bolide_contract::succession::HandedQueue;
 use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::captured_output::CapturedOutput;
-use bolide_supervision::logs::log_files::{self, Logs, OpenedLogs};
+use bolide_supervision::logs::log_files::{self, Logs, OpenedLog, OpenedLogs};
+use bolide_supervision::logs::log_reach::LogReach;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::confinement;
 use bolide_supervision::processes::daemonize::{self, ParentPipe, Side};
@@ -165,7 +166,8 @@ fn prepare(
         remove_files();
     })?;
     alarms.begin(&settings);
-    let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
+    let files = Logs::new(&settings.logging, privileges.as_ref());
+    let logs = LogKeeping::new(files, LogReach::new(&settings.logging, now_ms()), log_programs, printed);
     let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
     let mut emptied = Vec::new();
     let memories =
@@ -276,7 +278,16 @@ fn take_process(
 /// Directs log lines to the configured logs from here on. Returns the previous standard error, if it is not the log any more, and
 /// the reader of applications' output, if it is captured.
 fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<CapturedOutput>)> {
-    let mut console = logs.log.as_ref().map(log_sink::redirect).transpose()?;
+    let is_pipe = matches!(logs.log, Some(OpenedLog::Pipe(_)));
+    let mut console = match logs.log {
+        None => None,
+        Some(OpenedLog::File(file)) => Some(log_sink::redirect(&file)?),
+        Some(OpenedLog::Pipe(pipe)) => {
+            let console = log_sink::copy_of_standard_error()?;
+            bolide_log::inherit(pipe)?;
+            Some(console)
+        }
+    };
     for (target, number) in logs.targets.into_iter().zip(1..) {
         bolide_log::take_target(number, target)?;
     }
@@ -285,7 +296,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
     }
     // The previous standard error is the log.
     bolide_log::descriptor();
-    let printed = settings.logging.takes_output().then(CapturedOutput::take).transpose()?;
+    let printed = (settings.logging.takes_output() || is_pipe).then(CapturedOutput::take).transpose()?;
     bolide_log::configure(&settings.logging);
     Ok((console, printed))
 }

@@ -36,6 +36,7 @@ pub fn of(answer: &Value) -> String {
     }
     write_generations(answer, &mut said);
     write_workers(answer, &mut said);
+    write_logs(answer, &mut said);
     write_services(answer, &mut said);
     write_helpers(answer, &mut said);
     write_signals(&answer["signals"], &mut said);
@@ -104,6 +105,20 @@ fn write_workers(answer: &Value, said: &mut String) {
         let (generation, requests) = (text(&worker["generation"]), counted(worker["requests"].as_u64().unwrap_or(0), "request"));
         let usage = usage_in_words(worker);
         let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests}, {work}{usage}");
+    }
+}
+
+/// Writes a line about each log that is out of reach or has lost lines.
+fn write_logs(answer: &Value, said: &mut String) {
+    for log in answer["logs"].as_array().into_iter().flatten() {
+        let (name, lost) = (text(&log["name"]), log["lost_lines"].as_u64().unwrap_or(0));
+        let lost = if lost == 0 { String::new() } else { format!("{} lost", counted(lost, "line")) };
+        let time = log["out_of_reach_ms"].as_u64().map_or_else(String::new, |for_ms| format!(" for {}", duration(for_ms)));
+        let absence = log["out_of_reach"].as_str().map(|why| format!("out of reach{time} ({why}), lines wait"));
+        let parts: Vec<String> = absence.into_iter().chain(Some(lost).filter(|lost| !lost.is_empty())).collect();
+        if !parts.is_empty() {
+            let _ = writeln!(said, "log {name}: {}", parts.join(", "));
+        }
     }
 }
 

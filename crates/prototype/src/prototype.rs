@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::{ChildKind, Task};
+use bolide_contract::log_losses::LogLosses;
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_engine::Assignment;
@@ -62,6 +63,9 @@ impl Prototype {
         }
         for (place, target) in boot.log_targets.iter().enumerate() {
             bolide_log::take_target(place + 1, inherited(*target)?)?;
+        }
+        if let Some(losses) = boot.log_losses {
+            bolide_log::losses::share(LogLosses::attach(&inherited(losses)?)?);
         }
         if let Some(alarms) = boot.alarms {
             bolide_log::alarms::connect(inherited(alarms)?);

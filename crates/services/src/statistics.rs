@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub helpers: Vec<HelperFacts>,
     /// Messages for mules that found their queue full.
     pub refused_messages: u64,
+    /// The log, then each logger.
+    pub logs: Vec<LogFacts>,
     /// The application's locks: their names, and the pid of the process that holds each one, or 0.
     pub locks: Vec<(String, u32)>,
     pub caches: Vec<CacheFacts>,
@@ -59,6 +61,18 @@ impl std::ops::AddAssign for SpanCounts {
         self.failed += other.failed;
         self.dropped += other.dropped;
     }
+}
+
+/// A log of the instance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogFacts {
+    pub name: String,
+    /// Lines that were dropped since the start of the instance.
+    pub lost: u64,
+    /// Why it is out of reach, so that lines wait for it; `None` if it is not.
+    pub absence: Option<String>,
+    /// For how many milliseconds it has been, as far as that is known.
+    pub absent_ms: Option<u64>,
 }
 
 /// A program that runs beside the application.

@@ -137,6 +137,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         message_queues: Vec::new(),
         log: None,
         log_targets: Vec::new(),
+        log_losses: None,
         alarms: None,
         spans: None,
         reason: -1,

@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::log_losses::LogLosses;
 use bolide_contract::message::order_pair;
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
@@ -62,6 +63,8 @@ pub struct Provision {
     privileges: Option<Privileges>,
     memory: OwnedFd,
     connection_queue: ConnectionQueue,
+    /// The memory file of the count of lost lines.
+    log_losses: OwnedFd,
     /// In development: see [`error_report::error_page`].
     error_page: Option<OwnedFd>,
     room: Room,
@@ -114,6 +117,8 @@ impl Provision {
         let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
         let error_page = settings.development.is_some().then(error_report::error_page).transpose()?;
         let connection_queue = ConnectionQueue::new()?;
+        let (losses, log_losses) = LogLosses::create()?;
+        bolide_log::losses::share(losses);
         let queue_watch = QueueWatch::default();
         let coming = None;
         let provision = Provision {
@@ -127,6 +132,7 @@ impl Provision {
             privileges,
             memory,
             connection_queue,
+            log_losses,
             error_page,
             room,
             queue_watch,
@@ -402,7 +408,8 @@ impl Provision {
         inherited.extend(error_page);
         let connection_queue = self.connection_queue.descriptors();
         inherited.extend(connection_queue);
-        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
+        let own = [far.as_raw_fd(), self.memory.as_raw_fd(), self.log_losses.as_raw_fd(), note.descriptor()];
+        inherited.extend(own.into_iter().chain(log).chain(ticket_keys));
         let at_terminal = settings.application.honour_stdin
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let mut booted = settings.clone();
@@ -425,6 +432,7 @@ impl Provision {
             message_queues: self.message_queues.files(),
             log,
             log_targets,
+            log_losses: Some(self.log_losses.as_raw_fd()),
             alarms,
             spans,
             reason: note.descriptor(),

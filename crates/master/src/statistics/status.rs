@@ -8,7 +8,7 @@ use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::histogram::Distribution;
 use bolide_contract::scoreboard::{InFlight, Row};
 use bolide_contract::settings::Settings;
-use bolide_services::statistics::{CacheFacts, Snapshot};
+use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -126,10 +126,18 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "attendants": attendants,
         "spans": spans,
         "refused_messages": view.children.refused_messages(),
+        "logs": logs(view, now_ms),
         "caches": caches(view),
         "engines": engines(view, now_ms),
         "signals": view.signalling.described(now_ms),
     })
+}
+
+/// Returns an entry for each log; `out_of_reach` says why lines wait for it, and is null if they do not.
+fn logs(view: View<'_>, now_ms: u64) -> Vec<Value> {
+    let facts = view.logs.facts(&view.provision.settings().logging, now_ms);
+    let entry = |log: LogFacts| json!({"name": log.name, "lost_lines": log.lost, "out_of_reach": log.absence, "out_of_reach_ms": log.absent_ms});
+    facts.into_iter().map(entry).collect()
 }
 
 /// Returns quantiles of durations in seconds, null if nothing was measured.

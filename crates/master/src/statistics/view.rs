@@ -14,6 +14,7 @@ use crate::children::Children;
 use crate::children::child::{Child, State};
 use crate::daemons::attendants::Attendants;
 use crate::generations::Generations;
+use crate::log_keeping::LogKeeping;
 use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use crate::signalling::Signalling;
@@ -30,6 +31,7 @@ pub struct View<'a> {
     pub exporters: &'a Exporters,
     pub outcomes: &'a Outcomes,
     pub signalling: &'a Signalling,
+    pub logs: &'a LogKeeping,
     pub is_stopping: bool,
 }
 
@@ -63,6 +65,7 @@ impl View<'_> {
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             helpers: self.helper_facts(),
             refused_messages: self.children.refused_messages(),
+            logs: self.logs.facts(&self.provision.settings().logging, now_ms()),
             locks: self.provision.memories_in_force().locks(),
             caches: self.provision.memories_in_force().caches(),
             metrics: Vec::new(),

@@ -298,9 +298,10 @@ impl Supervisor {
 
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
-        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signalling, reporting, .. } = self;
+        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signalling, logs, reporting, .. } =
+            self;
         let is_stopping = self.ending.is_stopping();
-        (View { children, generations, provision, attendants, exporters, outcomes, signalling, is_stopping }, reporting)
+        (View { children, generations, provision, attendants, exporters, outcomes, signalling, logs, is_stopping }, reporting)
     }
 
     fn report_to(&mut self, door: Door, token: ServerToken) {
@@ -393,7 +394,7 @@ impl Supervisor {
             self.logs.rotate_due(&self.children, now);
         }
         self.logs.write_due(now);
-        self.logs.restart_programs(&self.children, &self.provision, now);
+        self.logs.reach_again(&self.children, &self.provision, now);
         self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now);
         for number in self.alarms.take_signals() {
             let (signalling, instance, _) = self.signalling();

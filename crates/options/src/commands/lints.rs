@@ -2,8 +2,9 @@
 //! that are useless or harmful.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use bolide_contract::settings::logging::LogPlace;
 use bolide_contract::settings::{Address, Interface, Settings};
 
 use super::{places, rights};
@@ -46,6 +47,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
         context.processes(settings);
         context.asynchronous(settings);
         context.certificates(settings);
+        context.logs(settings);
     }
     context.diagnostics
 }
@@ -94,6 +96,31 @@ impl LintContext<'_> {
         self.keys_of_others(settings);
         self.port_to_go_to(settings);
         self.ciphers();
+    }
+
+    /// Reports destinations of lines that may have no reader. A pipe is not opened here: to a reader that waits for a writer, this
+    /// would look like its end.
+    fn logs(&mut self, settings: &Settings) {
+        let path_of = |path: &std::path::PathBuf| self.host.folder.join(path);
+        let pipe = |path: &std::path::PathBuf| {
+            let is_pipe = path_of(path).metadata().is_ok_and(|found| found.file_type().is_fifo());
+            is_pipe.then(|| format!("{} is a named pipe, which may have no reader", path.display()))
+        };
+        let absent = settings.logging.targets.iter().filter_map(|target| match &target.place {
+            LogPlace::Unix(path) => {
+                let is_there = path_of(path).metadata().is_ok_and(|found| found.file_type().is_socket());
+                (!is_there).then(|| format!("there is no socket {} now", path.display()))
+            }
+            LogPlace::File(path) => pipe(path),
+            _ => None,
+        });
+        let absent: Vec<String> = absent.chain(settings.logging.file.as_ref().and_then(pipe)).collect();
+        let location =
+            ["logger", "req-logger", "logto"].iter().find_map(|name| self.last(name)).map(|pair| pair.location.clone());
+        for message in absent {
+            let advice = "the start does not wait for it: up to 1 MiB of lines is kept in each process until it is there";
+            self.diagnostics.push(Diagnostic::note(location.as_ref(), message).advise(advice).local());
+        }
     }
 
     /// Reports keys that every user of the machine may read, although only the user that starts the instance needs to.

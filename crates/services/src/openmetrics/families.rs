@@ -63,6 +63,8 @@ pub const FAMILIES: &[Family] = &[
     family!("bolide_spans_total", Counter, &["result"], "Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent because too many waited.", |facts, samples| if let Some(spans) = facts.snapshot.spans {
         [("exported", spans.exported), ("failed", spans.failed), ("dropped", spans.dropped)].into_iter().for_each(|(result, count)| samples(&[result], count.into()));
     }),
+    family!("bolide_log_lost_lines_total", Counter, &["log"], "Lines that a log has not received: it did not take them, or was out of reach for too long.", |facts, samples| facts.snapshot.logs.iter().for_each(|log| samples(&[&log.name], log.lost.into()))),
+    family!("bolide_log_reachable", Gauge, &["log"], "1 if lines arrive at a log, 0 if they wait because it is out of reach.", |facts, samples| facts.snapshot.logs.iter().for_each(|log| samples(&[&log.name], u64::from(log.absence.is_none()).into()))),
     family!("bolide_cache_requests_total", Counter, &["cache", "result"], "Reads of a cache that processes share.", caches),
     family!("bolide_cache_items", Gauge, &["cache"], "Items in a cache.", |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
 ];

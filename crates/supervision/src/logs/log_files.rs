@@ -6,9 +6,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
@@ -16,7 +14,8 @@ use bolide_contract::scoreboard::now_ms;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, OpenedFile, Rights};
-use crate::logs::log_programs::{self, LogPrograms, NewLog, Started};
+use crate::logs::log_programs::LogPrograms;
+use crate::logs::log_reach::{self, NewLog};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
 use crate::processes::system::seconds_since_1970;
@@ -39,11 +38,21 @@ const SAME_SECOND_MOST: u32 = 100;
 #[derive(Debug)]
 pub struct OpenedLogs {
     /// The file of `logto`.
-    pub log: Option<File>,
+    pub log: Option<OpenedLog>,
     /// The files, sockets and pipes of the further logs, in the order of the settings.
     pub targets: Vec<OwnedFd>,
     /// The programs that read lines of some of them.
     pub programs: LogPrograms,
+}
+
+/// The opened file of `logto`.
+#[derive(Debug)]
+pub enum OpenedLog {
+    /// It becomes standard output, which applications expect to be blocking.
+    File(File),
+    /// A named pipe, non-blocking. The master reads the output of applications and writes it there, because a pipe that nothing
+    /// reads from would block them, and because it may be out of reach.
+    Pipe(OwnedFd),
 }
 
 /// The log files that can be rotated.
@@ -69,14 +78,8 @@ struct LogFile {
 pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
     let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
     let mut programs = LogPrograms::default();
-    let mut open = |(target, number)| match open_target(target, logging, privileges)? {
-        Opened::Descriptor(descriptor) => Ok(descriptor),
-        Opened::Program(command, started) => {
-            programs.add(number, command, started.guarded, now_ms());
-            Ok(started.input)
-        }
-    };
-    let targets = logging.targets.iter().zip(1..).map(&mut open).collect::<Result<_, StartError>>()?;
+    let mut open = |target| open_target(target, logging, privileges, &mut programs);
+    let targets = logging.targets.iter().map(&mut open).collect::<Result<_, StartError>>()?;
     Ok(OpenedLogs { log: log.transpose()?, targets, programs })
 }
 
@@ -84,15 +87,27 @@ pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<Op
 ///
 /// # Errors
 /// It can't be written.
-pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<File, StartError> {
-    let opened = guarded_files::open(path, APPENDED, Rights::root_first(privileges));
-    let made = opened.and_then(|opened| {
+pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLog, StartError> {
+    let rights = Rights::root_first(privileges);
+    let made = guarded_files::open(path, APPENDED, rights).and_then(|opened| {
         let file = prepared(path, opened, &logging.files, owner(logging, privileges), logging.files.truncate)?;
-        // It becomes standard output, which applications expect to be blocking.
+        if log_reach::is_named_pipe(&file) {
+            return Ok(OpenedLog::Pipe(file.into()));
+        }
         guarded_files::set_blocking(&file)?;
-        Ok(file)
+        Ok(OpenedLog::File(file))
     });
-    made.map_err(|error| unwritable(path, "logto", &error))
+    made.or_else(|error| without_reader(path, error, privileges).map(OpenedLog::Pipe))
+        .map_err(|error| unwritable(path, "logto", &error))
+}
+
+/// What stands in for a named pipe that can't be opened because it has no reader, with a line about it. Another error stays.
+fn without_reader(path: &Path, error: io::Error, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
+    if !log_reach::is_pipe_without_reader(path, privileges) {
+        return Err(error);
+    }
+    log_sink::line(&log_reach::out_of_reach(&format!("the named pipe {}", path.display()), "it has no reader"));
+    log_reach::closed_pipe()
 }
 
 impl Logs {
@@ -233,16 +248,17 @@ fn prepared(
     Ok(opened.file)
 }
 
-/// An opened log: a descriptor, or a program with its pipe.
-enum Opened<'a> {
-    Descriptor(OwnedFd),
-    Program(&'a str, Started),
-}
-
-fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<&Privileges>) -> Result<Opened<'a>, StartError> {
+fn open_target(
+    target: &LogTarget,
+    logging: &Logging,
+    privileges: Option<&Privileges>,
+    programs: &mut LogPrograms,
+) -> Result<OwnedFd, StartError> {
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
-    let opened = match &target.place {
+    let no_descriptor =
+        |error: io::Error| StartError::new(format!("{} can't be opened: {error}", log_reach::name_of(&target.place)));
+    match &target.place {
         // Opened as the user, as in uWSGI; a file that root has to create is given to that user.
         LogPlace::File(path) => guarded_files::open(path, APPENDED, Rights::user_first(privileges))
             .and_then(|opened| {
@@ -250,42 +266,25 @@ fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<
                 prepared(path, opened, &logging.files, owner, false)
             })
             .map(OwnedFd::from)
+            .or_else(|error| without_reader(path, error, privileges))
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
         LogPlace::Descriptor(number) => crate::processes::system::copy_of(*number).map_err(|error| {
             failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "pass it to the server that is started")
         }),
-        LogPlace::Program(command) => {
-            let started = log_programs::start(command, privileges).map_err(|error| {
-                failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "check its path")
-            })?;
-            return Ok(Opened::Program(command, started));
+        LogPlace::Program(command) => programs.open(command, privileges, now_ms()).map_err(no_descriptor),
+        LogPlace::Udp(address) => log_reach::open_host(address).map(|opened| told(target, opened)).map_err(no_descriptor),
+        LogPlace::Unix(path) => {
+            log_reach::open_socket(path, privileges).map(|opened| told(target, opened)).map_err(no_descriptor)
         }
-        LogPlace::Udp(address) => udp(address).map(OwnedFd::from).map_err(|error| {
-            failed(format!("logs can't be sent to {address}"), &error, "write HOST:PORT, with a name that resolves")
-        }),
-        LogPlace::Unix(path) => unix(path, privileges).map_err(|error| {
-            let shown = path.display();
-            failed(
-                format!("logs can't be sent to the socket {shown}"),
-                &error,
-                "start the process that listens there, or choose another logger",
-            )
-        }),
-    };
-    opened.map(Opened::Descriptor)
+    }
 }
 
-fn udp(address: &str) -> io::Result<UdpSocket> {
-    let found = address.to_socket_addrs()?.next().ok_or_else(|| io::Error::other("the name has no address"))?;
-    let socket = UdpSocket::bind(if found.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
-    socket.connect(found)?;
-    Ok(socket)
-}
-
-fn unix(path: &Path, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
-    let socket = OwnedFd::from(UnixDatagram::unbound()?);
-    guarded_files::connect_at(&socket, path, privileges)?;
-    Ok(socket)
+/// The socket, with a line if its destination is out of reach.
+fn told(target: &LogTarget, (socket, trouble): log_reach::Opened) -> OwnedFd {
+    if let Some(error) = trouble {
+        log_sink::line(&log_reach::out_of_reach(&log_reach::name_of(&target.place), &error.to_string()));
+    }
+    socket
 }
 
 fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
@@ -313,7 +312,7 @@ mod tests {
         let path = folder.path().join("app.log");
         for (truncate, expected) in [(false, "one\n"), (false, "one\none\n"), (true, "one\n")] {
             let logging = logging(path.clone(), LogFiles { truncate, ..LogFiles::default() });
-            let mut file = open_log(&path, &logging, None).expect("opened");
+            let OpenedLog::File(mut file) = open_log(&path, &logging, None).expect("opened") else { panic!("a file") };
             file.write_all(b"one\n").expect("written");
             assert_eq!(std::fs::read_to_string(&path).expect("read"), expected);
         }

@@ -1,8 +1,8 @@
 //! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it ends: at
-//! once, or after a growing pause if it failed early. The writers drop and count the lines that come meanwhile. The master runs
-//! it.
+//! once, or after a growing pause if it failed early. All programs of a command read the same pipe one after the other, so the lines
+//! that one has not read wait for the next. The master runs it.
 
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -11,41 +11,24 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Pid;
 
 use crate::logs::log_guard::{self, Guarded};
+use crate::logs::log_sink;
 use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
 use crate::processes::child_setup;
 use crate::processes::exit_report::Cause;
 use crate::processes::privileges::Privileges;
 use crate::text::duration;
 
-/// A started program, and our end of the pipe to it.
-#[derive(Debug)]
-pub struct Started {
-    /// The program and its guard.
-    pub guarded: Guarded,
-    /// The write end of the pipe, which is non-blocking.
-    pub input: OwnedFd,
-}
-
-/// The replacement of a log: a file, or the pipe to a program.
-#[derive(Debug)]
-pub struct NewLog {
-    /// The log's number in the crate `log`.
-    pub number: u32,
-    /// The file, or the write end of the pipe.
-    pub file: OwnedFd,
-}
-
 /// A program that reads the lines of one log.
 #[derive(Debug)]
 pub struct LogProgram {
-    /// The log's number in the crate `log`.
-    number: u32,
     command: String,
+    /// The end of the pipe that each program reads from.
+    lines: PipeReader,
     /// `None` if it has ended.
     running: Option<Guarded>,
     born_ms: u64,
     backoff: Backoff,
-    /// How it ended, for the line about its next start: an earlier line might have no reader.
+    /// How it ended or why it could not be started, for the line about its next start: an earlier line might have no reader.
     end: String,
 }
 
@@ -53,12 +36,8 @@ pub struct LogProgram {
 #[derive(Debug, Default)]
 pub struct LogPrograms(Vec<LogProgram>);
 
-/// Starts a program that reads log lines. It ends when the last writer of its pipe is gone, or when its guard ends it. Lines that
-/// it does not read in time are dropped and counted.
-///
-/// # Errors
-/// No process or descriptor is available, or its user can't be assumed.
-pub fn start(command: &str, privileges: Option<&Privileges>) -> io::Result<Started> {
+/// Starts a program that reads log lines. It ends when the last writer of its pipe is gone, or when its guard ends it.
+fn start(command: &str, lines: &PipeReader, privileges: Option<&Privileges>) -> io::Result<Guarded> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
     if let Some(privileges) = privileges {
@@ -68,16 +47,24 @@ pub fn start(command: &str, privileges: Option<&Privileges>) -> io::Result<Start
     unsafe {
         shell.pre_exec(|| child_setup::reset_signals(&[]));
     }
-    let (lines, input) = io::pipe()?;
-    fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
-    Ok(Started { guarded: log_guard::start(shell, lines)?, input: input.into() })
+    log_guard::start(shell, lines.try_clone()?)
 }
 
 impl LogPrograms {
-    /// Adds a program that was just started.
-    pub fn add(&mut self, number: u32, command: &str, running: Guarded, now_ms: u64) {
-        let (command, end) = (command.to_owned(), String::new());
-        self.0.push(LogProgram { number, command, running: Some(running), born_ms: now_ms, backoff: Backoff::default(), end });
+    /// Starts a program, and returns the end of its pipe to write to, which is non-blocking. One that can't be started is tried
+    /// again later, and its lines wait.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn open(&mut self, command: &str, privileges: Option<&Privileges>, now_ms: u64) -> io::Result<OwnedFd> {
+        let (lines, input) = io::pipe()?;
+        fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
+        let mut program = LogProgram::of(command, lines);
+        if let Err(words) = program.start(privileges, now_ms) {
+            log_sink::line(&words);
+        }
+        self.0.push(program);
+        Ok(input.into())
     }
 
     /// Notes the end of a child of the master. Returns false if it was none of these programs.
@@ -96,12 +83,17 @@ impl LogPrograms {
         true
     }
 
-    /// Restarts the programs that have ended and whose pause is over. Returns the message or error of each for the log, and the
-    /// pipes that replace the old ones.
-    pub fn start_due(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
+    /// Restarts the programs that have ended and whose pause is over. Returns the message or error of each for the log.
+    pub fn start_due(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Vec<String> {
         let due = |program: &&mut LogProgram| program.running.is_none() && program.backoff.over(now_ms);
-        let start = |program: &mut LogProgram| program.start(privileges, now_ms);
+        let start = |program: &mut LogProgram| program.start(privileges, now_ms).unwrap_or_else(|words| words);
         self.0.iter_mut().filter(due).map(start).collect()
+    }
+
+    /// Why no program of this command runs; `None` if one does.
+    pub fn absence(&self, command: &str) -> Option<&str> {
+        let absent = self.0.iter().find(|program| program.command == command && program.running.is_none());
+        absent.map(|program| program.end.as_str())
     }
 
     /// When the next program is due to be restarted.
@@ -112,15 +104,26 @@ impl LogPrograms {
 }
 
 impl LogProgram {
-    fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<(String, NewLog), String> {
-        let LogProgram { command, end, backoff, .. } = self;
-        let started = start(command, privileges).map_err(|error| {
+    fn of(command: &str, lines: PipeReader) -> LogProgram {
+        let (command, end) = (command.to_owned(), String::new());
+        LogProgram { command, lines, running: None, born_ms: 0, backoff: Backoff::default(), end }
+    }
+
+    fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<String, String> {
+        let LogProgram { command, lines, end, backoff, .. } = self;
+        let started = start(command, lines, privileges).map_err(|error| {
             let pause = duration(backoff.failed_early(now_ms));
+            if end.is_empty() {
+                *end = format!("could not be started: {error}");
+                return format!(
+                    "WARNING: the log program `{command}` could not be started: {error}; its lines wait; next attempt in {pause}"
+                );
+            }
             format!("the log program `{command}` {end}, and can't be restarted: {error}; next attempt in {pause}")
         })?;
-        let words = format!("the log program `{command}` {end}; restarted (pid {})", started.guarded.program);
-        (self.running, self.born_ms) = (Some(started.guarded), now_ms);
-        Ok((words, NewLog { number: self.number, file: started.input }))
+        let words = format!("the log program `{command}` {end}; restarted (pid {})", started.program);
+        (self.running, self.born_ms) = (Some(started), now_ms);
+        Ok(words)
     }
 }
 
@@ -134,7 +137,8 @@ mod tests {
         let pid = Pid::from_raw(i32::MAX);
         let mut programs = LogPrograms::default();
         let running = || Guarded::for_test(pid);
-        programs.add(1, "true", running(), 0);
+        let (lines, _input) = io::pipe().expect("made");
+        programs.0.push(LogProgram { running: Some(running()), ..LogProgram::of("true", lines) });
         assert_eq!(programs.wake_ms(5), None);
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));
         assert!(programs.note_end(pid, 3 << 8, 5));

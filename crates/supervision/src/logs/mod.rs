@@ -4,5 +4,6 @@ pub mod captured_output;
 pub mod log_files;
 mod log_guard;
 pub mod log_programs;
+pub mod log_reach;
 pub mod log_sink;
 mod stacks;

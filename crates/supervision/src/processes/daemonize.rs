@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, setsid};
 
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::files::guarded_files::{self, How, Rights};
-use crate::logs::log_files;
+use crate::logs::log_files::{self, OpenedLog};
 use crate::logs::log_sink;
 use crate::processes::privileges::{self, Privileges};
 
@@ -105,8 +105,13 @@ fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowh
     let trouble = |error: Errno| StartError::new(format!("can't detach from the terminal: {error}"));
     setsid().map_err(trouble)?;
     dup2_stdin(nowhere).map_err(trouble)?;
-    let log = log_files::open_log(&background.log, &Logging::default(), privileges)?;
-    log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
+    let opened = log_files::open_log(&background.log, &Logging::default(), privileges)?;
+    let log = match &opened {
+        OpenedLog::File(file) => file,
+        // The start opens the log again, and knows how to write to a pipe.
+        OpenedLog::Pipe(_) => nowhere,
+    };
+    log_sink::redirect(log).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
     Ok(())
 }
 

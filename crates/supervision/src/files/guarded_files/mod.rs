@@ -159,6 +159,8 @@ pub enum How {
         /// Permission bits of a new file.
         mode: u32,
     },
+    /// A FIFO that exists, to write lines; a link to a standard stream is followed from any folder.
+    Pipe,
     /// To append lines, without following a link, whether root or another user made it.
     AppendNoLink {
         /// Permission bits of a new file.
@@ -176,7 +178,7 @@ impl How {
         let access = match self {
             How::Read => OFlag::O_RDONLY,
             How::Write { .. } | How::WriteNoLink { .. } => OFlag::O_RDWR,
-            How::Replace { .. } => OFlag::O_WRONLY,
+            How::Replace { .. } | How::Pipe => OFlag::O_WRONLY,
             How::Append { .. } | How::AppendNoLink { .. } => OFlag::O_WRONLY | OFlag::O_APPEND,
         };
         // Opening a FIFO without a reader fails instead of waiting, and so does a file with a lease of another process (fcntl(2),
@@ -186,7 +188,7 @@ impl How {
 
     fn mode(self) -> Option<Mode> {
         match self {
-            How::Read => None,
+            How::Read | How::Pipe => None,
             How::Write { mode }
             | How::Replace { mode }
             | How::Append { mode }
@@ -198,7 +200,7 @@ impl How {
     fn last(self) -> Last {
         match self {
             How::Read | How::Write { .. } | How::Replace { .. } => Last::Followed,
-            How::Append { .. } => Last::FollowedToStream,
+            How::Append { .. } | How::Pipe => Last::FollowedToStream,
             How::AppendNoLink { .. } | How::WriteNoLink { .. } => Last::Itself,
         }
     }
@@ -295,6 +297,10 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
                     place.path().display()
                 )));
             }
+            // Root writes to no FIFO that another user has laid there, whether or not it has a reader.
+            Err(Errno::ENXIO) if user.is_some() && place.trust == Trust::Others => {
+                return Err(Untrusted::error(format!("{} is a FIFO in a folder of another user", place.path().display())));
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -306,6 +312,9 @@ fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -
     let found = fstat(&file)?;
     let is_regular = kind(&found) == SFlag::S_IFREG;
     let is_pipe = kind(&found) == SFlag::S_IFIFO;
+    if matches!(how, How::Pipe) && !is_pipe {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a FIFO", place.path().display())));
+    }
     if matches!(how, How::Read) && !is_regular || matches!(how, How::Write { .. } | How::WriteNoLink { .. }) && is_pipe {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", place.path().display())));
     }

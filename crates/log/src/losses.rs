@@ -1,0 +1,31 @@
+//! The lines that this process has dropped, in the count that all processes of the instance share. It knows no line. Every process
+//! runs it.
+
+use std::sync::OnceLock;
+
+use bolide_contract::log_losses::LogLosses;
+
+/// Unset in a process of no instance.
+static SHARED: OnceLock<LogLosses> = OnceLock::new();
+
+/// Counts in this memory from now on. Lines that were lost before are in no count.
+pub fn share(losses: LogLosses) {
+    SHARED.get_or_init(|| losses);
+}
+
+/// Whether there is a count, from which the master says how many lines were lost.
+pub fn are_shared() -> bool {
+    SHARED.get().is_some()
+}
+
+/// Counts lines that the log with this number has lost.
+pub fn count(number: usize, lines: u64) {
+    if let Some(shared) = SHARED.get().filter(|_| lines > 0) {
+        shared.count(number, lines);
+    }
+}
+
+/// The lines that the log with this number has lost in all processes.
+pub fn of(number: usize) -> u64 {
+    SHARED.get().map_or(0, |shared| shared.of(number))
+}
