@@ -47,7 +47,7 @@ pub fn snapshot() -> Snapshot {
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
         helpers: Vec::new(),
         refused_messages: 0,
-        logs: Vec::new(),
+        logs: vec![LogFacts { name: "log".to_owned(), lost: 2, absence: None, absent_ms: None }],
         locks: vec![("user 0".to_owned(), 42)],
         caches: vec![CacheFacts { name: "pages".to_owned(), items: 3, hits: 2, misses: 1, ..CacheFacts::default() }],
         metrics: vec![Metric { name: "a".to_owned(), oid: "3.1".to_owned(), kind: MetricKind::Gauge, value: -7 }],
