@@ -160,7 +160,7 @@ pub const HANDOVER_MS: u64 = 1_000;
 /// A worker that is neither killed nor spared this many milliseconds after the order to hand over accepts connections again.
 pub const DOOMED_MS: u64 = HANDOVER_MS + 500;
 
-/// The message if the kernel gives no timer (EAGAIN): timers count among the pending signals of their user.
+/// What a process logs when the kernel refuses a timer (EAGAIN). Each timer counts as one of its user's pending signals.
 pub const TIMERS_REFUSED: &str =
     "no timer can be made: the user of this process may have no more pending signals (RLIMIT_SIGPENDING): raise `ulimit -i`";
 

@@ -36,7 +36,7 @@ pub fn create_unsealed<P: NixPath + ?Sized>(name: &P, bytes: u64) -> io::Result<
 /// Fixes the size of a memory file, for good.
 ///
 /// # Errors
-/// It is no memory file, or is sealed already.
+/// The descriptor is not a memory file, or is already sealed.
 pub fn seal(memory: &impl AsFd) -> io::Result<()> {
     fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(SIZE_SEALS))?;
     Ok(())

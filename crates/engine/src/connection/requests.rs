@@ -91,7 +91,7 @@ impl<A: App> Connection<A> {
                 // A WebSocket's first frames may have arrived with its handshake.
                 _ if has_rest && self.exchange.is_streaming() => None,
                 Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
-                // The request was begun from kept bytes. A client that sends no more waits for its answer.
+                // The request began in bytes that were kept. A client that has ended its side still waits for the answer.
                 Read::End | Read::Broken if self.exchange.is_streaming() => None,
                 Read::End | Read::Broken => Some(NextAction::Close),
             },
