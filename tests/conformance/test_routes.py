@@ -515,3 +515,18 @@ def test_rules_on_user_and_client_apply_before_the_call_and_at_the_answer(serve)
     assert ask_as("ann", "Curl/8", "https://shop.example/x") == (200, [["ann"], ["documentation"], ["8"], ["shop"]])
     assert ask_as("bob", "wget", "https://example/x") == (200, [[], ["documentation"], [], []])
     assert ask_as("guest", "wget", "")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "reason", "body"),
+    [
+        ("return:200 OK", 200, "OK", "OK"),
+        ("return:410 Left Town", 410, "Left Town", "Gone"),
+        ("break-with-status:404 Not here", 404, "Not here", "Not Found"),
+    ],
+)
+def test_words_behind_the_status_of_return_are_its_reason(action, status, reason, body, serve):
+    server = serve(f"wsgi-file = {{apps}}/echo.py\nroute = ^/live$ {action}")
+    answer = server.get("/live")
+    assert (answer.status, answer.reason, answer.text) == (status, reason, body)
+    assert f"warning: `{action}` answers `{status} {reason}` with the body `{body}`" in server.log

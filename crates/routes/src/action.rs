@@ -3,6 +3,7 @@
 //!
 //! Actions of uWSGI that Bolide lacks are in [`MISSING`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::access::BasicAuth;
@@ -21,7 +22,8 @@ pub enum Action {
     /// `break`: an answer with this status, or without one the end of the connection.
     Break(Option<(u16, String)>),
     /// `return`, `break-with-status`: an answer with the status as its text.
-    Return(u16),
+    /// The status, and its reason.
+    Return(u16, Cow<'static, str>),
     Redirect {
         permanent: bool,
         to: Template,
@@ -127,7 +129,10 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
     Some(match name {
         "continue" | "last" => Action::Continue,
         "break" => Action::Break(break_status(argument, mistakes)?),
-        "return" | "break-with-status" => Action::Return(return_status(argument, mistakes)?),
+        "return" | "break-with-status" => {
+            let (code, reason) = return_status(name, argument, mistakes)?;
+            Action::Return(code, reason)
+        }
         "redirect" | "redirect-302" => Action::Redirect { permanent: false, to: template(mistakes) },
         "redirect-permanent" | "redirect-301" => Action::Redirect { permanent: true, to: template(mistakes) },
         "rewrite" | "rewrite-last" => Action::Rewrite { to: template(mistakes), is_last: name == "rewrite-last" },
@@ -273,15 +278,28 @@ fn break_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<Option<(u
     Some(Some((code, text.to_owned())))
 }
 
-fn return_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u16> {
-    let code = status::split(argument).filter(|(code, rest)| rest.is_empty() && status::reason(*code).is_some());
-    if code.is_none() {
+/// The status and its reason: the words behind it, which uWSGI sends in front of the standard's, or that of the standard.
+fn return_status(name: &str, argument: &str, mistakes: &mut Mistakes<'_>) -> Option<(u16, Cow<'static, str>)> {
+    let found = status::split(argument.trim()).and_then(|(code, words)| Some((code, words.trim(), status::reason(code)?)));
+    let Some((code, words, reason)) = found else {
         mistakes.error(
-            format!("`return:{argument}` has no status that a standard names"),
+            format!("`{name}:{argument}` has no status that a standard names"),
             "write `return:404`, or `break:499 Own Words`",
         );
+        return None;
+    };
+    if words.is_empty() {
+        return Some((code, Cow::Borrowed(reason)));
     }
-    code.map(|(code, _)| code)
+    if words.bytes().any(|byte| byte.is_ascii_control()) {
+        mistakes.error("a status can't contain control characters", "");
+        return None;
+    }
+    mistakes.warn(
+        format!("`{name}:{argument}` answers `{code} {words}` with the body `{reason}`"),
+        format!("write `{name}:{code}` for `{code} {reason}`, or `break:{code} {words}` for an answer without a body"),
+    );
+    Some((code, Cow::Owned(words.to_owned())))
 }
 
 fn assignment<'a>(action: &str, argument: &'a str, mistakes: &mut Mistakes<'_>) -> Option<(Vec<u8>, &'a str)> {

@@ -230,9 +230,13 @@ impl Rule {
             Action::Nothing => {}
             Action::Continue => return Step::End(Verdict::Serve),
             Action::Break(status) => return Step::End(broken_off(status.as_ref(), overrides)),
-            Action::Return(code) => {
-                let reason = status::reason(*code).unwrap_or_default();
-                return Step::End(Verdict::Answer(Answer { is_in_own_words: true, ..plain(*code, reason, reason) }));
+            Action::Return(code, reason) => {
+                let body = status::reason(*code).unwrap_or_default();
+                return Step::End(Verdict::Answer(Answer {
+                    is_in_own_words: true,
+                    reason: reason.clone(),
+                    ..plain(*code, "", body)
+                }));
             }
             Action::Redirect { permanent, to } => {
                 let location = fill(to, overrides);
