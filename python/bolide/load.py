@@ -18,17 +18,58 @@ from bolide.callables import DEFAULT_CALLABLE, LoadError, MissingCallable, Named
 from bolide.import_hints import missing_file, missing_module
 
 
-def load_applications(applications):
-    """Return ``[(mount, callable, interface)]`` for the applications of the settings; the interface is "wsgi" or "asgi"."""
+def load_applications(applications, is_start=True):
+    """Return ``[(mount, callable, interface)]`` for the applications of the settings; the interface is "wsgi" or "asgi".
+
+    As in uWSGI, an instance starts without an application that can't be loaded if another one can. At a reload such an
+    application fails it, so that the code that serves stays, unless the configuration alone is at fault.
+    """
     loaded = {}
     result = []
+    failures = []
     for application in applications:
-        way, module, taken = load_first(application, loaded)
-        callable = made_by(taken.value, application) if application["factory"] else taken.value
-        callable, interface = with_interface(callable, application["interface"])
-        result.append((application["mount"], callable, interface))
-        tell_taken(application, way, module, taken, interface)
+        try:
+            result.append(load_one(application, loaded))
+        except Exception as error:
+            failures.append((application, error))
+            if not is_start and not is_left_open(application, error, applications):
+                raise
+    if failures and not result:
+        for _, error in failures[1:]:
+            tell_failure(error)
+        raise failures[0][1]
+    tell_missing(failures, applications)
     return result
+
+
+def tell_missing(failures, applications):
+    """Log which applications are not served. If several workers load them, the first one logs it."""
+    if not failures or log.worker > 1 or log.helper:
+        return
+    failed = [application for application, _ in failures]
+    default = next(one for one in applications if one not in failed)
+    for application, error in failures:
+        tell_failure(error)
+        what = "requests for its paths go" if application["mount"] else "other paths than those of mounts go"
+        log.tell(
+            f"WARNING: {application['origin']}: nothing is served from here: {what} to the application of {default['origin']}"
+        )
+
+
+def load_one(application, loaded):
+    """Return the mount, the callable and the interface of an application."""
+    way, module, taken = load_first(application, loaded)
+    callable = made_by(taken.value, application) if application["factory"] else taken.value
+    callable, interface = with_interface(callable, application["interface"])
+    tell_taken(application, way, module, taken, interface)
+    return application["mount"], callable, interface
+
+
+def is_left_open(application, error, applications):
+    """Return whether the configuration names no callable for a module that lacks the usual one, and names one elsewhere."""
+    others = (one for one in applications if one["source"] == application["source"])
+    is_unnamed = isinstance(error, MissingCallable) and application["callable"] is None
+    return is_unnamed and any(other["callable"] is not None for other in others)
 
 
 def tell_taken(application, way, module, taken, interface):

@@ -429,7 +429,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
     slow_page = None if development is None else development.slow_page()
     try:
         with watched, slow_loading.watched(slow_page, settings["lifecycle"]["load_timeout_ms"]):
-            applications = import_all(settings, hooks)
+            applications = import_all(settings, hooks, boot["generation"] == 1)
             if development is not None:
                 from bolide import django_projects
 
@@ -472,8 +472,8 @@ def load(boot, hooks, watched, development=None, is_told=False):
     return stands_in, None
 
 
-def import_all(settings, hooks):
-    """Import the modules of the settings, and return the applications."""
+def import_all(settings, hooks, is_start):
+    """Import the modules of the settings, and return the applications. At the start some may be missing."""
     from bolide.load import import_beside, load_applications, set_aliases, set_up_logging, set_up_logging_from
     from bolide.wsgi import nothing_there
 
@@ -485,7 +485,7 @@ def import_all(settings, hooks):
     if python["logging_file"]:
         set_up_logging_from(python["logging_file"])
     # An instance may have only static files and routes.
-    applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
+    applications = load_applications(settings["applications"], is_start) or [("", nothing_there, "wsgi")]
     hooks.look_up()
     set_aliases(python["late_aliases"], "post-pymodule-alias")
     return applications
