@@ -63,7 +63,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
     ServerSetting::new("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
     ServerSetting::new("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
-    ServerSetting::new("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mode_of_mask, "`chmod-socket`: it applies to UNIX sockets only"))
+    ServerSetting::new("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mask, "`chmod-socket`: it applies to UNIX sockets only"))
         .letter('m')
         .setting("umask")
         .says("without `--bind`, and in files, `umask` is uWSGI's, for all new files: sockets, logs, and files of the application"),

@@ -137,11 +137,29 @@ impl Translation {
             let name = if is_secure { "https" } else { name };
             self.add_for(kept, if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
         }
-        if let Some(mask) = self.take_kept(Subject::Umask).filter(|_| is_local || binds.is_empty()) {
-            self.add_for(&mask, "chmod-socket", &mask.value);
-        }
+        self.finish_mask(is_local || binds.is_empty());
         self.finish_host((host, port.filter(|_| !takes_port)), usual_port);
         Ok(())
+    }
+
+    /// A mask is for UNIX sockets; without one it has no effect.
+    fn finish_mask(&mut self, is_local: bool) {
+        let Some(mask) = self.take_kept(Subject::Umask) else { return };
+        let (mode, is_decimal) = values::mode_of_mask(&mask.value);
+        if is_decimal {
+            self.place.clone_from(&mask.place);
+            self.warn(match is_local {
+                true => format!(
+                    "it is a decimal number: the UNIX socket has the mode {mode}, as in gunicorn; write octal digits as `0o666`"
+                ),
+                false => {
+                    "it has no effect without a UNIX socket, and it is a decimal number: write octal digits as `0o666`".to_owned()
+                }
+            });
+        }
+        if is_local {
+            self.add_for(&mask, "chmod-socket", &mode);
+        }
     }
 
     /// Adds the address of `--host` and `--port`; without them, that of a self-signed certificate.

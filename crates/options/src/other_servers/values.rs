@@ -93,12 +93,18 @@ pub fn is_terminal(file: &str) -> bool {
 /// Read, write and execute for all users.
 const EVERY_RIGHT: u32 = 0o777;
 
-/// Returns the mode of a UNIX socket for a mask: a number as Python's `int` reads it, or octal after a leading zero.
-pub fn mode_of_mask(text: &str) -> Result<String, String> {
+/// Checks a mask: a number as Python's `int` reads it, or octal after a leading zero. Returns it in octal digits.
+pub fn mask(text: &str) -> Result<String, String> {
     let octal = text.strip_prefix("0o").or_else(|| text.strip_prefix('0').filter(|digits| !digits.is_empty()));
-    let bits = octal.map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 8).ok());
-    let bits = bits.filter(|bits| *bits <= EVERY_RIGHT).ok_or("write `--chmod-socket 660` for a UNIX socket")?;
-    Ok(format!("{:03o}", EVERY_RIGHT & !bits))
+    let bits: Option<u32> = octal.map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 8).ok());
+    Ok(format!("{:03o}", bits.ok_or("write `--chmod-socket 660` for a UNIX socket")?))
+}
+
+/// Returns the mode of a UNIX socket for a [`mask`], and whether it has more bits than the kernel takes (umask(2)): people write
+/// 666 where Python reads it as a decimal number.
+pub fn mode_of_mask(octal: &str) -> (String, bool) {
+    let bits = u32::from_str_radix(octal, 8).unwrap_or_default();
+    (format!("{:03o}", EVERY_RIGHT & !bits), bits > EVERY_RIGHT)
 }
 
 /// [`seconds`] as digits.

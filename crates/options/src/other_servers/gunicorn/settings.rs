@@ -128,7 +128,7 @@ fn fill_in(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String>, to: 
     if !to.has(Subject::Umask) && to.kept.iter().any(|kept| kept.subject == Subject::Bind && kept.value.contains("unix:")) {
         // All users may connect to a UNIX socket of gunicorn.
         to.place = SettingPlace { name: "bind".to_owned(), line: line_of("bind") };
-        to.keep(Subject::Umask, "777");
+        to.keep(Subject::Umask, "0");
     }
     if let Some(count) = variable("WEB_CONCURRENCY").filter(|_| !has(to, "processes")) {
         add(to, "workers", "processes", &count);

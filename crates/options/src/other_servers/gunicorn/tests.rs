@@ -134,7 +134,9 @@ fn of_file(settings: &[RawSetting]) -> Vec<String> {
         .map(|made| format!("{}={}", made.key, made.value.trim_end_matches(", unix").replace(", ", ",")));
     let mut said: Vec<String> = options.filter(|made| !DEFAULTS.contains(&made.as_str())).collect();
     said.retain(|made| has("access_log_format") || !made.starts_with("log-format="));
-    said.retain(|made| has("umask") && made != "chmod-socket=777" || !made.starts_with("chmod-socket="));
+    let is_decimal = translated.remarks.iter().any(|remark| remark.message.contains("decimal"));
+    let is_masked = |made: &String| has("umask") && (is_decimal || made != "chmod-socket=777");
+    said.retain(|made| is_masked(made) || !made.starts_with("chmod-socket="));
     said.extend(translated.remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
     sorted(said)
 }
