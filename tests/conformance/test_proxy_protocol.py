@@ -297,3 +297,74 @@ def test_behind_haproxy_that_ends_tls_the_application_knows_of_it(haproxy, has_c
         assert view.environ["SSL_CIPHER"].startswith("TLS_")
         assert view.environ["SSL_CLIENT_VERIFY"] == ("SUCCESS" if has_certificate else "NONE")
         assert view.environ.get("SSL_CLIENT_S_DN_CN") == ("alice" if has_certificate else None)
+
+
+# Peers that may leave the header out.
+
+OPTIONAL = APPLICATIONS["wsgi"] + "\nhttp-enable-proxy-protocol = true\n"
+PLAIN = {
+    "a request": REQUEST,
+    "a request that begins like a header": b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("application", APPLICATIONS)
+def test_a_trusted_peer_may_leave_out_the_header_of_uwsgis_router(name, application, serve):
+    configuration = OPTIONAL.replace(APPLICATIONS["wsgi"], APPLICATIONS[application]) + "trusted-proxies = 127.0.0.1"
+    server = serve(configuration, listen=("http = 127.0.0.1:0",))
+    connection = server.connect()
+    connection.send_byte_by_byte(PLAIN[name])
+    assert View(connection.read_response()).client == tuple(map(str, connection.socket.getsockname()))
+    # The connection goes on, and another one has its header.
+    assert ask(connection).address == "127.0.0.1"
+    connection = server.connect()
+    connection.send(line("192.0.2.1", 56324))
+    assert ask(connection).client == ("192.0.2.1", "56324")
+    assert "PROXY" not in server.log
+
+
+def test_a_trusted_peer_may_leave_out_the_header_before_tls(serve, tmp_path):
+    authority = Authority(tmp_path)
+    credentials = authority.server()
+    address = f"https = 127.0.0.1:0,{credentials.chain},{credentials.key}"
+    server = serve(OPTIONAL + "trusted-proxies = 127.0.0.1", listen=(address,))
+    client = server.connect(server.address("https"))
+    client.socket = context_of(authority).wrap_socket(client.socket, server_hostname="localhost")
+    view = ask(client)
+    assert (view.address, view.scheme) == ("127.0.0.1", "https")
+
+
+def test_a_trusted_peer_may_leave_out_the_header_before_http2(serve):
+    server = serve(OPTIONAL + "trusted-proxies = 127.0.0.1\nhttp2 = h2c", listen=("http = 127.0.0.1:0",))
+    with Http2(server.connect()) as session:
+        assert View(session.request()).address == "127.0.0.1"
+
+
+@pytest.mark.parametrize("name", sorted(set(NONE) - {"a request", "TLS", "junk"}))
+def test_a_malformed_header_is_refused_where_it_may_be_left_out(name, serve):
+    server = serve(OPTIONAL + "trusted-proxies = 127.0.0.1", listen=("http = 127.0.0.1:0",))
+    with server.connect() as connection:
+        connection.send(NONE[name])
+        assert connection.read_to_end() == b""
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told"), [("", True), ("trusted-proxies = 192.0.2.1", False), ("trusted-proxies = none", False)]
+)
+def test_nobody_else_may_leave_it_out_and_the_start_says_so(more, is_told, serve):
+    server = serve(OPTIONAL + more, listen=("http = 127.0.0.1:0",))
+    with server.connect() as connection:
+        connection.send(REQUEST)
+        assert connection.read_to_end() == b""
+    told = "warning: `http-enable-proxy-protocol`: connections without a header of the PROXY protocol are refused"
+    assert (told in server.log) == is_told
+
+
+def test_bolides_sockets_stay_strict(serve):
+    configuration = APPLICATIONS["wsgi"] + "\nenable-proxy-protocol = true\ntrusted-proxies = 127.0.0.1"
+    server = serve(configuration)
+    with server.connect() as connection:
+        connection.send(REQUEST)
+        assert connection.read_to_end() == b""
+    assert "`enable-proxy-protocol`: connections without a header of the PROXY protocol are refused" in server.log

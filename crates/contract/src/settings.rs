@@ -119,6 +119,8 @@ pub struct Listener {
     pub redirects_to_https: Option<u16>,
     /// `enable-proxy-protocol`: each connection begins with a PROXY header that names its client.
     pub has_proxy_header: bool,
+    /// Peers of `trusted-proxies` may connect without that header.
+    pub may_lack_proxy_header: bool,
     pub tuning: SocketTuning,
     /// Where the listener was configured: `uwsgi.ini:3`, `command line`.
     pub origin: String,

@@ -67,6 +67,12 @@ pub struct ProxyTls {
     pub is_verified: bool,
 }
 
+/// Whether these bytes at the start of a connection are something other than a header, complete or not.
+pub fn is_other(bytes: &[u8]) -> bool {
+    let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
+    !begins(LINE_START) && !begins(SIGNATURE)
+}
+
 /// Parses the header at the start of a connection.
 ///
 /// # Errors

@@ -87,6 +87,7 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
                 http2: listener.http2,
                 redirects_to_https: listener.redirects_to_https,
                 has_proxy_header: listener.has_proxy_header,
+                may_lack_proxy_header: listener.may_lack_proxy_header,
                 is_ours: handed.is_ours,
                 is_tcp: !matches!(listener.address, Address::Unix(_) | Address::Abstract(_)),
             })

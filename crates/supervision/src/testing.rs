@@ -50,6 +50,7 @@ pub fn settings() -> Settings {
             http2: Http2::Off,
             redirects_to_https: None,
             has_proxy_header: false,
+            may_lack_proxy_header: false,
             tuning: Default::default(),
             origin,
         }],

@@ -1,9 +1,9 @@
-//! The PROXY header at the start of a connection, if its listener requires one: before TLS and before any request. It knows no
+//! The PROXY header at the start of a connection, if its listener expects one: before TLS and before any request. It knows no
 //! session. Workers run it, once for each connection.
 
 use std::sync::Arc;
 
-use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, proxy_header};
+use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, is_other, proxy_header};
 use bolide_protocol::{Fault, Progress};
 
 use super::refusal::{log_refusal, place};
@@ -15,7 +15,8 @@ use crate::sockets::listener::{FrontTls, Peer, PeerOrigin};
 use crate::sockets::socket::{self, Read};
 use crate::sockets::transport::Transport;
 
-/// Reads the header, and no byte behind it: it stays in the socket until it is complete. `None`: it was read, continue.
+/// Reads the header, and no byte behind it: it stays in the socket until it is complete. `None`: it was read, or the peer may
+/// leave it out, continue.
 pub(super) fn take_proxy_header<A: App>(
     transport: &Transport,
     client: &mut Client,
@@ -33,7 +34,10 @@ pub(super) fn take_proxy_header<A: App>(
         // A health check of a load balancer.
         Read::End | Read::Broken => return Some(NextAction::Close),
     };
+    let may_lack_it = context.worker.listeners.get(listener).is_some_and(|listening| listening.may_lack_proxy_header);
     match proxy_header(&bytes[..count]) {
+        // The peer speaks for itself. A header that is malformed is still a fault.
+        Err(_) if may_lack_it && is_other(&bytes[..count]) => None,
         Ok(Progress::Complete(header)) => {
             let found = peer_of(&header);
             let front_tls = header.tls.map(|tls| Arc::new(tls_of(&tls, bytes)));

@@ -37,6 +37,8 @@ pub struct ListeningSocket {
     pub redirects_to_https: Option<u16>,
     /// Each connection begins with a PROXY header that names its client.
     pub has_proxy_header: bool,
+    /// A peer that may send the header may also leave it out, and is the client then.
+    pub may_lack_proxy_header: bool,
     /// True for TCP, whose connections have a peer address.
     pub is_tcp: bool,
     /// The master has bound it, so it may be shut down for all processes. A socket that was handed to the master belongs to other

@@ -241,7 +241,8 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
         // Only workers use these.
         let is_it = |now: &&Listener| (&now.address, now.protocol) == (&listener.address, listener.protocol);
         if let Some(now) = wanted.listeners.iter().find(is_it) {
-            (listener.timeout_ms, listener.http2, listener.has_proxy_header) = (now.timeout_ms, now.http2, now.has_proxy_header);
+            (listener.timeout_ms, listener.http2) = (now.timeout_ms, now.http2);
+            (listener.has_proxy_header, listener.may_lack_proxy_header) = (now.has_proxy_header, now.may_lack_proxy_header);
         }
     }
     let mut compared = serde_json::to_value(&settings)?;

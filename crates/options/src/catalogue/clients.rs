@@ -68,7 +68,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::LocatedSwitch(|draft| &mut draft.clients.router_has_proxy_header),
         Value::Switch,
         "off",
-        "Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`.",
+        "Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.",
     )
     .example("http-enable-proxy-protocol = true"),
     OptionEntry::supported(

@@ -75,8 +75,16 @@ impl ClientsDraft {
                 };
                 let message = format!("`{name}` has no effect: there is no {has}");
                 context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(other));
+            } else if !self.may_lack_proxy_header(kind) {
+                context.diagnostics.push(strictly_expected(name, location, kind));
             }
         }
+    }
+
+    /// Whether peers of `trusted-proxies` may connect without a PROXY header. Clients are not among them, so they can't pass one
+    /// off as their own, and files for uWSGI, which takes connections without one too, serve what they served.
+    pub fn may_lack_proxy_header(&self, kind: SocketKind) -> bool {
+        kind == SocketKind::HttpRouter && self.router_has_proxy_header.is_some() && self.trusted_proxies.is_some()
     }
 
     /// Where the PROXY header was enabled for sockets of this kind.
@@ -86,6 +94,18 @@ impl ClientsDraft {
             SocketKind::Of(_) | SocketKind::Default => self.sockets_have_proxy_header.as_ref(),
         }
     }
+}
+
+/// uWSGI serves connections with and without the header, which lets each client send one of its own.
+fn strictly_expected(name: &str, location: &Location, kind: SocketKind) -> Diagnostic {
+    let message = format!("`{name}`: connections without a header of the PROXY protocol are refused; uWSGI serves them too");
+    Diagnostic::warning(Some(location), message).advise(match kind {
+        SocketKind::HttpRouter => {
+            "write `trusted-proxies = ADDRESS` of the balancer, which may then connect without one; or leave the option out if \
+             clients connect directly"
+        }
+        _ => "leave the option out if clients connect directly",
+    })
 }
 
 /// Splits words at commas and blanks.

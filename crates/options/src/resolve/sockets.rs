@@ -87,6 +87,7 @@ impl SocketsDraft {
                 http2: tls.http2_of(protocol),
                 redirects_to_https: socket.https_port,
                 has_proxy_header: protocol == Protocol::Http && clients.has_proxy_header(socket.kind).is_some(),
+                may_lack_proxy_header: clients.may_lack_proxy_header(socket.kind),
                 tuning: self.tuning.clone(),
                 origin: socket.location.to_string(),
             }

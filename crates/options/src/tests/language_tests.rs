@@ -144,7 +144,8 @@ fn test_exit_ends_with_its_status_and_what_was_printed() {
 }
 
 /// Options whose example can't change the settings: their effect is a warning, an error, or visible elsewhere.
-const WITHOUT_A_SETTING: &[&str] = &["allow-missing", "plugins", "need-app"];
+const WITHOUT_A_SETTING: &[&str] =
+    &["allow-missing", "plugins", "need-app", "shared-socket", "undeferred-shared-socket", "http-to"];
 
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
@@ -176,6 +177,10 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                         "may be untrusted",
                         "there is no folder `/var/lib/shop/crashes`",
                         "requests run as gevent's greenlets",
+                        "nothing is served there, since no option names it",
+                        "`http` serves the application itself",
+                        "connections without a header of the PROXY protocol are refused",
+                        "the script has the place of the only worker",
                     ]
                     .iter()
                     .any(|known| one.message.contains(known))
@@ -218,6 +223,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             // They are details of `gevent`.
             name if name.starts_with("gevent-") => "module = shop\ngevent = 5\n",
             "tls-certificate" => "module = shop\n",
+            "http-to" => "module = shop\nsocket = /run/shop.sock\n",
             "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n",
             "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n",
             "tls-key" => "module = shop\ntls-certificate = app.pem\n",

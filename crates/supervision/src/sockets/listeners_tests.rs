@@ -25,6 +25,7 @@ fn listener(address: Address) -> Listener {
         redirects_to_https: None,
         http2: Http2::Off,
         has_proxy_header: false,
+        may_lack_proxy_header: false,
         tuning: Default::default(),
         origin: "app.ini:3".to_owned(),
     }

@@ -391,6 +391,7 @@ fn listener(server: &StatisticsServer) -> Listener {
         http2: Http2::default(),
         redirects_to_https: None,
         has_proxy_header: false,
+        may_lack_proxy_header: false,
         tuning: SocketTuning::default(),
         origin: server.origin.clone(),
     }
