@@ -24,6 +24,12 @@ def server(serve_module):
     return serve_module("wsgi-file = {apps}/failures.py")
 
 
+@pytest.fixture(scope="module")
+def strict(serve_module):
+    """Fields that belong to the server are errors here."""
+    return serve_module("wsgi-file = {apps}/failures.py\nwsgi-strict = true")
+
+
 def assert_fine(client):
     response = client.request(target="/fine")
     assert (response.status, response.body) == (200, b"fine")
@@ -83,7 +89,8 @@ def bad_head_name(number):
 
 
 @pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
-def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, number):
+def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(strict, number):
+    server = strict
     client = server.connect()
     before = len(server.log)
     response = client.request(target=f"/bad_head?{number}")
@@ -99,8 +106,8 @@ def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, numb
 
 
 @pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
-def test_an_application_may_catch_its_bad_head_and_answer_again(server, number):
-    client = server.connect()
+def test_an_application_may_catch_its_bad_head_and_answer_again(strict, number):
+    client = strict.connect()
     response = client.request(target=f"/bad_head_caught?{number}")
     assert (response.status, response.reason, response.body) == (500, "Caught", b"caught")
     assert_fine(client)

@@ -7,14 +7,14 @@ use std::os::fd::IntoRawFd;
 use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use bolide_contract::scoreboard::{Recorder, Slot};
-use bolide_engine::response::{Pushed, ResponseWriter, When};
+use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
 use crate::call::cooperation::{Cooperation, cooperation};
 use crate::call::current as current_request;
+use crate::call::rules::AnswerRules;
 use crate::call::state::{CallState, Place};
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound, without_interpreter};
@@ -37,8 +37,8 @@ unsafe impl Send for StartResponse {}
 
 impl StartResponse {
     /// `None`: out of memory, an exception is set.
-    pub fn new(write_errors: bool, write_timeout: Duration) -> Option<StartResponse> {
-        let state = Box::into_raw(Box::new(CallState::new(write_errors, write_timeout)));
+    pub fn new(rules: &'static AnswerRules) -> Option<StartResponse> {
+        let state = Box::into_raw(Box::new(CallState::new(rules)));
         // SAFETY: the state was just made; from here on the capsule owns it and frees it in `free_state`.
         let capsule = unsafe { Object::owned(ffi::PyCapsule_New(state.cast(), CAPSULE_NAME.as_ptr(), Some(free_state))) };
         let Some(capsule) = capsule else {
@@ -298,7 +298,7 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
         } else if response.has_head() {
             return raise(assertion_error(), "start_response was called a second time without exc_info (PEP 3333)");
         }
-        let written = write_head(response, arguments.status, arguments.headers);
+        let written = write_head(state, response, arguments.status, arguments.headers);
         if written.is_none() {
             response.drop_head();
         }
@@ -317,7 +317,12 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
     Some(state.write.get())
 }
 
-fn write_head(response: &mut ResponseWriter<'_>, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
+fn write_head(
+    state: &CallState,
+    response: &mut ResponseWriter<'_>,
+    status: *mut ffi::PyObject,
+    headers: *mut ffi::PyObject,
+) -> Option<()> {
     with_latin1(status, |bytes| response.status(bytes), "the status")?;
     // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used at once.
     unsafe {
@@ -336,7 +341,7 @@ fn write_head(response: &mut ResponseWriter<'_>, status: *mut ffi::PyObject, hea
                 );
             }
             let (name, value) = (ffi::PyTuple_GetItem(pair, 0), ffi::PyTuple_GetItem(pair, 1));
-            with_latin1(name, |name| with_value(response, name, value), "a header's name")??;
+            with_latin1(name, |name| with_value(state, response, name, value), "a header's name")??;
             number += 1;
         }
     }
@@ -344,11 +349,21 @@ fn write_head(response: &mut ResponseWriter<'_>, status: *mut ffi::PyObject, hea
 }
 
 /// `Ok(None)`: an exception is set already.
-fn with_value(response: &mut ResponseWriter<'_>, name: &[u8], value: *mut ffi::PyObject) -> Result<Option<()>, &'static str> {
+fn with_value(
+    state: &CallState,
+    response: &mut ResponseWriter<'_>,
+    name: &[u8],
+    value: *mut ffi::PyObject,
+) -> Result<Option<()>, &'static str> {
     let what = || format!("the header {:?}", String::from_utf8_lossy(name));
     let Some(text) = latin1_text(value, &what) else { return Ok(None) };
     match response.field(name, text.bytes()) {
         Ok(()) => Ok(Some(())),
+        Err(BELONGS_TO_SERVER) if !state.rules.is_strict => {
+            response.drop_field(name, text.bytes(), state.rules.frames_chunks);
+            state.rules.note_dropped(state.application.get(), name);
+            Ok(Some(()))
+        }
         Err(refusal) => Ok(raise(value_error(), &format!("{} was refused: {refusal}", what()))),
     }
 }
@@ -442,7 +457,7 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     match (pushed, cooperation()) {
         (Some((Pushed::All, true)), None) => write_rest(state, &[]),
         (Some((Pushed::All, _)), _) => Some(()),
-        (Some((Pushed::Gone, _)) | None, _) => client_is_gone(state.write_errors),
+        (Some((Pushed::Gone, _)) | None, _) => client_is_gone(state.rules.write_errors),
         (Some((Pushed::Part(taken), _)), None) => write_rest(state, &part[taken..]),
         (Some((Pushed::Part(taken), _)), Some(worker)) => write_rest_in_turns(state, &part[taken..], worker),
     }
@@ -462,7 +477,7 @@ fn write_rest_in_turns(state: &CallState, mut rest: &[u8], worker: &dyn Cooperat
         }
     };
     state.is_writing.set(false);
-    if sent? { Some(()) } else { client_is_gone(state.write_errors) }
+    if sent? { Some(()) } else { client_is_gone(state.rules.write_errors) }
 }
 
 /// Waits for a slow client until it has the rest of a part, and all data that was buffered before.
@@ -474,7 +489,7 @@ fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
         let Some(wait) = wait else { break false };
         if let Some(wait) = wait {
             // No reference of ours to the response is used during the wait, which owns all that it needs.
-            let has_room = without_interpreter(|| wait.wait(state.write_timeout));
+            let has_room = without_interpreter(|| wait.wait(state.rules.write_timeout));
             state.with(|response| response.room_came(has_room));
             continue;
         }
@@ -493,7 +508,7 @@ fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     let (lock, ended) = &state.quiet;
     drop(lock.lock());
     ended.notify_all();
-    if sent { Some(()) } else { client_is_gone(state.write_errors) }
+    if sent { Some(()) } else { client_is_gone(state.rules.write_errors) }
 }
 
 /// # Safety

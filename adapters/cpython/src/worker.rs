@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::call::rules::AnswerRules;
 use crate::faults::FaultLog;
 use crate::object::Object;
 use crate::prototype::Assignment;
@@ -46,9 +47,10 @@ pub fn make_wsgi(
         engine.listeners.iter().map(|listener| template(py, settings, listener, module)).collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| module.getattr(name).map(object_of);
     let row = engine.scoreboard.row(engine.row);
+    let mounts: Vec<String> = applications.iter().map(|(mount, _)| mount.clone()).collect();
     let wsgi = Wsgi {
         row: row.ok_or_else(|| PyRuntimeError::new_err("the scoreboard has no row for this worker"))?,
-        mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.application),
+        mounts: Mounts::new(mounts.iter().map(|mount| mount.clone().into_bytes()).collect(), &settings.application),
         callables: applications.into_iter().map(|(_, callable)| object_of(callable.into_bound(py))).collect(),
         templates,
         body_in_memory: object("body_in_memory")?,
@@ -60,10 +62,16 @@ pub fn make_wsgi(
         after_request: after_request.map(object_of),
         is_strict: settings.python.wsgi_strict,
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
-        write_errors: settings.logging.write_errors,
-        write_timeout: std::time::Duration::from_millis(
-            settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
-        ),
+        rules: AnswerRules {
+            write_errors: settings.logging.write_errors,
+            write_timeout: std::time::Duration::from_millis(
+                settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
+            ),
+            is_strict: settings.python.wsgi_strict,
+            frames_chunks: settings.python.frames_chunks,
+            dropped: mounts.iter().map(|mount| (mount.clone(), false.into())).collect(),
+            worker: engine.worker,
+        },
     };
     // The worker serves for the rest of the process' life, so this is never freed.
     Ok(Box::leak(Box::new(wsgi)))

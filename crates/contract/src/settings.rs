@@ -282,6 +282,9 @@ pub struct Python {
     pub thread_stack_bytes: Option<u64>,
     /// `wsgi-strict`: `bytes` returned by an application count as an iterable of integers, which is an error.
     pub wsgi_strict: bool,
+    /// A body for which a WSGI application sets `Transfer-Encoding: chunked` consists of chunks, as under uWSGI; otherwise the
+    /// server frames it, as under other servers.
+    pub frames_chunks: bool,
     /// `wsgi-disable-file-wrapper`: `environ` has no `wsgi.file_wrapper`.
     pub no_file_wrapper: bool,
     /// `auto-procname` and the related options are in [`Naming`]; `enable-threads` is always on.

@@ -12,6 +12,7 @@ mod files;
 pub mod filters;
 mod informational;
 pub mod named_file;
+mod own_chunks;
 mod own_fields;
 pub mod storing;
 mod writer;
@@ -26,6 +27,7 @@ use crate::caches::SharedCaches;
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
+use crate::response::own_chunks::OwnChunks;
 use crate::response::storing::AnswerStore;
 use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sockets::body_file::{BodyFile, Queue};
@@ -112,6 +114,9 @@ pub enum Progress {
 /// Why a header field or status of an application is refused: one sentence for its log.
 pub type HeadRefusal = &'static str;
 
+/// The refusal of a field that only the server may set.
+pub const BELONGS_TO_SERVER: HeadRefusal = "it is hop-by-hop, and belongs to the server (PEP 3333)";
+
 pub struct Response {
     stage: Stage,
     head: ResponseHead,
@@ -121,6 +126,10 @@ pub struct Response {
     /// The application has violated its own Content-Length.
     overrun: bool,
     short: bool,
+    /// The decoder of a body that the application has framed itself; `None`, as nearly always: it has not.
+    own_chunks: Option<Box<OwnChunks>>,
+    /// How the application violated its own framing, as the rest of a sentence.
+    chunk_fault: Option<&'static str>,
     /// Trailer fields follow the end of the body.
     has_trailers: bool,
     /// A file that is sent after the buffered data, and the parts that follow it. Boxed, because few answers have them and idle
@@ -175,6 +184,8 @@ impl Response {
             },
             overrun: false,
             short: false,
+            own_chunks: None,
+            chunk_fault: None,
             has_trailers: false,
             file: None,
             queue: None,
@@ -246,6 +257,7 @@ impl Response {
         self.body_bytes = 0;
         self.overrun = false;
         self.short = false;
+        self.chunk_fault = None;
         self.has_trailers = false;
         self.x_sendfile = None;
         self.file_replaces_body = false;
@@ -359,7 +371,7 @@ impl Response {
                 if self.head.content_length.is_some_and(|before| before != length) {
                     return Err("it occurs twice, with different values");
                 }
-                if self.head.content_length.replace(length).is_some() {
+                if self.own_chunks.is_some() || self.head.content_length.replace(length).is_some() {
                     return Ok(());
                 }
             }
@@ -367,7 +379,7 @@ impl Response {
             Some(Known::Server) => self.head.has_server = true,
             Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
             Some(Known::Trailer) if self.has_trailers => {}
-            Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and belongs to the server (PEP 3333)"),
+            Some(Known::HopByHop | Known::Trailer) => return Err(BELONGS_TO_SERVER),
             Some(Known::NamesFile(_)) | None => {}
         }
         self.head.add(name, value);
@@ -407,7 +419,8 @@ impl Response {
         if self.terms.head_only && length == 0 {
             return;
         }
-        if self.stage == Stage::Head && self.head.content_length.is_none() && !self.is_bodiless_status() {
+        let is_unknown = self.head.content_length.is_none() && self.own_chunks.is_none();
+        if self.stage == Stage::Head && is_unknown && !self.is_bodiless_status() {
             self.head.set_length(length);
         }
     }
@@ -447,10 +460,12 @@ impl Response {
         self.head.count
     }
 
-    /// How the application violated its own Content-Length, as the rest of a sentence.
+    /// How the application violated its own Content-Length or chunks, as the rest of a sentence.
     pub(crate) fn broken_promise(&self) -> Option<&'static str> {
         if self.terms.head_only {
             None
+        } else if self.chunk_fault.is_some() {
+            self.chunk_fault
         } else if self.overrun {
             Some("sent more than its Content-Length; the rest was cut")
         } else if self.short {
@@ -476,6 +491,7 @@ impl Response {
     fn forget_head(&mut self) {
         self.stage = Stage::Fresh;
         self.head.clear();
+        self.own_chunks = None;
         if let Some(x_sendfile) = &mut self.x_sendfile {
             x_sendfile.named = None;
         }

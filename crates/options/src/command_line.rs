@@ -6,6 +6,7 @@ use crate::host_info::HostInfo;
 use crate::manual::other_words;
 use crate::manual::words::listed;
 use crate::other_servers::line_owner::{self, FLASK_APP, LineOwner};
+use crate::other_servers::start_words::TypedWords;
 use crate::other_servers::{self, CERTIFICATE, Refusal, Server, ServerSetting, Subject, Translation};
 use crate::project;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
@@ -63,6 +64,9 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     };
     let mut configuration = reader.finish()?;
     configuration.server = typed.server;
+    let has_own_file = configuration.files.len() > configuration.servers_of_files.len();
+    let servers = configuration.servers_of_files.clone();
+    configuration.words = typed.words.complete(servers, has_own_file, application.is_some());
     configuration.diagnostics.extend(typed.notes);
     configuration.diagnostics.extend(beside);
     if application.is_some() {
@@ -104,6 +108,7 @@ struct Typed {
     has_access_log: bool,
     /// The server whose line it is, if it can be only one's.
     server: Option<Server>,
+    words: TypedWords,
 }
 
 /// Reads the options of the command line, of Bolide and of other servers.
@@ -125,7 +130,8 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     }
     let server = typed.recognize(words.positional(), host);
     let (application, has_access_log) = (typed.application.take(), typed.has_access_log);
-    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server })
+    let words = std::mem::take(&mut typed.words);
+    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server, words })
 }
 
 /// What options of a command line leave behind until all of them are read.
@@ -143,6 +149,7 @@ struct TypedOptions {
     /// The value of `-p`: uWSGI's `processes`, or the port of a host.
     count: Option<String>,
     owner: LineOwner,
+    words: TypedWords,
     notes: Vec<Diagnostic>,
     /// All errors are in one report: a command line of another server may have several.
     errors: Vec<Diagnostic>,
@@ -161,6 +168,7 @@ impl Default for TypedOptions {
             seconds: None,
             count: None,
             owner: LineOwner::default(),
+            words: TypedWords::default(),
             notes: Vec::new(),
             errors: Vec::new(),
         }
@@ -180,6 +188,7 @@ impl TypedOptions {
         if name == APP && !is_ours {
             self.application = value;
             self.owner.keep(|server| matches!(server, Server::Flask | Server::FastApi));
+            self.words.note_servers(&[Server::Flask, Server::FastApi]);
             return Ok(());
         }
         if !is_ours {
@@ -207,6 +216,9 @@ impl TypedOptions {
 
     /// Takes an option of another server.
     fn translate(&mut self, setting: &ServerSetting, value: &str, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        // One flag may have a row for each of its meanings.
+        let named = other_servers::servers_of(setting.flag);
+        self.words.note_servers(if named.is_empty() { setting.servers } else { &named });
         if setting.flag == TIMEOUT {
             // The last one counts.
             self.seconds = None;
@@ -228,6 +240,9 @@ impl TypedOptions {
         if let Some(setting) = other_servers::meant_option(name, text) {
             self.owner.keep(|server| setting.servers.contains(&server));
             return self.translate(setting, text, reader);
+        }
+        if let Some(row) = catalogue().get(name) {
+            self.words.note_own(&other_servers::servers_of(name), row.home != "bolide");
         }
         if let Some(pairs) = value.as_deref().and_then(|value| other_servers::word(name, value)) {
             if pairs.is_empty() {

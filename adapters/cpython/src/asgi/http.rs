@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::{Pushed, ResponseWriter, When};
+use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
 use bolide_files::named::NamedFile;
 
 use super::context::Asgi;
@@ -412,31 +412,16 @@ fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response
     if trailers {
         response.announce_trailers();
     }
-    let set = headers.each(|name, value| {
-        let is_idle_trailer = !trailers && name.len() == 7 && name.eq_ignore_ascii_case(b"trailer");
-        if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) || is_idle_trailer {
-            // ASGI, "http.response.start": the server does the framing. An application that is a proxy passes such fields on.
-            if name.eq_ignore_ascii_case(b"connection") && value.eq_ignore_ascii_case(b"close") {
-                response.close_after();
-            }
-            return Ok(());
+    let set = headers.each(|name, value| match response.field(name, value) {
+        // ASGI, "http.response.start": the server does the framing. An application that is a proxy passes such fields on.
+        Err(BELONGS_TO_SERVER) => {
+            response.drop_field(name, value, false);
+            Ok(())
         }
-        response.field(name, value)
+        set => set,
     });
     set.map_err(|refusal| {
         response.drop_head();
         SendError::Value(format!("the header {refusal}"))
     })
-}
-
-/// RFC 9110 section 7.6.1. The length is compared first, so that most names cost one comparison.
-fn is_hop_by_hop(name: &[u8]) -> bool {
-    let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
-    match name.len() {
-        2 => is(b"te"),
-        7 => is(b"upgrade"),
-        10 => is(b"connection") || is(b"keep-alive"),
-        16 => is(b"proxy-connection"),
-        _ => false,
-    }
 }

@@ -127,6 +127,6 @@ impl CurrentRequest {
     }
 
     pub fn write_timeout(&self) -> Duration {
-        self.state().write_timeout
+        self.state().rules.write_timeout
     }
 }

@@ -3,4 +3,5 @@
 pub mod cooperation;
 pub mod current;
 pub mod extras;
+pub mod rules;
 pub mod state;

@@ -6,7 +6,6 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::ptr::null_mut;
 use std::sync::{Condvar, Mutex};
-use std::time::Duration;
 
 use bolide_contract::scoreboard::Recorder;
 use bolide_engine::ExchangeId;
@@ -15,6 +14,7 @@ use pyo3::ffi;
 
 use crate::call::cooperation::{ClientEvent, visit};
 use crate::call::extras::RequestExtras;
+use crate::call::rules::AnswerRules;
 
 /// The present place of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,13 +56,13 @@ pub struct CallState {
     pub quiet: (Mutex<()>, Condvar),
     /// What a request in a greenlet waits for.
     pub client: ClientEvent,
-    /// Whether a client's disconnect raises an exception in the application (`ignore-write-errors`, `disable-write-exception`).
-    pub write_errors: bool,
-    pub write_timeout: Duration,
+    /// The number of the application that the request goes to.
+    pub application: Cell<u32>,
+    pub rules: &'static AnswerRules,
 }
 
 impl CallState {
-    pub fn new(write_errors: bool, write_timeout: Duration) -> CallState {
+    pub fn new(rules: &'static AnswerRules) -> CallState {
         CallState {
             place: Cell::new(Place::Nowhere),
             write: Cell::new(null_mut()),
@@ -76,8 +76,8 @@ impl CallState {
             extras: RefCell::new(None),
             quiet: (Mutex::new(()), Condvar::new()),
             client: ClientEvent::default(),
-            write_errors,
-            write_timeout,
+            application: Cell::new(0),
+            rules,
         }
     }
 

@@ -209,7 +209,7 @@ impl GeventThread {
         let (start, core) = Seat::with(seat, |seat| (seat.start.take(), seat.core.clone()));
         let start = match start {
             Some(start) => start,
-            None => StartResponse::new(wsgi.write_errors, wsgi.write_timeout)?,
+            None => StartResponse::new(&wsgi.rules)?,
         };
         start.begin();
         let prepared = self.calls.prepare(request, &start, core.as_ref())?;

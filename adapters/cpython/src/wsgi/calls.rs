@@ -54,7 +54,7 @@ impl Calls {
         core: Option<&Object>,
     ) -> Option<PreparedCall> {
         let mut environ = self.environs.make(request)?;
-        let callable = self.choose(&mut environ, request)?;
+        let callable = self.choose(&mut environ, request, start)?;
         self.give_body(&mut environ, std::mem::take(&mut request.body))?;
         if let Some(core) = core {
             environ.set(&self.environs.names.uwsgi_core, core);
@@ -72,7 +72,12 @@ impl Calls {
     }
 
     /// Returns the application of a request, and sets SCRIPT_NAME and PATH_INFO for its mount.
-    fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
+    fn choose(
+        &mut self,
+        environ: &mut Dictionary,
+        request: &mut Request<'_, EnvironMemo>,
+        start: &StartResponse,
+    ) -> Option<*mut ffi::PyObject> {
         let mounts = &self.wsgi.mounts;
         let number = if mounts.is_by_host() {
             self.set_mount(environ, request.script_name, mounts.below(request.parts.path()));
@@ -87,6 +92,7 @@ impl Calls {
         match number {
             Ok(number) => {
                 request.log_facts.application = number as u32;
+                start.state().application.set(number as u32);
                 self.wsgi.callables.get(number).map(Object::as_ptr)
             }
             Err(problem) => raise(lookup_error(), &problem),

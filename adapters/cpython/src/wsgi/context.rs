@@ -3,6 +3,7 @@
 use bolide_contract::scoreboard::Row;
 use bolide_engine::mounts::Mounts;
 
+use crate::call::rules::AnswerRules;
 use crate::faults::FaultLog;
 use crate::object::Object;
 
@@ -29,6 +30,5 @@ pub struct Wsgi {
     /// `wsgi-strict`
     pub is_strict: bool,
     pub fault_log: FaultLog,
-    pub write_errors: bool,
-    pub write_timeout: std::time::Duration,
+    pub rules: AnswerRules,
 }

@@ -116,7 +116,7 @@ impl App for WsgiThread {
 
     fn exchange_has_ended(&mut self, response: &mut ResponseWriter<'_>) {
         let Some(hook) = &self.wsgi.after_request else { return };
-        let start = self.start.take().or_else(|| StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout));
+        let start = self.start.take().or_else(|| StartResponse::new(&self.wsgi.rules));
         if let Some(start) = &start {
             start.make_current();
             // SAFETY: the engine lends us the response for this call, and it is disarmed by `keep`.
@@ -180,7 +180,7 @@ impl WsgiThread {
         let start = match self.start.take() {
             Some(start) => start,
             None => {
-                let made = StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout)?;
+                let made = StartResponse::new(&self.wsgi.rules)?;
                 made.make_current();
                 made
             }
@@ -209,7 +209,7 @@ impl WsgiThread {
         let mut sent = self.sender.send(&mut answer, None, response);
         if matches!(sent, Some(SendProgress::All)) {
             if was_sent_in_call {
-                let timeout = self.wsgi.write_timeout;
+                let timeout = self.wsgi.rules.write_timeout;
                 without_interpreter(|| response.finish_in_call(timeout));
             }
             sent = Some(self.sender.complete(&mut answer, response));

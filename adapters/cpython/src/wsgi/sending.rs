@@ -81,7 +81,7 @@ impl Sender {
             if let Some(result) = answer.result() {
                 if self.is_wrapper(result)
                     && response.with(|response| response.has_head()) == Some(true)
-                    && let Some((file, offset, length)) = self.sendable(result)?
+                    && let Some((file, offset, length)) = self.sendable(result, response)?
                 {
                     let pushed = response.with(|response| response.push_file(file, offset, length));
                     return Some(if pushed.is_some() { SendProgress::All } else { SendProgress::Gone });
@@ -204,7 +204,10 @@ impl Sender {
 
     /// Returns the file, offset and length of a `wsgi.file_wrapper` around a regular file. `Some(None)`: it is not one, and is
     /// read like any iterable. `None`: an exception is set.
-    fn sendable(&self, wrapper: &Object) -> Option<Option<(File, i64, u64)>> {
+    fn sendable(&self, wrapper: &Object, response: &mut impl ResponseAccess) -> Option<Option<(File, i64, u64)>> {
+        if response.with(|response| response.decodes_parts()) == Some(true) {
+            return Some(None);
+        }
         let arguments = [wrapper.as_ptr()];
         // SAFETY: the callable and its argument live; the result is ours, and a tuple of three ints or None.
         unsafe {
@@ -222,7 +225,7 @@ impl Sender {
 
     /// Sends a `wsgi.file_wrapper` that is one part of the answer. True: it is sent first, and the answer continues after it.
     fn send_file_part(&self, answer: &mut Answer, wrapper: &Object, response: &mut impl ResponseAccess) -> Option<bool> {
-        if let Some((file, offset, length)) = self.sendable(wrapper)? {
+        if let Some((file, offset, length)) = self.sendable(wrapper, response)? {
             if length > 0 {
                 response.with(|response| response.push_file_part(file, offset, length));
             }

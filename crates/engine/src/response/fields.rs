@@ -38,6 +38,11 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
     }
 }
 
+/// Whether a list of words, separated by commas, has this one (RFC 9110 section 5.6.1).
+pub fn has_word(list: &[u8], word: &[u8]) -> bool {
+    list.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
+}
+
 /// RFC 9110 section 5.5, and PEP 3333: no control characters, except for the tab that old applications use.
 pub fn is_field_value(value: &[u8]) -> bool {
     let (words, rest) = value.as_chunks::<8>();

@@ -121,6 +121,8 @@ impl ResponseWriter<'_> {
         let status = self.head.status();
         let answer = if self.is_bodiless_status() { None } else { x_sendfile.run(status) };
         let Some(answer) = answer else { return self.close_head() };
+        // They would be those of the body that the file replaces.
+        self.own_chunks = None;
         let own = std::mem::take(&mut self.head);
         if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
             self.note_unmodified(content_type, bytes, is_compressed);

@@ -14,7 +14,7 @@ use bolide_routes::{Overrides, ServerValue, Services, Store, Table, Values};
 use crate::caches::SharedCaches;
 use crate::logging::access_log::tell_all;
 use crate::response::compression::{Encoder, is_wanted_type};
-use crate::response::fields::{Known, is_field_value, known_field};
+use crate::response::fields::{Known, has_word, is_field_value, known_field};
 use crate::services::SharedServices;
 
 /// A complete body up to this size is compressed before its head is sent, so that its length is known.
@@ -275,10 +275,6 @@ fn may_be_coded(head: &mut FilteredHead<'_>) -> bool {
     has_content
         && FIXED.iter().all(|name| head.head.value(name).is_none())
         && !head.head.values(b"cache-control").any(|value| has_word(value, b"no-transform"))
-}
-
-fn has_word(list: &[u8], word: &[u8]) -> bool {
-    list.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
 }
 
 impl FilteredHead<'_> {

@@ -1,5 +1,6 @@
-//! The parts of an answer beyond status, fields and body: bytes between its frames, interim responses, trailer fields, the switch to WebSocket and its
-//! refusal, and a socket that the application takes over.
+//! The parts of an answer beyond status, fields and body: bytes between its frames, interim responses, trailer fields, the switch
+//! to WebSocket and its refusal, fields that belong to the server, bodies that an application frames itself, and a socket that the
+//! application takes over.
 //!
 //! It knows no language. The thread that serves the request runs it.
 
@@ -10,9 +11,10 @@ use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::http1::is_token;
 
 use super::writer::ResponseWriter;
-use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Response, Stage, reason_phrase};
-use crate::response::fields::{Known, is_field_value, known_field};
+use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, When, reason_phrase};
+use crate::response::fields::{Known, has_word, is_field_value, known_field};
 use crate::response::filters::FirstPart;
+use crate::response::own_chunks::{MORE_BEHIND, NO_CHUNKS, OwnChunk, OwnChunks};
 use crate::sockets::taken_connections::TakenConnections;
 
 impl Response {
@@ -24,9 +26,84 @@ impl Response {
     pub fn wants_trailers(&self) -> bool {
         self.has_trailers
     }
+
+    /// Drops a field that [`Response::field`] refuses because it belongs to the server, and does what the application means by
+    /// it. `frames_chunks`: a body with `Transfer-Encoding: chunked` consists of chunks.
+    #[cold]
+    pub fn drop_field(&mut self, name: &[u8], value: &[u8], frames_chunks: bool) {
+        if name.eq_ignore_ascii_case(b"connection") && has_word(value, b"close") {
+            self.close_after();
+        }
+        if frames_chunks && name.eq_ignore_ascii_case(b"transfer-encoding") && has_word(value, b"chunked") {
+            self.own_chunks = Some(Box::default());
+            // RFC 9112 section 6.3: the coding overrides a length, which counted the chunks.
+            self.head.content_length = None;
+            self.head.remove(b"content-length");
+        }
+    }
+
+    /// Whether the parts of the body must be pushed as bytes, because they are decoded.
+    pub fn decodes_parts(&self) -> bool {
+        self.own_chunks.is_some()
+    }
 }
 
 impl ResponseWriter<'_> {
+    /// As [`ResponseWriter::push`], for a part that consists of chunks.
+    #[cold]
+    pub(super) fn push_chunks(&mut self, mut own: Box<OwnChunks>, part: &[u8], when: When) -> Pushed {
+        if self.has_no_body() || self.names_file() {
+            return self.push(part, when);
+        }
+        let mut rest = part;
+        loop {
+            match own.next(rest) {
+                OwnChunk::Data { data, used } => match self.push(data, When::WithTheNext) {
+                    Pushed::All => rest = &rest[used..],
+                    Pushed::Part(taken) => {
+                        let used = used - (data.len() - taken);
+                        own.take_only(rest, used);
+                        self.own_chunks = Some(own);
+                        return Pushed::Part(part.len() - rest.len() + used);
+                    }
+                    Pushed::Gone => return Pushed::Gone,
+                },
+                OwnChunk::More => break,
+                OwnChunk::End { is_exact } => {
+                    self.chunk_fault = self.chunk_fault.or((!is_exact).then_some(MORE_BEHIND));
+                    break;
+                }
+                OwnChunk::Malformed => {
+                    self.end_in_chunks();
+                    return Pushed::Gone;
+                }
+            }
+        }
+        self.own_chunks = Some(own);
+        if when == When::Now {
+            // A part without data sends the head, as any other part does.
+            self.send_head();
+            self.send();
+        }
+        if self.client_is_gone() { Pushed::Gone } else { Pushed::All }
+    }
+
+    /// Ends an answer whose chunks are malformed or incomplete: the client must not take its body for a complete one.
+    #[cold]
+    pub(super) fn end_in_chunks(&mut self) {
+        self.send_head();
+        self.send();
+        self.chunk_fault = Some(NO_CHUNKS);
+        self.cut_off();
+    }
+
+    /// Whether the last chunk of an application's own chunks is missing.
+    pub(super) fn lacks_last_chunk(&mut self) -> bool {
+        let may_lack = !self.has_no_body() && !self.names_file();
+        let own = self.own_chunks.as_mut().filter(|_| may_lack);
+        own.is_some_and(|own| !own.is_complete())
+    }
+
     /// Sends a few bytes of the protocol between the frames of the current answer. If there is no room for them, the client is
     /// disconnected, because they must arrive completely.
     pub(crate) fn say_aside(&mut self, bytes: &[u8]) {

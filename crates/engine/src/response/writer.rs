@@ -74,6 +74,11 @@ impl ResponseWriter<'_> {
         if part.is_empty() {
             return Pushed::All;
         }
+        if self.own_chunks.is_some()
+            && let Some(own) = self.own_chunks.take()
+        {
+            return self.push_chunks(own, part, when);
+        }
         if self.stage == Stage::Head {
             if let Some(whole) = self.filter_head(FirstPart::Bytes(part)) {
                 self.store_whole(part);
@@ -237,6 +242,9 @@ impl ResponseWriter<'_> {
             }
             self.filter_head(FirstPart::Nothing);
             self.close_head();
+        }
+        if self.stage == Stage::Body && self.lacks_last_chunk() {
+            return self.end_in_chunks();
         }
         if self.stage == Stage::Body {
             let is_complete = matches!(self.left, BodyLeft::Unknown | BodyLeft::Length(0)) && self.file.is_none();

@@ -19,6 +19,7 @@ mod processes;
 mod requests;
 mod row;
 mod server;
+pub mod start_words;
 mod tls;
 mod translate;
 mod translation;

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::other_servers::Server;
+use crate::other_servers::start_words::StartWords;
 use crate::pair::Pair;
 use crate::sources::OtherSection;
 
@@ -37,6 +38,10 @@ pub struct Configuration {
     pub magic: Vec<(char, String)>,
     /// The server whose command line this is, if it can be only one's.
     pub server: Option<Server>,
+    /// The servers of those files that are configurations of other servers.
+    pub servers_of_files: Vec<Server>,
+    /// In whose words the instance is started.
+    pub words: StartWords,
 }
 
 /// The options of a PasteDeploy file, which names an application.

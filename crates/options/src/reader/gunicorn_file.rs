@@ -11,7 +11,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::launcher;
-use crate::other_servers::{gunicorn, hypercorn};
+use crate::other_servers::{Server, gunicorn, hypercorn};
 use crate::pair::Pair;
 use crate::sources::line_of;
 
@@ -60,6 +60,7 @@ impl Reader<'_> {
         let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
         let translated = gunicorn::translated(&settings, variable);
         self.made.files.push(name.to_owned());
+        self.made.servers_of_files.push(Server::Gunicorn);
         self.made.diagnostics.extend(translated.remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
         let made = translated.options.into_iter().map(|made| (made.key, made.value, made.line));
         let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
@@ -83,6 +84,7 @@ impl Reader<'_> {
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
         let (options, remarks) = hypercorn::translated(text, |offset| line_of(bytes, offset));
+        self.made.servers_of_files.push(Server::Hypercorn);
         self.made.diagnostics.push(Diagnostic::note(None, format!("`{name}` is read as a configuration of hypercorn")));
         self.made.diagnostics.extend(remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
         self.add_foreign(options.into_iter().map(|made| (made.key, made.value, made.line)), place);

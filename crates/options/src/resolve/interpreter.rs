@@ -132,6 +132,7 @@ impl PythonDraft {
         };
         let all = |pairs: &[(String, String)]| pairs.iter().map(|(name, module)| (name.clone(), absolute(module))).collect();
         Python {
+            frames_chunks: context.read.words.are_uwsgis(),
             virtualenv: self.virtualenv.map(|path| context.absolute(path)),
             imports: self.shared_imports.iter().chain(&self.imports).map(absolute).collect(),
             aliases: all(&self.aliases),
