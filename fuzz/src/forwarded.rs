@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
     ],
 };
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 1024, head_bytes: 4096, header_count: 128, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(1024, 4096, 128);
 
 const COUNTING: ForwardedFields = ForwardedFields {
     x_forwarded_for: true,

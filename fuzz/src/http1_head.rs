@@ -39,7 +39,7 @@ pub const TARGET: Target = Target {
 };
 
 /// Low enough for small inputs to reach them, in bytes and fields.
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 300, head_bytes: 600, header_count: 20, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(300, 600, 20);
 
 /// Inputs up to this many bytes are tried with each of their prefixes, longer ones with some.
 const EVERY_PREFIX_BYTES: usize = 256;

@@ -28,7 +28,7 @@ pub const TARGET: Target = Target {
     ],
 };
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 200, head_bytes: 400, header_count: 10, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(200, 400, 10);
 
 /// Streams of a connection: few, so that the limit is soon exceeded.
 const STREAMS: u32 = 3;

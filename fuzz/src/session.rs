@@ -24,7 +24,7 @@ pub const TARGET: Target = Target {
 /// Number of protocols.
 const PROTOCOLS: u8 = 4;
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 100);
 
 /// The events of a connection. Parts of a body are joined.
 #[derive(Debug, PartialEq, Eq)]

@@ -39,8 +39,8 @@ def head(length):
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (line(16384) + HOST + b"\r\n", 200),
-        (line(16385) + HOST + b"\r\n", 414),
+        (line(20_000 - len(HOST) - 2) + HOST + b"\r\n", 200),
+        (line(20_001) + HOST + b"\r\n", 414),
         (b"GET /" + b"a" * 100_000, 414),
         (head(20_000), 200),
         (head(20_001), 431),

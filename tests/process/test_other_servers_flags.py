@@ -101,7 +101,7 @@ SAMPLES = {
     "group": ("daemon", ["gid = daemon"]),
     "h11-max-incomplete-event-size": ("32768", ["buffer-size = 32768"]),
     "header": ("X-Shop:open", ["add-header = X-Shop: open"]),
-    "header-map": ("refuse", []),
+    "header-map": ("refuse", ["header-map = refuse"]),
     "host": ("0.0.0.0", ["http = 0.0.0.0:8000"]),
     "http": ("h11", []),
     "http-parser": ("fast", []),

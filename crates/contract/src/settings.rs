@@ -432,6 +432,17 @@ impl Default for Limits {
             body_memory_bytes: 1024 * 1024,
             keepalive_ms: 65_000,
             body_disk_bytes: 1024 * 1024 * 1024,
+    /// `header-map`
+    pub header_map: HeaderMap,
+}
+
+/// What happens to a header field whose name has an underscore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeaderMap {
+    Drop,
+    Refuse,
+    /// It is passed on, unless it could forge another field.
+    Dangerous,
             body_bytes_per_second: 500,
             lenient_targets: false,
         }
@@ -447,6 +458,7 @@ pub struct Identity {
     pub no_further_groups: bool,
     /// `add-gid`: additional groups.
     pub added_groups: Vec<String>,
+            header_map: HeaderMap::Drop,
     /// `umask` of all processes; `None` keeps the inherited one.
     pub umask: Option<u32>,
 }

@@ -14,6 +14,7 @@ mod refusal;
 mod requests;
 mod steps;
 mod streaming;
+mod underscored;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

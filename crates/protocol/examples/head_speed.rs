@@ -12,7 +12,7 @@ use bolide_protocol::http1::target::split_target;
 
 const ROUNDS: usize = 25;
 const HEADS_PER_ROUND: u32 = 40_000;
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 8192, head_bytes: 65536, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(8192, 65536, 100);
 
 const SMALL: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: wrk/4.2.0\r\nAccept: */*\r\n\r\n";
 

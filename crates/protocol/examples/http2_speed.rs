@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 const ROUNDS: usize = 400;
 const REQUESTS_PER_ROUND: u32 = 500;
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 8192, head_bytes: 65536, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(8192, 65536, 100);
 const DATE: &[u8] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 const SMALL: &[(&str, &str)] = &[("user-agent", "h2load nghttp2/1.64.0")];

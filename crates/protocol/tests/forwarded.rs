@@ -9,8 +9,7 @@ use bolide_protocol::http1::head::{Field, HeadLimits, Version, header_block};
 use cases::forwarded::{CASES, ForwardedFacts};
 use proptest::prelude::*;
 
-const LIMITS: HeadLimits =
-    HeadLimits { request_line_bytes: 1000, head_bytes: 1 << 20, header_count: 1000, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(1000, 1 << 20, 1000);
 
 const ALL: ForwardedFields = ForwardedFields {
     x_forwarded_for: true,

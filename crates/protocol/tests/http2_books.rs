@@ -15,8 +15,7 @@ use cases::http2::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-const HEAD_LIMITS: HeadLimits =
-    HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+const HEAD_LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 100);
 
 const STREAM_WINDOW: u32 = 65_535;
 const CONNECTION_WINDOW: u32 = 100_000;

@@ -9,7 +9,7 @@ use bolide_protocol::http2::{
 use bolide_protocol::session::HeadParts;
 use cases::http2::*;
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 100);
 
 /// A connection whose settings were exchanged.
 struct Connection {

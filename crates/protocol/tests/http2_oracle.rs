@@ -17,7 +17,7 @@ use bolide_protocol::session::{HeadParts, RequestHead};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 8192, head_bytes: 65536, header_count: 200, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(8192, 65536, 200);
 const DATE: &[u8] = b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
 
 /// Both directions of a connection; the client's end of it is [`Pipe`].

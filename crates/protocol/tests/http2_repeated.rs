@@ -9,7 +9,7 @@ use bolide_protocol::session::{HeadParts, RequestHead};
 use cases::http2::{BEGINNING, HAS_PRIORITY, HEADERS, PRIORITY_UPDATE, WHOLE, cases, fields, frame};
 use proptest::prelude::*;
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 100);
 
 /// The difference between the stream ids of a case and those of its repetition.
 const STREAM_OFFSET: u32 = 100;

@@ -8,7 +8,7 @@ use bolide_protocol::http2::{ErrorCode, Http2, Http2Event, Http2Limits};
 use bolide_protocol::session::{HeadParts, RequestHead};
 use cases::http2::{BEGINNING, PING, cases, frame};
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 100);
 
 /// The result of some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use bolide_protocol::{Fault, Progress};
 use cases::http1_line::CASES;
 use proptest::prelude::*;
 
-const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 64, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(4096, 8192, 64);
 
 const TRAILING: [&[u8]; 4] = [b"\0", b"\r\n", b"Host: a\r\n\r\n", b"GET /next HTTP/1.1\r\n"];
 

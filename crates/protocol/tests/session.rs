@@ -4,8 +4,7 @@ use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
 
-const LIMITS: HeadLimits =
-    HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
+const LIMITS: HeadLimits = HeadLimits::of(1 << 16, 1 << 16, 100);
 
 /// The events of a connection, with the pieces of a body joined again.
 #[derive(Debug, PartialEq, Eq)]

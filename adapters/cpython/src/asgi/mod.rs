@@ -151,7 +151,8 @@ impl AsgiThread {
         };
         let number = choice.number;
         // In ASGI, no root path ends with a slash.
-        let mount = choice.below.map_or(&b""[..], |(mount, _)| mount.strip_suffix(b"/").unwrap_or(mount));
+        let kept = request.forwarded.and_then(|forwarded| forwarded.below(request.parts.path()));
+        let mount = kept.or(choice.below).map_or(&b""[..], |(mount, _)| mount.strip_suffix(b"/").unwrap_or(mount));
         let root_path = match (request.script_name, mount) {
             (b"", root_path) | (root_path, b"") => Cow::Borrowed(root_path),
             (prefix, mount) => Cow::Owned([prefix, mount].concat()),

@@ -85,7 +85,8 @@ impl Calls {
             mounts.of_id(&id)
         } else {
             mounts.choose(&request.parts).map(|choice| {
-                self.set_mount(environ, request.script_name, choice.below);
+                let kept = request.forwarded.and_then(|forwarded| forwarded.below(request.parts.path()));
+                self.set_mount(environ, request.script_name, kept.or(choice.below));
                 choice.number
             })
         };

@@ -13,6 +13,8 @@ pub struct Clients {
     pub has_chosen_proxies: bool,
     /// The fields of trusted proxies that are used; empty: none.
     pub trusted_headers: Vec<TrustedHeader>,
+    /// The field `SCRIPT_NAME` of trusted proxies counts: the start of the path that they leave in it, as under gunicorn.
+    pub takes_script_name: bool,
     /// `server-names`: hosts in lower case, without a trailing dot, or `*.` and a domain; an IPv6 address has its brackets.
     /// Empty: every host is served.
     pub server_names: Vec<String>,

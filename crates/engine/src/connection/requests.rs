@@ -14,7 +14,7 @@ use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};
 use super::refusal::{answer_fault, log_refusal, place};
 use super::steps::{NextAction, ServeStep};
-use super::{Connection, Link};
+use super::{Connection, Link, underscored};
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
@@ -215,6 +215,11 @@ impl<A: App> Connection<A> {
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
         let memory = memory(&mut self.memo, head, context.app);
+        if let RequestHead::Http { line, facts } = &head.head
+            && (facts.underscored.is_some() || facts.script_name.is_some())
+        {
+            underscored::note(line, facts, bytes, &self.client, context.worker);
+        }
         if self.client.is_trusted() && !head.is_repeated {
             note_client(&mut self.client, head, bytes, context);
         }
@@ -443,9 +448,9 @@ impl<A: App> Connection<A> {
 
 /// Notes the fields of a trusted front server about a request.
 fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
-    if let RequestHead::Http { line, .. } = &head.head {
+    if let RequestHead::Http { line, facts } = &head.head {
         let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
-        client.note_fields(&context.thread.parts.fields, header_bytes, &context.worker.clients);
+        client.note_fields(&context.thread.parts.fields, header_bytes, facts.script_name, &context.worker.clients);
     }
 }
 

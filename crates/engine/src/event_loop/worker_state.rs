@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
 use bolide_contract::scoreboard::{Meters, Recorder, Scoreboard, Slot, now_ms};
-use bolide_contract::settings::{Protocol, Settings, Threads};
+use bolide_contract::settings::{HeaderMap, Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::http1::underscores::Underscores;
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -207,6 +208,11 @@ impl<L: Language> Shared<L> {
             head_bytes: limits.head_bytes,
             header_count: limits.header_count,
             lenient_targets: limits.lenient_targets,
+            underscores: match limits.header_map {
+                HeaderMap::Drop => Underscores::Drop,
+                HeaderMap::Refuse => Underscores::Refuse,
+                HeaderMap::Dangerous => Underscores::Keep,
+            },
         };
         let body_limits = BodyLimits {
             bytes: limits.body_bytes.unwrap_or(u64::MAX),

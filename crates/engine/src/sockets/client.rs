@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bolide_contract::clients::{Clients, Network, TrustedHeader, TrustedProxies};
 use bolide_contract::settings::Settings;
+use bolide_protocol::fault::Span;
 use bolide_protocol::forwarded::{ForwardedFields, ForwardedNode, forwarded_request};
 use bolide_protocol::http1::head::Field;
 use bolide_tls::TlsFacts;
@@ -24,6 +25,8 @@ pub struct ClientRules {
     trusted: TrustedProxies,
     has_chosen_proxies: bool,
     fields: ForwardedFields,
+    /// The field SCRIPT_NAME of trusted peers counts.
+    pub takes_script_name: bool,
     logs_x_forwarded_for: bool,
     /// Requests have identities, which trusted peers may give them.
     has_identities: bool,
@@ -53,13 +56,15 @@ pub struct Forwarded {
     pub server_port: String,
     /// The start of the path, which the front server has removed. An explicit empty prefix overrides `root-path` as well.
     pub prefix: Option<Vec<u8>>,
+    /// The start of the path that the front server has left in it (`SCRIPT_NAME`, as under gunicorn); empty: none.
+    pub kept_prefix: Vec<u8>,
     /// `log-x-forwarded-for`: the address in the log line.
     log_address: Vec<u8>,
 }
 
 impl ClientRules {
     pub fn new(settings: &Settings, has_identities: bool) -> ClientRules {
-        let Clients { trusted_proxies, has_chosen_proxies, trusted_headers, server_names } = &settings.clients;
+        let Clients { trusted_proxies, has_chosen_proxies, trusted_headers, takes_script_name, server_names } = &settings.clients;
         let counts = |header: TrustedHeader| trusted_headers.contains(&header);
         ClientRules {
             trusted: trusted_proxies.clone(),
@@ -72,6 +77,7 @@ impl ClientRules {
                 x_forwarded_prefix: counts(TrustedHeader::XForwardedPrefix),
                 forwarded: counts(TrustedHeader::Forwarded),
             },
+            takes_script_name: *takes_script_name,
             logs_x_forwarded_for: settings.logging.x_forwarded_for,
             has_identities,
             server_names: (!server_names.is_empty()).then(|| ServerNames::new(server_names)),
@@ -93,7 +99,7 @@ impl ClientRules {
 
     /// Trusted peers have fields that are used or logged.
     fn has_fields(&self) -> bool {
-        self.fields != ForwardedFields::default() || self.logs_x_forwarded_for
+        self.fields != ForwardedFields::default() || self.logs_x_forwarded_for || self.takes_script_name
     }
 }
 
@@ -108,6 +114,15 @@ fn contains(network: &Network, address: IpAddr) -> bool {
             differs.checked_shr(128u32.saturating_sub(network.prefix_bits.into())).unwrap_or(0) == 0
         }
         _ => false,
+    }
+}
+
+impl Forwarded {
+    /// Splits a path at the prefix that the front server has left in it.
+    pub fn below<'a>(&'a self, path: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let prefix = self.kept_prefix.as_slice();
+        let rest = path.strip_prefix(prefix).filter(|rest| !prefix.is_empty() && matches!(rest.first(), None | Some(b'/')));
+        rest.map(|rest| (prefix, rest))
     }
 }
 
@@ -152,10 +167,13 @@ impl Client {
         Arc::make_mut(&mut self.peer).tls = Some(facts);
     }
 
-    pub fn note_fields(&mut self, fields: &[Field], header_bytes: &[u8], rules: &ClientRules) {
+    /// `script_name` is the value of the field SCRIPT_NAME.
+    pub fn note_fields(&mut self, fields: &[Field], header_bytes: &[u8], script_name: Option<Span>, rules: &ClientRules) {
+        let kept_prefix = script_name.filter(|_| rules.takes_script_name).map_or(&b""[..], |value| value.of(header_bytes));
+        let kept_prefix = kept_prefix.strip_suffix(b"/").unwrap_or(kept_prefix);
         let found = forwarded_request(fields, header_bytes, rules.fields, &|address| rules.trusts_address(address));
         let log_address = if rules.logs_x_forwarded_for { x_forwarded_for(fields, header_bytes) } else { Vec::new() };
-        if found.is_empty() && log_address.is_empty() {
+        if found.is_empty() && log_address.is_empty() && kept_prefix.is_empty() {
             self.forwarded = None;
             return;
         }
@@ -170,6 +188,7 @@ impl Client {
             host: found.host.map_or_else(Vec::new, |host| with_port(host, found.port, is_https)),
             server_port: found.port.map(|port| port.to_string()).unwrap_or_default(),
             prefix: found.prefix.map(<[u8]>::to_vec),
+            kept_prefix: kept_prefix.to_vec(),
             log_address,
         };
         match &mut self.forwarded {

@@ -1,6 +1,6 @@
 //! Rows of clients: their addresses behind a front server, and the hosts that they may request. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::clients;
 
 pub const ENTRIES: &[OptionEntry] = &[
@@ -46,6 +46,15 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The start of the path that a front server removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` replace it; a mount follows it.",
     )
     .example("root-path = /shop"),
+    OptionEntry::supported(
+        "header-map",
+        Setting::By(clients::header_map),
+        Value::OneOf(&words(&clients::HEADER_MAPS)),
+        "drop",
+        "What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets: `drop` leaves it out, and the log says so once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a front server decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like.",
+    )
+    .uwsgi("uWSGI passes every such field on.")
+    .example("header-map = dangerous"),
     OptionEntry::supported(
         "server-names",
         Setting::By(clients::add_server_names),

@@ -162,7 +162,7 @@ pub const REQUESTS: &[OptionEntry] = &[
     OptionEntry::accepted("post-buffering-bufsize", Value::Special, "The size of the buffer for request bodies.", "the buffer grows as needed"),
     OptionEntry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.python.settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.")
         .example("wsgi-strict = true"),
-    OptionEntry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "The maximum size of a request's head in bytes, including the request line (at most 16384); a larger one is answered with 431, or 414 for the request line. Values below 1024 mean 1024, and 0 means the default.")
+    OptionEntry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the default.")
         .uwsgi("uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger head.")
         .example("buffer-size = 32768"),
     OptionEntry::supported("post-buffering", Setting::By(set_body_memory), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1048576", "Bytes of a request's body that are kept in memory; the rest goes to a temporary file.")

@@ -49,7 +49,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
     ServerSetting::new("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
     ServerSetting::new("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
-    ServerSetting::new("forwarder-headers", &[Gunicorn], Nothing("SCRIPT_NAME and PATH_INFO are never taken from fields; a prefix comes from X-Forwarded-Prefix, if `trusted-headers` includes it, or from `mount`"))
+    ServerSetting::new("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted front server counts; no field sets PATH_INFO"))
         .setting("forwarder_headers"),
     ServerSetting::new("proxy-protocol", &[Gunicorn], Made(proxy_protocol, "`http-enable-proxy-protocol = true`, `enable-proxy-protocol = true`"))
         .optional()

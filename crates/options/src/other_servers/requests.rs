@@ -1,6 +1,6 @@
 //! Flags for requests and connections: their limits of size and time. Pure data and functions over values.
 
-use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Taken, Worded};
+use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Taken, Worded};
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
@@ -78,9 +78,9 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT))
         .setting("permit_unconventional_http_version"),
     ServerSetting::switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
-    ServerSetting::new("header-map", &[Gunicorn], Made(header_map, "nothing"))
+    ServerSetting::new("header-map", &[Gunicorn], Same)
         .setting("header_map")
-        .says("a field with an underscore in its name never reaches the variables of WSGI"),
+        .says("`dangerous` never lets a field with an underscore set or join what the server or a front server decides about"),
     ServerSetting::switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
     ServerSetting::new("recv-bytes", &[Waitress], Nothing(BUFFERS)),
     ServerSetting::new("send-bytes", &[Waitress], Nothing(BUFFERS)),
@@ -131,13 +131,6 @@ fn head_bytes(to: &mut Translation, text: &str) -> Result<(), String> {
         Ok(bytes) if bytes > HEAD_BYTES => to.add("buffer-size", text.trim()),
         Ok(_) => to.note(format!("nothing to do: {WHOLE_HEAD}")),
         Err(_) => return Err("write a number of bytes".to_owned()),
-    }
-    Ok(())
-}
-
-fn header_map(to: &mut Translation, text: &str) -> Result<(), String> {
-    if text != "drop" {
-        to.warn("a field with an underscore in its name is always dropped");
     }
     Ok(())
 }

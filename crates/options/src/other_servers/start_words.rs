@@ -10,8 +10,9 @@ pub enum StartWords {
     /// uWSGI's: a file of options, or its options on the command line.
     #[default]
     Uwsgi,
-    /// Those of other servers. A command line such as `--bind 127.0.0.1:8000 app:app` may be that of several.
-    OtherServers(Vec<Server>),
+    /// Those of other servers. A command line such as `--bind 127.0.0.1:8000 app:app` may be that of several. `are_typed`: it has
+    /// an option of theirs, and not only the name of an application.
+    OtherServers { servers: Vec<Server>, are_typed: bool },
 }
 
 impl StartWords {
@@ -19,8 +20,13 @@ impl StartWords {
         *self == StartWords::Uwsgi
     }
 
+    /// Whether an option, or a configuration, of other servers says whose words these are.
+    pub fn are_typed(&self) -> bool {
+        matches!(self, StartWords::OtherServers { are_typed: true, .. })
+    }
+
     pub fn may_be(&self, server: Server) -> bool {
-        matches!(self, StartWords::OtherServers(servers) if servers.contains(&server))
+        matches!(self, StartWords::OtherServers { servers, .. } if servers.contains(&server))
     }
 }
 
@@ -63,9 +69,13 @@ impl TypedWords {
     pub fn complete(self, files: Vec<Server>, has_own_file: bool, has_application: bool) -> StartWords {
         match self {
             _ if has_own_file => StartWords::Uwsgi,
-            _ if !files.is_empty() => StartWords::OtherServers(files),
-            TypedWords { has_other_servers: true, candidates, .. } => StartWords::OtherServers(candidates),
-            TypedWords { has_uwsgis: false, candidates, .. } if has_application => StartWords::OtherServers(candidates),
+            _ if !files.is_empty() => StartWords::OtherServers { servers: files, are_typed: true },
+            TypedWords { has_other_servers: true, candidates, .. } => {
+                StartWords::OtherServers { servers: candidates, are_typed: true }
+            }
+            TypedWords { has_uwsgis: false, candidates, .. } if has_application => {
+                StartWords::OtherServers { servers: candidates, are_typed: false }
+            }
             _ => StartWords::Uwsgi,
         }
     }

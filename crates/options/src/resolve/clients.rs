@@ -4,13 +4,15 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
-use bolide_contract::settings::Listener;
+use bolide_contract::settings::{HeaderMap, Listener};
 
 use super::context::Context;
 use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
+use crate::other_servers::Server;
+use crate::other_servers::start_words::StartWords;
 use crate::pair::Pair;
 
 /// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).
@@ -24,6 +26,10 @@ const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
     ("x-forwarded-prefix", TrustedHeader::XForwardedPrefix),
     ("forwarded", TrustedHeader::Forwarded),
 ];
+
+/// The words of `header-map`, which are gunicorn's.
+pub const HEADER_MAPS: [(&str, HeaderMap); 3] =
+    [("drop", HeaderMap::Drop), ("refuse", HeaderMap::Refuse), ("dangerous", HeaderMap::Dangerous)];
 
 pub fn trust_proxies(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
@@ -44,7 +50,8 @@ pub fn add_server_names(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result
 }
 
 impl ClientsDraft {
-    pub fn complete(self) -> ClientSettings {
+    pub fn complete(self, words: &StartWords) -> ClientSettings {
+        let takes_script_name = words.are_typed() && words.may_be(Server::Gunicorn);
         let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = self;
         let usual = match &trusted_proxies {
             Some(_) => TRUSTED_HEADERS.map(|(_, header)| header).to_vec(),
@@ -54,6 +61,7 @@ impl ClientsDraft {
             has_chosen_proxies: trusted_proxies.is_some(),
             trusted_proxies: trusted_proxies.unwrap_or_default(),
             trusted_headers: if ignores_headers { Vec::new() } else { trusted_headers.unwrap_or(usual) },
+            takes_script_name,
             server_names,
         }
     }
@@ -106,6 +114,11 @@ fn strictly_expected(name: &str, location: &Location, kind: SocketKind) -> Diagn
         }
         _ => "leave the option out if clients connect directly",
     })
+}
+
+pub fn header_map(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.limits.header_map = values::one_of(pair, &HEADER_MAPS)?;
+    Ok(())
 }
 
 /// Splits words at commas and blanks.

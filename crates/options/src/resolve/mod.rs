@@ -172,6 +172,7 @@ impl<'a> Draft<'a> {
         let mut context = self.context(read, positional);
         let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
+        let applications = application::below_script_name(applications, &mut self.application, &mut context);
         self.sockets.add_default(&self.python, &mut context);
         developing::prepare(&mut self, &mut context);
         self.caching.complete_engine_caches(&mut self.services.distributed.caches);
@@ -242,7 +243,7 @@ impl<'a> Draft<'a> {
             identity: self.identity,
             confinement: self.confinement,
             naming: self.naming,
-            clients: self.clients.complete(),
+            clients: self.clients.complete(&read.words),
             asynchronous: self.asynchronous,
             python_module: interpreter::complete_module(self.python_module, read),
             routes: rules,

@@ -29,11 +29,12 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Di
 
 pub fn set_head_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let default = Limits::default();
-    draft.limits.head_bytes = match draft.bounded_usize(row, pair)? {
-        0 => default.head_bytes,
-        bytes => bytes.max(LEAST_HEAD_BYTES),
+    let (head_bytes, request_line_bytes) = match draft.bounded_usize(row, pair)? {
+        0 => (default.head_bytes, default.request_line_bytes),
+        bytes => (bytes.max(LEAST_HEAD_BYTES), bytes.max(LEAST_HEAD_BYTES)),
     };
-    draft.limits.request_line_bytes = default.request_line_bytes.min(draft.limits.head_bytes);
+    draft.limits.head_bytes = head_bytes;
+    draft.limits.request_line_bytes = request_line_bytes;
     Ok(())
 }
 

@@ -3,9 +3,11 @@
 //! Request smuggling is refused here: a length that two parsers could read differently is a fault, never a guess. Must not know
 //! how fields are found in the bytes. Workers run it, once for each head.
 
+use super::field::Field;
 pub use super::scan::decimal;
 use super::scan::{is_token_byte, without_blanks};
 use super::target::{is_authority, names_a_host};
+use super::underscores::{REFUSED, Underscores};
 use super::version::Version;
 use crate::fault::{Fault, Span};
 
@@ -33,6 +35,10 @@ pub struct HeaderFacts {
     pub host: Option<Span>,
     /// The client asks for another protocol: an Upgrade header, and `upgrade` among the Connection options, in HTTP/1.1.
     pub upgrade: bool,
+    /// Name of the first field that was left out because its name has an underscore.
+    pub underscored: Option<Span>,
+    /// Value of the last field `SCRIPT_NAME`, which is always left out: gunicorn has front servers send it.
+    pub script_name: Option<Span>,
 }
 
 /// Collects the facts of a header block field by field.
@@ -46,6 +52,9 @@ pub(crate) struct FieldFacts {
     upgrade_option: bool,
     upgrade_field: bool,
     expectation: Expectation,
+    pub(crate) underscored: Option<Span>,
+    pub(crate) keeps_underscored: bool,
+    script_name: Option<Span>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,6 +82,9 @@ impl FieldFacts {
             upgrade_option: false,
             upgrade_field: false,
             expectation: Expectation::None,
+            underscored: None,
+            keeps_underscored: false,
+            script_name: None,
         }
     }
 
@@ -93,6 +105,26 @@ impl FieldFacts {
             14 if name.eq_ignore_ascii_case(b"content-length") => self.note_content_length(value.of(block)),
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => self.note_transfer_encoding(value.of(block)),
             _ => Ok(()),
+        }
+    }
+
+    /// Records a field whose name has an underscore. Returns whether it is kept for now.
+    #[cold]
+    pub(crate) fn note_underscored(&mut self, field: Field, block: &[u8], what: Underscores) -> Result<bool, Fault> {
+        if field.name.of(block).eq_ignore_ascii_case(b"script_name") {
+            self.script_name = Some(field.value);
+            return Ok(false);
+        }
+        match what {
+            Underscores::Drop => {
+                self.underscored = self.underscored.or(Some(field.name));
+                Ok(false)
+            }
+            Underscores::Keep => {
+                self.keeps_underscored = true;
+                Ok(true)
+            }
+            Underscores::Refuse => Err(Fault::bad_request(REFUSED)),
         }
     }
 
@@ -123,6 +155,8 @@ impl FieldFacts {
             expect_continue: modern && has_body && self.expectation == Expectation::Continue,
             host: self.host,
             upgrade: self.version == Version::Http11 && self.upgrade_field && self.upgrade_option,
+            underscored: self.underscored,
+            script_name: self.script_name,
         })
     }
 

@@ -9,9 +9,11 @@
 //! `head_bytes` bounds it. It must not know sockets or time. Workers run it on the hot path: it allocates nothing but space in
 //! `fields`.
 
+pub use super::field::Field;
 use super::framing::FieldFacts;
 pub use super::framing::{Framing, HeaderFacts};
 use super::scan::{first_below, is_token_byte, token};
+use super::underscores::{self, Underscores};
 pub use super::version::Version;
 use crate::fault::{Fault, Progress, Span};
 
@@ -42,13 +44,15 @@ pub struct HeadLimits {
     pub header_count: usize,
     /// Accepts bytes of 0x80 and above and backslashes in targets (`lenient-targets`). Otherwise: 400.
     pub lenient_targets: bool,
+    /// What happens to fields whose names have an underscore (`header-map`).
+    pub underscores: Underscores,
 }
 
-/// One header field: spans relative to the bytes of the header block. The value is trimmed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
-    pub name: Span,
-    pub value: Span,
+impl HeadLimits {
+    /// These bounds, with everything else as it is by default.
+    pub const fn of(request_line_bytes: usize, head_bytes: usize, header_count: usize) -> HeadLimits {
+        HeadLimits { request_line_bytes, head_bytes, header_count, lenient_targets: false, underscores: Underscores::Drop }
+    }
 }
 
 /// Returns the bytes to skip before a request line: 2 for an empty line, else 0.
@@ -82,7 +86,8 @@ pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<Reques
 ///
 /// `fields` is cleared and filled in the order of the fields; its capacity is reused. Fields whose names have an underscore are
 /// parsed, checked and counted, but left out of `fields`: in `environ` they would equal the same name with a dash, so a client
-/// could forge a header that a front end sets (nginx drops them for the same reason).
+/// could forge a header that a front end sets (nginx drops them for the same reason). [`HeadLimits::underscores`] may keep those
+/// that forge nothing.
 ///
 /// # Errors
 /// 431 beyond a limit; 417 for an expectation other than `100-continue`; 501 for one unknown transfer coding; 400 for everything
@@ -107,12 +112,18 @@ pub fn header_block(
                     return Err(Fault::new(431, "The request has more header fields than the limit."));
                 }
                 facts.note(&block[at..name_end], block, value)?;
-                if !has_underscore {
-                    fields.push(Field { name: Span::between(at, name_end), value });
+                let field = Field { name: Span::between(at, name_end), value };
+                if !has_underscore || facts.note_underscored(field, block, limits.underscores)? {
+                    fields.push(field);
                 }
                 at = next;
             }
-            Line::End { next } => return Ok(Progress::Complete(facts.settle(next as u32)?)),
+            Line::End { next } => {
+                if facts.keeps_underscored {
+                    facts.underscored = underscores::settle(fields, block);
+                }
+                return Ok(Progress::Complete(facts.settle(next as u32)?));
+            }
             Line::Partial if block.len() == limit => {
                 return Err(Fault::new(431, "The request's header fields are longer than the limit."));
             }

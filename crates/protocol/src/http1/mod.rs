@@ -4,10 +4,12 @@
 //! server in front of Bolide may be the other one (RFC 9112 section 11.2, request smuggling). Workers run it.
 
 pub mod chunked;
+mod field;
 pub mod framing;
 pub mod head;
 pub(crate) mod scan;
 pub mod target;
+pub mod underscores;
 mod version;
 
 pub use framing::{Framing, HeaderFacts};

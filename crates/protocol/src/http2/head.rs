@@ -10,6 +10,7 @@ use crate::http1::framing::FieldFacts;
 use crate::http1::head::{Field, HeadLimits, METHOD_BYTES_MOST, RequestLine, Version};
 use crate::http1::scan::first_below;
 use crate::http1::target::is_authority;
+use crate::http1::underscores;
 use crate::http1::{Framing, HeaderFacts, is_token};
 use crate::session::last_block::LastBlock;
 
@@ -81,6 +82,11 @@ impl HeadMemory {
                 (facts, priority)
             }
         };
+        // The name of a field that was left out is in no bytes.
+        facts.underscored = text.has_left_out.then(Span::default);
+        if text.keeps_underscored {
+            facts.underscored = facts.underscored.or(underscores::settle(text.fields, block));
+        }
         match (context.is_complete, facts.framing) {
             (true, Framing::None | Framing::Length(0)) => facts.framing = Framing::None,
             // RFC 9113 section 8.1.1: the body must have exactly the announced bytes.

@@ -161,8 +161,7 @@ mod tests {
     use crate::http1::head::HeadLimits;
     use crate::session::HeadParts;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes: 8192, head_bytes: 65536, header_count: 100, lenient_targets: false };
+    const LIMITS: HeadLimits = HeadLimits::of(8192, 65536, 100);
 
     fn bytes_of(digits: &str) -> Vec<u8> {
         let digits: Vec<u32> = digits.chars().filter_map(|digit| digit.to_digit(16)).collect();

@@ -8,6 +8,7 @@ use super::field::is_good_field;
 use crate::fault::{Fault, Span};
 use crate::hpack::field_kind::FieldKind;
 use crate::http1::head::{Field, HeadLimits};
+use crate::http1::underscores::{REFUSED, Underscores};
 use crate::session::HeadParts;
 
 /// By how many times a head may exceed its limit before the connection ends. Below that the request is answered with 431.
@@ -30,6 +31,10 @@ pub struct HeadText<'a> {
     count_most: usize,
     /// Size of all fields so far, including the surplus of each.
     decoded_bytes: usize,
+    underscores: Underscores,
+    /// A field was left out because its name has an underscore, and others are kept for now.
+    pub has_left_out: bool,
+    pub keeps_underscored: bool,
     /// The request is malformed (RFC 9113 section 8.1.1).
     pub is_malformed: bool,
     pub fault: Option<Fault>,
@@ -62,6 +67,9 @@ impl<'a> HeadText<'a> {
             bytes_most: limits.head_bytes.min(Span::REACH_BYTES / 8),
             count_most: limits.header_count,
             decoded_bytes: 0,
+            underscores: limits.underscores,
+            has_left_out: false,
+            keeps_underscored: false,
             is_malformed: false,
             fault: None,
         };
@@ -85,7 +93,7 @@ impl<'a> HeadText<'a> {
         }
         match kind {
             FieldKind::Regular => self.write(name, value),
-            FieldKind::Underscored => self.leave_out(name, value),
+            FieldKind::Underscored => self.underscored(name, value),
             FieldKind::Host => self.host(value),
             FieldKind::Cookie => self.crumb(value),
             _ => self.pseudo(kind, value),
@@ -155,7 +163,16 @@ impl<'a> HeadText<'a> {
     /// A field whose name has an underscore is checked and counted, but left out of the head, as in HTTP/1: in `environ` it would
     /// equal the name with a dash. It is left out before anything is remembered, so no later reader of the head sees it.
     #[cold]
-    fn leave_out(&mut self, name: &[u8], value: &[u8]) {
+    fn underscored(&mut self, name: &[u8], value: &[u8]) {
+        match self.underscores {
+            Underscores::Keep if name != b"script_name" => {
+                self.keeps_underscored = true;
+                return self.write(name, value);
+            }
+            Underscores::Refuse => self.fault = self.fault.or(Some(Fault::bad_request(REFUSED))),
+            Underscores::Keep | Underscores::Drop => {}
+        }
+        self.has_left_out = true;
         self.begin_line();
         self.count_most = self.count_most.saturating_sub(1);
         self.is_malformed |= !is_good_field(name, value);

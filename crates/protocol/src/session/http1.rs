@@ -77,8 +77,7 @@ mod tests {
     use super::super::last_block::{MEMORY_MISSES, REMEMBERED_BYTES};
     use super::*;
 
-    const LIMITS: HeadLimits =
-        HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
+    const LIMITS: HeadLimits = HeadLimits::of(1 << 16, 1 << 16, 100);
 
     fn request(bytes: usize, version: &str) -> Vec<u8> {
         let start = format!("GET / HTTP/{version}\r\n");

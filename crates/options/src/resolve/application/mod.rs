@@ -6,9 +6,10 @@ pub mod typed_words;
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
+use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSource, Interface, Substitute};
 
 use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::other_servers::Server;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
 use positional::{Named, PositionalApplication, module, source};
@@ -308,4 +309,36 @@ fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic>
         ..wrong(format!("`{what}` is not an application: the mount has no effect"))
     })?;
     Ok(NamedApplication { mount: path.to_owned(), source, callable, interface: None, location })
+}
+
+/// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the environment or
+/// as `env`. Here it is the mount point of the application.
+pub fn below_script_name(
+    mut applications: Vec<Application>,
+    settings: &mut ApplicationSettings,
+    context: &mut Context,
+) -> Vec<Application> {
+    const SCRIPT_NAME: &str = "SCRIPT_NAME";
+    if !context.read.words.may_be(Server::Gunicorn) || settings.removed_variables.iter().any(|name| name == SCRIPT_NAME) {
+        return applications;
+    }
+    let set = settings.environment.iter().rfind(|(name, _)| name == SCRIPT_NAME).map(|(_, value)| value.as_str());
+    let prefix = set.or_else(|| context.host.variable(SCRIPT_NAME)).unwrap_or_default().trim_end_matches('/').to_owned();
+    if prefix.is_empty() {
+        return applications;
+    }
+    match applications.as_mut_slice() {
+        [only] if only.mount.is_empty() && prefix.starts_with('/') => {
+            let message = format!("SCRIPT_NAME is {prefix}: the application is mounted there, as under gunicorn");
+            only.mount = prefix;
+            settings.manage_script_name = true;
+            context.diagnostics.push(Diagnostic::note(None, message));
+        }
+        _ => {
+            let message = format!("SCRIPT_NAME is {prefix}, and has no effect here");
+            let advice = "it is a path that begins with a slash, for a single application without a mount point; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`";
+            context.diagnostics.push(Diagnostic::warning(None, message).advise(advice));
+        }
+    }
+    applications
 }
