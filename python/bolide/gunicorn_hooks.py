@@ -11,7 +11,7 @@ import logging.config
 import os
 import sys
 
-from bolide import log, shutdown
+from bolide import log, server_loggers, shutdown
 from bolide.gunicorn_configuration import lines_of, run
 
 #: gunicorn's defaults of settings that hooks read.
@@ -28,14 +28,14 @@ DEFAULTS = {
     "timeout": 30,
     "worker_class": "sync",
 }
-#: gunicorn's default loggers; ``logconfig_dict`` is merged into it.
+#: gunicorn's default loggers; ``logconfig_dict`` is merged into it. The access logger is not among them: the server
+#: writes request lines itself unless a file names that logger.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "root": {"level": "INFO", "handlers": ["console"]},
     "loggers": {
         "gunicorn.error": {"level": "INFO", "handlers": ["error_console"], "propagate": True, "qualname": "gunicorn.error"},
-        "gunicorn.access": {"level": "INFO", "handlers": ["console"], "propagate": True, "qualname": "gunicorn.access"},
     },
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "generic", "stream": "ext://sys.stdout"},
@@ -321,6 +321,11 @@ def set_up_logging(cfg):
     generic = LOGGING["formatters"]["generic"]
     handler.setFormatter(logging.Formatter(generic["format"], generic["datefmt"]))
     logger.handlers = [handler]
+    server_loggers.around_file(lambda: apply_files(cfg))
+
+
+def apply_files(cfg):
+    """Apply the settings of the file that configure ``logging``."""
     given = vars(cfg)
     if given.get("logconfig_dict"):
         logging.config.dictConfig({**LOGGING, **given["logconfig_dict"]})

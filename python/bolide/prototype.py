@@ -117,6 +117,10 @@ class Half:
             from bolide import gunicorn_dirty
 
             gunicorn_dirty.install()
+        if self.settings["python"]["server_loggers"] is not None:
+            from bolide import server_loggers
+
+            server_loggers.install(self.settings["python"]["server_loggers"])
         # From here on code of the application may run.
         if self.settings["asynchronous"]["gevent"] is not None:
             from bolide import gevent_patching
@@ -284,6 +288,10 @@ class Half:
                 from bolide import debuggers
 
                 debuggers.follow_halts(self.native, keeps_breakpoints=False)
+            if self.settings["python"]["server_loggers"] is not None:
+                from bolide import server_loggers
+
+                server_loggers.note_loaded()
             self.hooks.begin_worker()
             if self.gunicorn is not None:
                 self.gunicorn.note_loaded(self.applications)
@@ -474,7 +482,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
 
 def import_all(settings, hooks, is_start):
     """Import the modules of the settings, and return the applications. At the start some may be missing."""
-    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging, set_up_logging_from
+    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 
     python = settings["python"]
@@ -483,12 +491,23 @@ def import_all(settings, hooks, is_start):
     if python["paste_logger"]:
         set_up_logging(settings["applications"])
     if python["logging_file"]:
-        set_up_logging_from(python["logging_file"])
+        apply_logging_file(python)
     # An instance may have only static files and routes.
     applications = load_applications(settings["applications"], is_start) or [("", nothing_there, "wsgi")]
     hooks.look_up()
     set_aliases(python["late_aliases"], "post-pymodule-alias")
     return applications
+
+
+def apply_logging_file(python):
+    """Apply ``log-config``."""
+    from bolide.load import set_up_logging_from
+
+    if python["server_loggers"] is None:
+        return set_up_logging_from(python["logging_file"])
+    from bolide import server_loggers
+
+    server_loggers.around_file(lambda: set_up_logging_from(python["logging_file"]))
 
 
 def holds_exclusively(error):

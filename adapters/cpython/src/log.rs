@@ -2,9 +2,21 @@
 //! reader of the log. Prototypes and workers run it.
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_engine::app::EndedRequest;
 use bolide_log::Level;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+/// True once there is a judge. It is read for each request that has a line.
+static IS_JUDGED: AtomicBool = AtomicBool::new(false);
+
+/// Called with each request before its line is written, once a program has changed an access logger (`bolide/server_loggers.py`):
+/// `(address, method, target, protocol, status, body bytes, microseconds)`. True: the line is written.
+static JUDGE: OnceLock<Py<PyAny>> = OnceLock::new();
 
 /// Writes whole lines, each with its newline. Never blocks: see the room `log`.
 #[pyfunction]
@@ -69,4 +81,39 @@ pub fn log_is_coloured() -> bool {
 #[pyfunction]
 pub fn log_descriptor() -> Option<RawFd> {
     bolide_log::raw_descriptor().map(|descriptor| descriptor.as_raw_fd())
+}
+
+/// Has this callable decide which requests have a line, for the rest of the process' life and in its forks.
+#[pyfunction]
+pub fn judge_requests(judge: Py<PyAny>) {
+    IS_JUDGED.store(JUDGE.set(judge).is_ok() || IS_JUDGED.load(Relaxed), Relaxed);
+}
+
+#[inline(always)]
+pub fn judges_requests() -> bool {
+    IS_JUDGED.load(Relaxed)
+}
+
+/// Asks the callable. The thread holds the interpreter.
+#[cold]
+pub fn judge_request(request: &EndedRequest<'_>) -> bool {
+    let Some(judge) = JUDGE.get() else { return true };
+    Python::attach(|py| {
+        let text = |bytes: &[u8]| PyString::new(py, &String::from_utf8_lossy(bytes)).unbind();
+        let described = (
+            text(request.address),
+            text(request.method),
+            text(request.target),
+            text(request.protocol),
+            request.status,
+            request.body_bytes,
+            request.microseconds,
+        );
+        let judged = judge.call1(py, (described,)).and_then(|answer| answer.is_truthy(py));
+        judged.unwrap_or_else(|error| {
+            // The callable takes exceptions of the application; this is one of a process that ends.
+            error.write_unraisable(py, None);
+            true
+        })
+    })
 }

@@ -285,11 +285,24 @@ pub struct Python {
     /// A body for which a WSGI application sets `Transfer-Encoding: chunked` consists of chunks, as under uWSGI; otherwise the
     /// server frames it, as under other servers.
     pub frames_chunks: bool,
+    /// The loggers of other servers; `None` in a start with uWSGI's options.
+    pub server_loggers: Option<ServerLoggers>,
     /// `wsgi-disable-file-wrapper`: `environ` has no `wsgi.file_wrapper`.
     pub no_file_wrapper: bool,
     /// `auto-procname` and the related options are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
     pub reload_on: ReloadOn,
+}
+
+/// The loggers that exist for Python because an instance is started in the words of other servers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerLoggers {
+    /// The commands of these servers.
+    pub servers: Vec<String>,
+    /// The least level that reaches the log, as it was written; `None` is `info`.
+    pub level: Option<String>,
+    /// Whether the access loggers exist too, which filter request lines.
+    pub has_access: bool,
 }
 
 /// How to handle an application that opened, at load time, resources that forked workers can't share.
@@ -419,6 +432,17 @@ pub struct Limits {
     pub body_bytes_per_second: u64,
     /// `lenient-targets`: bytes from 0x80 up and backslashes in a request target are accepted.
     pub lenient_targets: bool,
+    /// `header-map`
+    pub header_map: HeaderMap,
+}
+
+/// What happens to a header field whose name has an underscore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeaderMap {
+    Drop,
+    Refuse,
+    /// It is passed on, unless it could forge another field.
+    Dangerous,
 }
 
 /// The defaults.
@@ -432,19 +456,9 @@ impl Default for Limits {
             body_memory_bytes: 1024 * 1024,
             keepalive_ms: 65_000,
             body_disk_bytes: 1024 * 1024 * 1024,
-    /// `header-map`
-    pub header_map: HeaderMap,
-}
-
-/// What happens to a header field whose name has an underscore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HeaderMap {
-    Drop,
-    Refuse,
-    /// It is passed on, unless it could forge another field.
-    Dangerous,
             body_bytes_per_second: 500,
             lenient_targets: false,
+            header_map: HeaderMap::Drop,
         }
     }
 }
@@ -458,7 +472,6 @@ pub struct Identity {
     pub no_further_groups: bool,
     /// `add-gid`: additional groups.
     pub added_groups: Vec<String>,
-            header_map: HeaderMap::Drop,
     /// `umask` of all processes; `None` keeps the inherited one.
     pub umask: Option<u32>,
 }

@@ -99,6 +99,18 @@ pub trait App: Sized {
     /// An answer has been sent, or its client has disconnected. Its log line has not been written yet, and may be changed.
     fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
+    /// Whether the application decides which requests have a line in the log. May be called by a thread that does not hold the
+    /// language.
+    #[inline(always)]
+    fn judges_requests(&self) -> bool {
+        false
+    }
+
+    /// Whether a request that has ended has a line in the log.
+    fn judge_request(&mut self, _request: &EndedRequest<'_>) -> bool {
+        true
+    }
+
     /// The small objects of the language that are in use, after a collection. The thread holds the language, and serves no request.
     fn objects(&mut self, _collection: Collection) -> Objects {
         Objects::default()
@@ -116,6 +128,19 @@ pub trait App: Sized {
     /// A signal of the kernel interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
     /// requests an orderly end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
+}
+
+/// A request that has ended, for its application's log.
+#[derive(Debug, Clone, Copy)]
+pub struct EndedRequest<'a> {
+    pub address: &'a [u8],
+    pub method: &'a [u8],
+    /// Path and query, as the client sent them.
+    pub target: &'a [u8],
+    pub protocol: &'a [u8],
+    pub status: u16,
+    pub body_bytes: u64,
+    pub microseconds: u64,
 }
 
 /// Objects of the language in use.

@@ -62,6 +62,12 @@ impl<A: App> AppThread<A> {
         self.app.observes_ends()
     }
 
+    /// Whether the application decides which requests have a line in the log.
+    #[inline(always)]
+    pub fn judges_requests(&self) -> bool {
+        self.app.judges_requests()
+    }
+
     /// Returns the application for a call, and acquires the language if necessary. Must not be called while the loop's state is
     /// locked.
     #[inline(always)]

@@ -64,6 +64,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     };
     let mut configuration = reader.finish()?;
     configuration.server = typed.server;
+    configuration.log_level = typed.log_level;
     let has_own_file = configuration.files.len() > configuration.servers_of_files.len();
     let servers = configuration.servers_of_files.clone();
     configuration.words = typed.words.complete(servers, has_own_file, application.is_some());
@@ -109,6 +110,7 @@ struct Typed {
     /// The server whose line it is, if it can be only one's.
     server: Option<Server>,
     words: TypedWords,
+    log_level: Option<String>,
 }
 
 /// Reads the options of the command line, of Bolide and of other servers.
@@ -131,7 +133,8 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let server = typed.recognize(words.positional(), host);
     let (application, has_access_log) = (typed.application.take(), typed.has_access_log);
     let words = std::mem::take(&mut typed.words);
-    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server, words })
+    let log_level = typed.translation.log_level.take();
+    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server, words, log_level })
 }
 
 /// What options of a command line leave behind until all of them are read.

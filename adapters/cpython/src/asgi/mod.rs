@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -121,6 +121,15 @@ impl App for AsgiThread {
 
     fn address_of(&self, pending: &ExchangeHandle) -> u64 {
         AsgiExchange::with(&pending.0, |exchange| exchange.task.as_ref().map_or(0, |task| task.as_ptr().addr() as u64))
+    }
+
+    #[inline(always)]
+    fn judges_requests(&self) -> bool {
+        crate::log::judges_requests()
+    }
+
+    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
+        crate::log::judge_request(request)
     }
 
     fn objects(&mut self, collection: Collection) -> Objects {

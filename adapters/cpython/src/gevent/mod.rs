@@ -14,7 +14,7 @@ pub mod worker;
 
 use std::ops::ControlFlow;
 
-use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -105,6 +105,15 @@ impl App for GeventThread {
 
     fn address_of(&self, pending: &KeptRequest) -> u64 {
         Seat::with(&pending.seat, |seat| seat.greenlet.as_ref().map_or(0, |greenlet| greenlet.as_ptr().addr() as u64))
+    }
+
+    #[inline(always)]
+    fn judges_requests(&self) -> bool {
+        crate::log::judges_requests()
+    }
+
+    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
+        crate::log::judge_request(request)
     }
 
     fn objects(&mut self, collection: Collection) -> Objects {

@@ -10,7 +10,7 @@ pub mod sending;
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
 
-use bolide_engine::app::{App, Collection, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
 use bolide_engine::response::ResponseWriter;
@@ -148,6 +148,15 @@ impl App for WsgiThread {
         // SAFETY: `saved` is the value that `release` got on this thread.
         unsafe { ffi::PyEval_RestoreThread(self.saved) };
         self.saved = null_mut();
+    }
+
+    #[inline(always)]
+    fn judges_requests(&self) -> bool {
+        crate::log::judges_requests()
+    }
+
+    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
+        crate::log::judge_request(request)
     }
 
     fn objects(&mut self, collection: Collection) -> Objects {

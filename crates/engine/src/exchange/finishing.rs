@@ -10,7 +10,7 @@ use bolide_services::route_names::masked;
 use super::Served;
 use super::log_entry::LogEntry;
 use super::spans::Answered;
-use crate::app::App;
+use crate::app::{App, EndedRequest};
 use crate::exchange::context::ExchangeContext;
 use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::{LogLine, RequestNotes, visible};
@@ -81,7 +81,8 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
             worker: context.worker.number,
             is_broken: response.client_is_gone(),
         };
-        if logging.requests || response.is_logged || line.is_among(&logging.always) {
+        let is_wanted = logging.requests || response.is_logged || line.is_among(&logging.always);
+        if is_wanted && (!context.app.judges_requests() || context.app.enter().judge_request(&ended(&line))) {
             let values = entry.noted.as_deref();
             let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
             context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
@@ -90,6 +91,19 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }
+}
+
+/// A request's line, for the application that judges it.
+fn ended<'a>(line: &LogLine<'a>) -> EndedRequest<'a> {
+    EndedRequest {
+        address: line.address,
+        method: line.method,
+        target: line.uri,
+        protocol: line.protocol,
+        status: line.status,
+        body_bytes: line.body_bytes,
+        microseconds: line.microseconds,
+    }
 }
 
 /// Completes the times of the phases, makes the request's span, and reports the request if it was slow.

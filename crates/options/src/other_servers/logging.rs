@@ -80,6 +80,7 @@ pub const FLAGS: &[ServerSetting] = &[
 
 fn level(to: &mut Translation, text: &str) -> Result<(), String> {
     let word = text.to_ascii_lowercase();
+    to.log_level = Some(word.clone());
     // The numbers are those of Python's `logging`, in which INFO is 20.
     let is_above = match (word.as_str(), word.parse::<u32>()) {
         ("critical" | "error" | "warning" | "warn", _) => true,

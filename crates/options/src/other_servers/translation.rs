@@ -84,6 +84,8 @@ pub struct Translation {
     pub(super) made: Vec<MadeOption>,
     pub(super) remarks: Vec<SettingRemark>,
     pub(super) kept: Vec<KeptSetting>,
+    /// The log level, as it was written.
+    pub log_level: Option<String>,
     /// The log level excludes request lines.
     pub(super) quiet: bool,
     /// The setting that is being read.

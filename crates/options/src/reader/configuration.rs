@@ -42,6 +42,8 @@ pub struct Configuration {
     pub servers_of_files: Vec<Server>,
     /// In whose words the instance is started.
     pub words: StartWords,
+    /// The level of another server's log, if the command line has one.
+    pub log_level: Option<String>,
 }
 
 /// The options of a PasteDeploy file, which names an application.

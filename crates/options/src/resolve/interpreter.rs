@@ -7,13 +7,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
-use bolide_contract::settings::{ApplicationSettings, Python};
+use bolide_contract::settings::{ApplicationSettings, Python, ServerLoggers};
 
 use super::context::{Context, normalized};
 use super::draft::{Draft, PythonDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
+use crate::other_servers::Server;
 use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -105,6 +106,9 @@ pub fn remove_variable(draft: &mut Draft, name: String) {
     draft.application.removed_variables.push(name);
 }
 
+/// The servers with loggers that applications use.
+const WITH_LOGGERS: [Server; 4] = [Server::Gunicorn, Server::Uvicorn, Server::Hypercorn, Server::Granian];
+
 impl PythonDraft {
     /// The folder of the application can be entered by its path unless others may not search a folder above it.
     pub fn complete_application(
@@ -133,6 +137,7 @@ impl PythonDraft {
         let all = |pairs: &[(String, String)]| pairs.iter().map(|(name, module)| (name.clone(), absolute(module))).collect();
         Python {
             frames_chunks: context.read.words.are_uwsgis(),
+            server_loggers: server_loggers(context.read),
             virtualenv: self.virtualenv.map(|path| context.absolute(path)),
             imports: self.shared_imports.iter().chain(&self.imports).map(absolute).collect(),
             aliases: all(&self.aliases),
@@ -143,6 +148,21 @@ impl PythonDraft {
             ..self.settings
         }
     }
+}
+
+/// The loggers of the servers in whose words the instance is started.
+fn server_loggers(read: &Configuration) -> Option<ServerLoggers> {
+    let may_be = |server| read.words.may_be(server);
+    let mut servers: Vec<Server> = WITH_LOGGERS.into_iter().filter(|server| may_be(*server)).collect();
+    // gunicorn's workers of the class `uvicorn.workers.UvicornWorker` and `fastapi run` are uvicorn.
+    if (may_be(Server::Gunicorn) || may_be(Server::FastApi)) && !servers.contains(&Server::Uvicorn) {
+        servers.push(Server::Uvicorn);
+    }
+    (!servers.is_empty()).then(|| ServerLoggers {
+        servers: servers.into_iter().map(|server| server.command().to_owned()).collect(),
+        level: read.log_level.clone(),
+        has_access: read.words.are_typed(),
+    })
 }
 
 /// The first line of a file without trailing blanks, and with its NULs replaced by line ends, as in envdir; `None` for an empty
