@@ -107,8 +107,9 @@ def served_by(server, folder, port):
 
 @pytest.fixture
 def told(serve):
-    def start(interface):
-        server = serve.prepare(f"{interface}\nthreads = 2" if interface.startswith("wsgi") else interface)
+    def start(interface="", arguments=None):
+        configuration = f"{interface}\nthreads = 2" if interface.startswith("wsgi") else interface
+        server = serve.prepare(configuration, arguments=arguments)
         (server.folder / "told.py").write_text(TOLD)
         return server.start()
 
@@ -135,7 +136,8 @@ def test_the_table_of_a_server_has_each_key_of_its_environ(server, told, free_po
     package = Path(SERVERS[server][0].__file__).parent
     sources = "".join(path.read_text() for path in package.rglob("*.py"))
     assert [key for key in table_of(server) if f'"{key}"' not in sources and f"'{key}'" not in sources] == []
-    ours = told("wsgi-file = told.py")
+    # In the words of another server than uWSGI.
+    ours = told(arguments=["--bind", "127.0.0.1:0", "--threads", "2", "told:application"])
     client = ours.connect()
     upgraded = {key for key in json.loads(client.request(headers=UPGRADE).body) if not key.startswith("HTTP_")}
     check(server, seen, keys_at(ours.address()), upgraded)

@@ -153,9 +153,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::report_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_event, module)?)?;
     module.add_function(wrap_pyfunction!(log::name_log, module)?)?;
+    module.add_function(wrap_pyfunction!(call::early_hints::early_hints, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_is_json, module)?)?;
-    module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::judge_requests, module)?)?;
+    module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_is_coloured, module)?)?;

@@ -112,6 +112,10 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     if !settings.python.no_file_wrapper {
         environ.set_item("wsgi.file_wrapper", module.getattr("FileWrapper")?)?;
     }
+    // gunicorn's key, which uWSGI does not have.
+    if !settings.python.frames_chunks {
+        environ.set_item("wsgi.early_hints", py.import("bolide._native")?.getattr("early_hints")?)?;
+    }
     environ.set_item("uwsgi.version", PyBytes::new(py, env!("CARGO_PKG_VERSION").as_bytes()))?;
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;
     environ.set_item("uwsgi.core", 0)?;

@@ -2,6 +2,7 @@
 
 pub mod cooperation;
 pub mod current;
+pub mod early_hints;
 pub mod extras;
 pub mod rules;
 pub mod state;

@@ -143,6 +143,25 @@ impl ResponseWriter<'_> {
         Ok(())
     }
 
+    /// As [`ResponseWriter::early_hints`], with any fields. After the head has been sent it does nothing, as under gunicorn.
+    ///
+    /// # Errors
+    /// A field is not well-formed, or belongs to the server.
+    pub fn early_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<(), HeadRefusal> {
+        for (name, value) in fields {
+            if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
+                return Err("a field's name is not a token, or its value has a control character, or it is too long");
+            }
+            if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
+                return Err("a field belongs to the server");
+            }
+        }
+        if !self.head_has_left() {
+            self.interim("103 Early Hints", fields);
+        }
+        Ok(())
+    }
+
     fn interim(&mut self, status: &str, fields: &[(&[u8], &[u8])]) {
         if let Some(head) = self.encoder.interim(status, fields) {
             self.transport.send_aside(&head);
