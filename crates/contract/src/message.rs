@@ -83,8 +83,8 @@ pub enum Report {
     Passed { row: u32, pid: u32 },
     /// Worker: it accepts connections. Helper: it is set up, and begins its work.
     Serving { row: u32, pid: u32 },
-    /// Worker: it has served `max-requests`, or received SIGTERM, and requests its replacement. It continues to serve until
-    /// `Drain`. A helper that received SIGTERM ends without waiting for its replacement.
+    /// Worker: it has served `max-requests`, or is worn out for another reason, and requests its replacement. It continues to
+    /// serve until `Drain`.
     Worn { row: u32, pid: u32 },
     /// Worker: it was ordered to end, and accepts no more connections. `somebody_waits`: it read the order late
     /// ([`LATE_DRAIN_MS`]), and left connections in the queue.
@@ -117,6 +117,9 @@ pub enum Report {
     /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
     /// [`crash_signal`].
     Crashed { row: u32, pid: u32 },
+    /// Prototype, worker or helper: it got this signal, one of [`SINGLE_SIGNALS`], from the process `sender` (0: unknown). The
+    /// master ignores it if it got the same signal, because that one was sent to the whole group. A prototype has no row.
+    GotSignal { row: u32, signal: u32, sender: u32 },
 }
 
 /// An action that an application can request from its master.
@@ -178,6 +181,9 @@ pub const INTERPRETER_END_MS: u64 = 7_000;
 /// on them; it sends orders to prototypes and workers.
 pub const GROUP_SIGNALS: [i32; 7] =
     [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP];
+
+/// Those of [`GROUP_SIGNALS`] that a process reports, because they have an effect if it is the only one that got them.
+pub const SINGLE_SIGNALS: [i32; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT];
 
 /// The signal that the kernel sends to a worker when its parent has died.
 pub fn orphan_signal() -> i32 {
@@ -297,6 +303,7 @@ impl Packet for Report {
             Report::Registered => [130, 0, 0, 0, 0, 0],
             Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
             Report::Crashed { row, pid } => [132, row, pid, 0, 0, 0],
+            Report::GotSignal { row, signal, sender } => [133, row, signal, sender, 0, 0],
         }
     }
 
@@ -324,6 +331,7 @@ impl Packet for Report {
             [126, row, waiting, ..] => Ok(Report::HandedOver { row, waiting }),
             [130, ..] => Ok(Report::Registered),
             [132, row, pid, ..] => Ok(Report::Crashed { row, pid }),
+            [133, row, signal, sender, ..] => Ok(Report::GotSignal { row, signal, sender }),
             [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
             _ => Err(unknown_packet(fields[0])),
         }
@@ -489,6 +497,7 @@ mod tests {
             Report::Left { row: 1, somebody_waits: true },
             Report::Registered,
             Report::Signalled { number: 17 },
+            Report::GotSignal { row: 1, signal: 15, sender: 2 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

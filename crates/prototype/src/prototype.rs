@@ -91,7 +91,7 @@ impl Prototype {
         if getppid().as_raw() as u32 != boot.master_pid {
             return Err(io::Error::other("the master has ended before its prototype began"));
         }
-        signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
+        signals::in_prototype(control.as_fd(), boot.master_pid as i32, boot.at_terminal)?;
         reader::allow_by_signal(boot.reader_secret)?;
         Ok(Prototype {
             boot,

@@ -25,7 +25,7 @@ static WRONG: AtomicU32 = AtomicU32::new(0);
 /// The error of `sigaction`.
 pub fn allow_by_signal(secret: u32) -> io::Result<()> {
     SECRET.store(secret, Relaxed);
-    signals::catch_with_value(reader_signal(), on_reader_signal)
+    signals::catch_with_information(reader_signal(), on_reader_signal)
 }
 
 extern "C" fn on_reader_signal(_: c_int, info: *mut siginfo_t, _: *mut c_void) {

@@ -1,9 +1,10 @@
 //! Signal handling of a prototype and its workers.
 //!
 //! A signal to every process of an instance (systemd's `KillMode=control-group`, a `kill` of the group, a stray `pkill`) must
-//! have exactly the effect that the master gives it. So [`GROUP_SIGNALS`] do nothing here, except that SIGTERM makes a worker ask
-//! the master for its replacement. They are caught, not ignored: programs that the application starts have the default actions,
-//! and so have its forks. Handlers that an application sets itself stay.
+//! have exactly the effect that the master gives it. So [`GROUP_SIGNALS`] do nothing here, except that the process reports
+//! [`SINGLE_SIGNALS`]: the master knows whether it got the same signal, and what the signal means to one process. They are
+//! caught, not ignored: programs that the application starts have the default actions, and so have its forks. Handlers that an
+//! application sets itself stay.
 //!
 //! No worker outlives both master and prototype: the kernel signals the death of a worker's parent by [`orphan_signal`], and a
 //! worker that has neither left is killed by its own timer after [`ORPHAN_KILL_MS`], whatever its threads are doing. This needs
@@ -17,7 +18,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use bolide_contract::message::{GROUP_SIGNALS, Report, TIMERS_REFUSED, helper_signal, orphan_signal, packet};
+use bolide_contract::message::{GROUP_SIGNALS, Report, SINGLE_SIGNALS, TIMERS_REFUSED, helper_signal, orphan_signal, packet};
 use libc::c_int;
 
 /// Time after which a worker without master and prototype is killed, in milliseconds. All of Bolide must be gone within two
@@ -30,9 +31,10 @@ static AT_TERMINAL: AtomicBool = AtomicBool::new(false);
 
 /// The process that has set its signals here, in contrast to processes that the application has forked.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// The worker's end of its control socket, and its row; -1 in a prototype.
+/// The process' end of its control socket, and its row, which a prototype does not have.
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
-static ROW: AtomicU32 = AtomicU32::new(0);
+static ROW: AtomicU32 = AtomicU32::new(NO_ROW);
+const NO_ROW: u32 = u32::MAX;
 /// The processes that may be a worker's parent.
 static MASTER: AtomicI32 = AtomicI32::new(0);
 static PROTOTYPE: AtomicI32 = AtomicI32::new(0);
@@ -45,12 +47,13 @@ const NO_TIMER: usize = usize::MAX;
 ///
 /// # Errors
 /// The error of `sigaction`.
-pub fn in_prototype(master: i32, at_terminal: bool) -> io::Result<()> {
+pub fn in_prototype(control: BorrowedFd<'_>, master: i32, at_terminal: bool) -> io::Result<()> {
     AT_TERMINAL.store(at_terminal, Relaxed);
+    CONTROL.store(control.as_raw_fd(), Relaxed);
     OWNER.store(nix::unistd::getpid().as_raw(), Relaxed);
     MASTER.store(master, Relaxed);
     for signal in GROUP_SIGNALS {
-        catch(signal, on_group_signal)?;
+        catch_with_information(signal, on_group_signal)?;
     }
     block_group(false)
 }
@@ -65,8 +68,8 @@ pub fn block_group(block: bool) -> io::Result<()> {
     mask(if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK }, signals)
 }
 
-/// Sets the signals of a worker that was just forked. From here on it asks for its replacement at SIGTERM, and does not outlive
-/// its parents.
+/// Sets the signals of a worker or helper that was just forked. From here on it reports them itself, and does not outlive its
+/// parents.
 ///
 /// # Errors
 /// The error of `timer_create`, `sigaction` or `prctl`.
@@ -108,7 +111,7 @@ pub fn in_helper() -> io::Result<()> {
 
 extern "C" fn on_helper_signal(_: c_int) {}
 
-extern "C" fn on_group_signal(signal: c_int) {
+extern "C" fn on_group_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mut libc::c_void) {
     keep_errno(|| {
         if !is_owner() {
             // A child of the application: act as if no handler had been set. The signal is raised again and delivered when this
@@ -120,8 +123,10 @@ extern "C" fn on_group_signal(signal: c_int) {
             }
             return;
         }
-        if signal == libc::SIGTERM {
-            ask_for_replacement();
+        if SINGLE_SIGNALS.contains(&signal) {
+            // SAFETY: the kernel passes valid information to a handler with SA_SIGINFO; every signal by kill(2) has a sender.
+            let sender = unsafe { if (*information).si_code <= 0 { (*information).si_pid() } else { 0 } };
+            send(&Report::GotSignal { row: ROW.load(Relaxed), signal: signal.unsigned_abs(), sender: sender.unsigned_abs() });
         }
     });
 }
@@ -129,11 +134,19 @@ extern "C" fn on_group_signal(signal: c_int) {
 /// Asks the master for a worker to replace this one, which goes on serving until then. In a prototype, and in a process that the
 /// application has forked, it does nothing. Async-signal-safe.
 pub fn ask_for_replacement() {
+    let row = ROW.load(Relaxed);
+    if row != NO_ROW && is_owner() {
+        send(&Report::Worn { row, pid: OWNER.load(Relaxed) as u32 });
+    }
+}
+
+/// Sends a report. Async-signal-safe.
+fn send(report: &Report) {
     let control = CONTROL.load(Relaxed);
-    if control < 0 || !is_owner() {
+    if control < 0 {
         return;
     }
-    let report = packet(&Report::Worn { row: ROW.load(Relaxed), pid: OWNER.load(Relaxed) as u32 });
+    let report = packet(report);
     // If the master does not read, the report is dropped; it can be sent again.
     // SAFETY: the bytes are ours for the call, which does not block and raises no SIGPIPE.
     unsafe { libc::send(control, report.as_ptr().cast(), report.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
@@ -183,8 +196,8 @@ fn catch_with(signal: c_int, handler: extern "C" fn(c_int), flags: c_int) -> io:
     set_action(signal, handler as *const () as usize, flags)
 }
 
-/// Sets a handler that gets the signal's value. Interrupted system calls are restarted.
-pub(crate) fn catch_with_value(
+/// Sets a handler that gets the signal's value and sender. Interrupted system calls are restarted.
+pub(crate) fn catch_with_information(
     signal: c_int,
     handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void),
 ) -> io::Result<()> {

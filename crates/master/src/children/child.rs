@@ -139,6 +139,8 @@ pub enum KillReason {
     NoRoom,
     /// It has answered all requests, but its interpreter does not exit.
     InterpreterStays,
+    /// It got a signal that ends one process.
+    Signalled,
     /// A prototype that was stopped by a signal and did not continue: its workers could not be replaced.
     Stopped,
 }

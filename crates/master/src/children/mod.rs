@@ -6,6 +6,7 @@ pub mod grouped;
 pub mod handovers;
 pub mod ledger;
 pub mod reports;
+pub mod single_signals;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -297,7 +298,7 @@ impl Children {
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
             KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
-            KillReason::StopNow => format!("killing {child}{served}"),
+            KillReason::StopNow | KillReason::Signalled => format!("killing {child}{served}"),
             KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
             KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
             KillReason::NoRoom => format!("{child} has not made room for a newer generation: killing it{served}"),
@@ -310,8 +311,8 @@ impl Children {
             }
             KillReason::Stopped => format!("{child} is still stopped: killing it"),
         };
-        // Killing an idle child in an immediate stop is not worth a line.
-        if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
+        // Killing an idle child in an immediate stop is not worth a line, and a signal has its own.
+        if !matches!(kill_reason, KillReason::StopNow | KillReason::Signalled) || !in_flight.is_empty() {
             log_sink::line(&line);
         }
         if matches!(kill_reason, KillReason::Harakiri | KillReason::Memory) {

@@ -351,6 +351,14 @@ impl Supervisor {
                     worker.waits_for_admission = true;
                 }
             }
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::GotSignal { row: claimed, signal, sender })
+                if row == claimed =>
+            {
+                self.single_signals.note(id, child.born_ms, signal as i32, sender, now);
+            }
+            (Role::Prototype, Report::GotSignal { signal, sender, .. }) => {
+                self.single_signals.note(id, child.born_ms, signal as i32, sender, now);
+            }
             (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: claimed, pid }) if row == claimed => {
                 if reports::verify_pid(id, pid, &mut self.children) {
                     self.child_serves(id, now);

@@ -8,6 +8,7 @@
 
 pub mod ending;
 mod events;
+mod single_signals;
 mod steps;
 
 use std::os::fd::AsFd;
@@ -31,6 +32,7 @@ use bolide_supervision::sockets::upgrade_pair::Predecessor;
 use crate::alarms::Alarms;
 use crate::children::child::{Child, KillReason, State};
 use crate::children::handovers::Prospects;
+use crate::children::single_signals::SingleSignals;
 use crate::children::{Children, LOST_MS};
 use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
@@ -123,6 +125,7 @@ pub struct Supervisor {
     signalling: Signalling,
     touch_hooks: TouchHooks,
     signals: Signals,
+    single_signals: SingleSignals,
     ends_with_terminal: EndsWithTerminal,
 }
 
@@ -155,6 +158,7 @@ impl Supervisor {
             ends_with_terminal: EndsWithTerminal::of(settings, configuration.has_files()),
             alarms,
             signalling: Signalling::default(),
+            single_signals: SingleSignals::default(),
             children,
             provision,
             control,
@@ -322,6 +326,7 @@ impl Supervisor {
 
     fn take_signals(&mut self) {
         while let Some(signal) = self.signals.next() {
+            self.single_signals.note_own(signal, now_ms());
             match action(signal) {
                 SignalAction::Command(Command::Reload) if self.ends_with_terminal.is_due() => {
                     // The shell and the kernel may both send one.
@@ -351,6 +356,7 @@ impl Supervisor {
         self.children.shorten_prototype_deadlines(now);
         self.control.check_if_due(now);
         self.log_stop_progress(now);
+        self.take_single_signals(now);
         let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
         self.takeover.check_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
         self.notifier.feed_watchdog(now);
@@ -544,6 +550,7 @@ impl Supervisor {
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
             self.signalling.wake_ms(now).filter(|_| !is_stopping),
+            self.single_signals.wake_ms(),
             self.logs.wake_ms(self.takeover.owns_files(), now),
             self.generations.wake_ms(&self.provision, now),
             pausing::wake_ms(&self.children, now),

@@ -60,6 +60,7 @@ impl WorkerEnd<'_> {
             (Some(KillReason::Memory), _) => EndKind::Memory,
             (Some(KillReason::Mercy | KillReason::Late | KillReason::InterpreterStays), _) => EndKind::Late,
             (Some(KillReason::StopNow), _) => EndKind::Ordered,
+            (Some(KillReason::Signalled), _) => EndKind::Signal,
             (Some(_), _) => EndKind::Other,
             (None, Cause::Exited(0)) if !self.worker.state.is_active() => EndKind::Ordered,
             (None, Cause::Exited(_)) => EndKind::Exit,
