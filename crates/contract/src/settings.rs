@@ -236,6 +236,9 @@ pub struct ApplicationSettings {
     pub environment: Vec<(String, String)>,
     /// `unenv`, and empty files of `envdir`: variables that are removed from the application's environment.
     pub removed_variables: Vec<String>,
+    /// Variables of `env-file` and `envdir` that choose the code of a program, from files that a user other than root may write.
+    /// Programs that root executes don't get them. Empty unless root's instance has an application of another user.
+    pub foreign_variables: Vec<String>,
     /// `root-path`: SCRIPT_NAME of every request, without a trailing slash; empty: none. A front server has already stripped it
     /// from the path.
     pub root_path: String,

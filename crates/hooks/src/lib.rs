@@ -45,8 +45,9 @@ pub struct Function<'a> {
 pub struct Means<'a> {
     /// `binsh`.
     pub shells: &'a [PathBuf],
-    /// Variables for commands, in addition to those of the process.
+    /// Variables for commands, in addition to those of the process, and those that commands don't get.
     pub environment: &'a [(String, String)],
+    pub removed: &'a [String],
     /// The file operations.
     pub files: &'a dyn Files,
     /// Calls a function of the application's language. The error says why it failed.
@@ -151,8 +152,12 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
 fn exec(command: &str, means: &Means<'_>) -> io::Result<i32> {
     use std::os::unix::process::ExitStatusExt;
     let shell = means.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path);
-    let variables = means.environment.iter().map(|(name, value)| (name, value));
-    let status = Command::new(shell).arg("-c").arg(command).envs(variables).stdin(Stdio::null()).status()?;
+    let mut program = Command::new(shell);
+    for name in means.removed {
+        program.env_remove(name);
+    }
+    program.envs(means.environment.iter().map(|(name, value)| (name, value)));
+    let status = program.arg("-c").arg(command).stdin(Stdio::null()).status()?;
     Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
 }
 
@@ -223,7 +228,7 @@ mod tests {
     fn done(action: HookAction) -> Result<(), String> {
         let mut call = no_functions;
         let environment = [("COLOUR".to_owned(), "red".to_owned())];
-        act(&action, &mut Means { shells: &[], environment: &environment, files: &OwnFiles, call: &mut call })
+        act(&action, &mut Means { shells: &[], environment: &environment, removed: &[], files: &OwnFiles, call: &mut call })
     }
 
     /// A temporary folder of the test. Dropping it removes it.
@@ -297,8 +302,11 @@ mod tests {
             called.push(function.name.to_owned());
             if function.name == "fails" { Err("it fails".to_owned()) } else { Ok(()) }
         };
-        let error =
-            run(&hooks, HookPhase::PreApp, &mut Means { shells: &[], environment: &[], files: &OwnFiles, call: &mut note });
+        let error = run(
+            &hooks,
+            HookPhase::PreApp,
+            &mut Means { shells: &[], environment: &[], removed: &[], files: &OwnFiles, call: &mut note },
+        );
         assert_eq!(error.expect_err("fails").to_string(), "uwsgi.ini:7: `a hook` (pre-app): it fails");
         assert_eq!(called, ["first", "fails"]);
     }

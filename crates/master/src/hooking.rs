@@ -15,6 +15,7 @@ use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{HookFiles, Rights};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::signals::{EndSignals, name};
@@ -22,7 +23,7 @@ use bolide_supervision::processes::system;
 use bolide_supervision::text::duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::{Pid, geteuid, setpgid};
 
 use crate::control::signals::end_signals;
 use crate::supervisor::ending::StopProgress;
@@ -133,8 +134,13 @@ impl<'a> Runner<'a> {
 
 fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), String> {
     let mut call = no_functions;
-    let environment = &settings.application.environment;
-    let mut means = Means { shells: &settings.attendant.shells, environment, files, call: &mut call };
+    // A child that has become the application's user is not root any more.
+    let application = match geteuid().is_root() {
+        true => &environment::for_root(&settings.application),
+        false => &settings.application,
+    };
+    let (environment, removed) = (&application.environment, &application.removed_variables);
+    let mut means = Means { shells: &settings.attendant.shells, environment, removed, files, call: &mut call };
     hooks.iter().try_for_each(|hook| bolide_hooks::run_one(hook, &mut means)).map_err(|error| error.to_string())
 }
 

@@ -19,6 +19,7 @@ use bolide_supervision::logs::log_reach::LogReach;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::confinement;
 use bolide_supervision::processes::daemonize::{self, ParentPipe, Side};
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::needs;
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::process_attributes;
@@ -52,6 +53,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let inheritance = Inheritance::of_environment();
     let failure_report = FailureReport::of_environment();
     let mut warnings = warnings.to_vec();
+    warnings.extend(environment::take(&settings.application, configuration.is_for_another_user(&settings)));
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
         log_sink::lines(&warnings);
         let words = format!("not started: {error}");

@@ -76,9 +76,9 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
         Side::Child(prepared) => prepared,
     };
     let mut call = no_functions;
-    let environment = &settings.application.environment;
+    let (environment, removed) = (&settings.application.environment, &settings.application.removed_variables);
     // The child has become the user before it opens any file.
-    let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
+    let mut means = Means { shells: &settings.attendant.shells, environment, removed, files: &OwnFiles, call: &mut call };
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
     let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
     if let Err(words) = &outcome {

@@ -12,6 +12,7 @@ use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::system;
 use bolide_supervision::sockets::service_manager;
@@ -273,6 +274,7 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     let (program, arguments) = config.command(settings.reloading.program.as_deref());
     let mut process = Process::new(&program);
     process.args(arguments).current_dir(config.folder()).env(VARIABLE, text).process_group(0);
+    environment::restore(&mut process);
     process.envs(config.handed_variables());
     if service_manager::watches_this_process() {
         // The variable names the process that the service manager watches, which is this one.

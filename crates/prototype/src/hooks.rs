@@ -13,7 +13,7 @@ pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: H
     let settings = &prototype.boot().settings;
     let mut call = |function: &Function<'_>| application.call(function);
     let environment = &settings.application.environment;
-    let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
+    let mut means = Means { shells: &settings.attendant.shells, environment, removed: &[], files: &OwnFiles, call: &mut call };
     match bolide_hooks::run(&settings.hooks, phase, &mut means) {
         Ok(()) => Loading::Loaded,
         Err(error) => {

@@ -11,6 +11,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use bolide_contract::alarms::{Alarm, AlarmAction, CurlRequest};
 use bolide_contract::settings::Settings;
 use bolide_supervision::processes::child_setup;
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::Leash;
 use bolide_supervision::processes::privileges::Privileges;
@@ -96,7 +97,7 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
         command.env_remove(variable);
     }
-    command.envs(settings.application.environment.iter().map(|(name, value)| (name, value)));
+    environment::give(&mut command, &settings.application);
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     // SAFETY: the closure makes async-signal-safe calls only, and touches no memory of the parent.

@@ -157,7 +157,7 @@ impl Attendants {
             identity: common.cloned(),
             launch_environment: LaunchEnvironment {
                 shells: settings.attendant.shells.clone(),
-                environment: settings.application.environment.clone(),
+                application: settings.application.clone(),
                 folder: settings.application.chdir.clone(),
                 capabilities: settings.confinement.capabilities,
             },

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bolide_contract::confinement::Confinement;
+use bolide_contract::settings::ApplicationSettings;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::service_manager;
@@ -32,7 +34,8 @@ const SHELL: &str = "/bin/sh";
 #[derive(Debug, Clone)]
 pub struct LaunchEnvironment {
     pub shells: Vec<PathBuf>,
-    pub environment: Vec<(String, String)>,
+    /// `env`, `unenv` and the files of `env-file`.
+    pub application: ApplicationSettings,
     /// Entered by its path at each start, so that a link that was moved is followed.
     pub folder: Option<PathBuf>,
     /// `cap`. The root is that of the attendant.
@@ -75,7 +78,11 @@ impl LaunchEnvironment {
         for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
             command.env_remove(variable);
         }
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let is_root = launch.identity.is_some_and(|identity| identity.uid.is_root());
+        match is_root {
+            true => environment::give(&mut command, &environment::for_root(&self.application)),
+            false => environment::give(&mut command, &self.application),
+        }
         command.stdin(if launch.has_stdin { Stdio::inherit() } else { Stdio::null() });
         let reader = match launch.outlives {
             true => None,

@@ -14,6 +14,7 @@ use bolide_contract::settings::Settings;
 use bolide_options::{CheckReport, Diagnostic, Location};
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -94,10 +95,7 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
     let parent = Pid::this().as_raw();
     let mut command = Command::new(&program.executable);
     command.args(&program.arguments).arg(OsStr::new(LOAD_CHECK_FLAG));
-    for name in &settings.application.removed_variables {
-        command.env_remove(name);
-    }
-    command.envs(settings.application.environment.iter().map(|(name, value)| (name, value)));
+    environment::give(&mut command, &settings.application);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     // SAFETY: the closure makes async-signal-safe calls only, and touches only memory that was filled before the fork.
     unsafe {

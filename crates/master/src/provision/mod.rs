@@ -31,6 +31,7 @@ use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::child_setup::RawConfinement;
+use bolide_supervision::processes::environment;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::reader_permit::ReaderPermit;
@@ -357,7 +358,9 @@ impl Provision {
         let dropped = self.message_queues.keep_for(&self.settings);
         let program = std::mem::replace(&mut self.program, coming.program);
         let troubles = self.listeners.adjust(&settings.listeners, &self.settings.listeners, self.privileges.as_ref());
-        Some((Plan { settings, listeners, memories, program }, troubles.into_iter().chain(dropped).collect()))
+        let not_taken = environment::take(&self.settings.application, self.privileges.is_some());
+        let troubles = troubles.into_iter().chain(dropped).chain(not_taken);
+        Some((Plan { settings, listeners, memories, program }, troubles.collect()))
     }
 
     /// Shuts the sockets down. Returns the connections that were not accepted yet.

@@ -394,6 +394,8 @@ pub struct PythonDraft {
     /// Variables of `env-file`.
     pub file_variables: Vec<(String, String)>,
     pub has_environment_file: bool,
+    /// The names in each file of `env-file` and `envdir` that choose code.
+    pub choosing_variables: Vec<(std::path::PathBuf, Vec<String>)>,
 }
 
 /// Settings of the options for development. Paths are as written.

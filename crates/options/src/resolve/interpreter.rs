@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
-use bolide_contract::settings::{ApplicationSettings, Python, ServerLoggers};
+use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLoggers};
 
 use super::context::{Context, normalized};
 use super::draft::{Draft, PythonDraft};
@@ -18,6 +18,7 @@ use crate::other_servers::Server;
 use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
 use crate::reader::Configuration;
+use crate::trust::foreign;
 
 /// Most files of an `envdir`.
 const VARIABLES_MOST: usize = 1024;
@@ -81,7 +82,12 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
         }
         draft.host.trust.note(&path, location)?;
         match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
-            Some(value) => draft.application.environment.push((name, value)),
+            Some(value) => {
+                if foreign::chooses_code(&name, &value) {
+                    draft.python.choosing_variables.push((path.clone(), vec![name.clone()]));
+                }
+                draft.application.environment.push((name, value));
+            }
             None => remove_variable(draft, name),
         }
     }
@@ -114,10 +120,13 @@ impl PythonDraft {
     pub fn complete_application(
         &mut self,
         application: ApplicationSettings,
+        identity: &Identity,
         is_enterable: bool,
-        context: &Context,
+        context: &mut Context,
     ) -> ApplicationSettings {
+        let foreign_variables = self.foreign_variables(identity, context);
         ApplicationSettings {
+            foreign_variables,
             chdir: is_enterable.then(|| normalized(&context.folder)),
             chdir_after: self.chdir_after.take().map(|path| context.absolute(path)),
             environment: self.environment(&application),

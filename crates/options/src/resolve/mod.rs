@@ -209,7 +209,7 @@ impl<'a> Draft<'a> {
         logging.alarms = rules_of_alarms;
         // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
-        let application = self.python.complete_application(self.application, is_enterable, &context);
+        let application = self.python.complete_application(self.application, &self.identity, is_enterable, &mut context);
         let python = self.python.complete(&mut context);
         let (mut helpers, mules) = self.mules.complete(&mut context);
         self.asynchronous.gevent = self.gevent.complete(&applications, &mut context);

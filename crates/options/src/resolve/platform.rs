@@ -2,7 +2,9 @@
 //! which hosting platforms set, and the variables of `env-file`. It reads those files. Runs in the process that reads the
 //! configuration.
 
-use bolide_contract::settings::{Address, ApplicationSettings};
+use std::path::PathBuf;
+
+use bolide_contract::settings::{Address, ApplicationSettings, Identity, Listener};
 
 use super::address;
 use super::context::Context;
@@ -15,6 +17,7 @@ use crate::dotenv;
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::read_bounded;
+use crate::trust::foreign;
 
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";
@@ -69,6 +72,8 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
 /// The first of several files that has a variable sets it; the environment takes precedence over all of them.
 pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
+    let choosing = new.iter().filter(|(name, value)| foreign::chooses_code(name, value)).map(|(name, _)| name.clone());
+    draft.python.choosing_variables.push((draft.host.folder.join(values::text(pair)?), choosing.collect()));
     let known = &mut draft.python.file_variables;
     for (name, value) in new {
         if !known.iter().any(|(key, _)| *key == name) {
@@ -114,6 +119,21 @@ impl PythonDraft {
         let mut all: Vec<(String, String)> = self.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
         all.extend(set.iter().cloned());
         all
+    }
+
+    /// The variables that programs of root don't get, if the application has another user.
+    pub fn foreign_variables(&self, identity: &Identity, context: &mut Context) -> Vec<String> {
+        let host = context.host;
+        let Some(writer) = host.trust.served(identity) else { return Vec::new() };
+        let is_foreign = |(path, _): &&(PathBuf, Vec<String>)| foreign::is_foreign(path, writer);
+        let mut found = Vec::new();
+        for (path, names) in self.choosing_variables.iter().filter(|(_, names)| !names.is_empty()).filter(is_foreign) {
+            let message = format!("{} are not passed to programs that root executes", names.join(", "));
+            let advice = format!("another user may write {}; `env = {}=…` passes it", path.display(), names[0]);
+            context.diagnostics.push(Diagnostic::note(None, message).advise(advice));
+            found.extend(names.iter().cloned());
+        }
+        found
     }
 
     /// A variable of the environment, or of the files of `env-file`.

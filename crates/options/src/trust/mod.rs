@@ -3,6 +3,7 @@
 //! not know options. Runs in the process that reads the configuration.
 
 mod access_list;
+pub mod foreign;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;

@@ -4,6 +4,7 @@ pub mod backoff;
 pub mod child_setup;
 pub mod confinement;
 pub mod daemonize;
+pub mod environment;
 pub mod exit_report;
 pub mod leash;
 pub mod memory_watch;

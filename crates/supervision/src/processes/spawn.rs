@@ -18,6 +18,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
 use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
+use crate::processes::environment;
 use crate::sockets::service_manager;
 use crate::sockets::socket_activation;
 
@@ -56,21 +57,14 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let mut command = Command::new(launch.executable);
     command.args(launch.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and related variables are read when an interpreter starts.
-    let environment = &launch.boot.settings.application.environment;
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
         command.env_remove(variable);
     }
     if std::env::var_os(SERVER_SOFTWARE.0).is_none() {
         command.env(SERVER_SOFTWARE.0, SERVER_SOFTWARE.1);
     }
-    for name in &launch.boot.settings.application.removed_variables {
-        command.env_remove(name);
-    }
-    command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {
-        Stdio::inherit()
-    } else {
-        Stdio::null()
-    });
+    environment::give(&mut command, &launch.boot.settings.application);
+    command.stdin(if at_terminal { Stdio::inherit() } else { Stdio::null() });
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the
     // fork.
     unsafe {

@@ -232,6 +232,27 @@ pub fn seconds_since_1970() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
+/// Sets or removes a variable of this process. The master calls it.
+pub fn set_variable(name: &str, value: Option<&std::ffi::OsStr>) {
+    // SAFETY: the master has one thread, and so has the process that reads a configuration.
+    unsafe {
+        match value {
+            Some(value) => std::env::set_var(name, value),
+            None => std::env::remove_var(name),
+        }
+    }
+}
+
+/// Has the C library read the variable TZ again: localtime_r(3) need not. The master calls it.
+pub fn read_time_zone() {
+    // SAFETY: this is its declaration in time.h(0P).
+    unsafe extern "C" {
+        fn tzset();
+    }
+    // SAFETY: the function takes nothing, and no other thread reads the variable.
+    unsafe { tzset() };
+}
+
 /// The minute of local time that contains this second since 1970. The attendant calls it.
 pub fn local_minute(seconds: i64) -> Option<LocalMinute> {
     // SAFETY: all zeroes is a valid value for the result.
