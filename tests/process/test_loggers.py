@@ -497,3 +497,23 @@ def test_a_log_program_has_the_last_lines_of_a_killed_master(says, tmp_path):
     instance.send_signal(signal.SIGKILL)
     wait_until(lambda: read(piped) == "line /?last\n", lambda: read(piped))
     instance.wait_until_gone()
+
+
+def test_rules_about_lines_see_uwsgis_tags_and_the_log_has_none(says, tmp_path):
+    cron, daemons, rest = (tmp_path / f"{name}.log" for name in ("cron", "daemons", "rest"))
+    instance = says(
+        "cron = -1 -1 -1 -1 -1 echo from the job",
+        "attach-daemon = sleep 1000",
+        f"logger = cron file:{cron}", "log-route = cron uwsgi-cron",
+        f"logger = daemons file:{daemons}", r"log-route = daemons ^\[uwsgi-daemons\]",
+        f"logger = file:{rest}", "log-drain = ^((?!uwsgi-cron|bolide|from the job).)*$",
+        where=rest, alarms=True,
+    )  # fmt: skip
+    wait_until(lambda: "cron echo (pid " in read(cron), lambda: read(rest))
+    wait_until(lambda: "daemon sleep: started (pid " in read(daemons), lambda: read(rest))
+    wait_until(lambda: "[cron echo] from the job" in read(rest), lambda: read(rest))
+    assert instance.stop() == 0
+    assert "from the job" not in read(cron)
+    assert "cron echo (pid " not in read(rest)
+    assert "daemon sleep: started" not in read(rest)
+    assert "uwsgi-" not in read(cron) + read(daemons) + read(rest)

@@ -76,19 +76,19 @@ impl AlarmRules {
     }
 
     /// Raises the alarms of these lines. A message is the line with its newline, as in uWSGI.
-    pub fn look_at(&self, lines: &[u8]) {
+    pub fn look_at(&self, tag: &[u8], lines: &[u8]) {
         if self.list.is_empty() {
             return;
         }
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            for name in self.alarms_of(line.strip_suffix(b"\n").unwrap_or(line)) {
+            for name in self.alarms_of(line.strip_suffix(b"\n").unwrap_or(line), tag) {
                 raise(name, line);
             }
         }
     }
 
-    fn alarms_of(&self, line: &[u8]) -> impl Iterator<Item = &str> {
-        let matching = self.list.iter().filter(move |(pattern, _)| !line.is_empty() && pattern.is_match(line));
+    fn alarms_of(&self, line: &[u8], tag: &[u8]) -> impl Iterator<Item = &str> {
+        let matching = self.list.iter().filter(move |(pattern, _)| !line.is_empty() && pattern.is_match_tagged(line, tag));
         matching.map_while(|(_, alarms)| (!alarms.is_empty()).then_some(alarms)).flatten().map(String::as_str)
     }
 }
@@ -117,7 +117,7 @@ mod tests {
             ("nothing", &[]),
             ("", &[]),
         ] {
-            assert_eq!(rules.alarms_of(line.as_bytes()).collect::<Vec<_>>(), expected, "{line}");
+            assert_eq!(rules.alarms_of(line.as_bytes(), b"").collect::<Vec<_>>(), expected, "{line}");
         }
     }
 }

@@ -92,14 +92,14 @@ impl Flows {
         output
     }
 
-    /// Calls `write` with the number of each log and the text that it gets of these lines.
-    pub fn deliver(&self, flow: &Flow, lines: &[u8], mut write: impl FnMut(usize, &[u8])) {
+    /// Calls `write` with the number of each log and the text that it gets of these lines. `tag` is uWSGI's, which patterns see.
+    pub fn deliver(&self, flow: &Flow, tag: &[u8], lines: &[u8], mut write: impl FnMut(usize, &[u8])) {
         if let Some(log) = flow.plain_log().filter(|log| self.frames.get(*log) == Some(&LineFrame::Plain)) {
             return write(log, lines);
         }
         let mut outputs: Vec<(usize, Vec<u8>)> = Vec::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            flow.logs_of(line, |log| {
+            flow.logs_of(line, tag, |log| {
                 let place = outputs.iter().position(|(known, _)| *known == log).unwrap_or_else(|| {
                     outputs.push((log, Vec::new()));
                     outputs.len() - 1
@@ -142,13 +142,13 @@ impl Flow {
         self.usual.first().copied().filter(|_| is_plain && self.usual.len() == 1)
     }
 
-    fn logs_of(&self, line: &[u8], mut give: impl FnMut(usize)) {
-        let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.is_match(line));
+    fn logs_of(&self, line: &[u8], tag: &[u8], mut give: impl FnMut(usize)) {
+        let matches = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.is_match_tagged(line, tag));
         if matches(&self.drains) || !self.filters.is_empty() && !matches(&self.filters) {
             return;
         }
         let mut is_routed = false;
-        for (_, log) in self.routes.iter().filter(|(pattern, _)| pattern.is_match(line)) {
+        for (_, log) in self.routes.iter().filter(|(pattern, _)| pattern.is_match_tagged(line, tag)) {
             is_routed = true;
             give(*log);
         }
@@ -258,7 +258,7 @@ mod tests {
             frames.iter().map(|frame| LogTarget { place: place.clone(), frame: frame.clone(), packing: None }).collect();
         let flows = Flows::compile(&LogFlows { messages: flow, requests: None }, &targets);
         let mut given = Vec::new();
-        flows.deliver(&flows.messages, lines.as_bytes(), |log, text| {
+        flows.deliver(&flows.messages, b"", lines.as_bytes(), |log, text| {
             given.push(format!("{log}: {}", String::from_utf8_lossy(text)));
         });
         given

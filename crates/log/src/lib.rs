@@ -234,9 +234,9 @@ pub fn write_requests(lines: &[u8]) {
         None => write_to(0, lines),
         Some(flows) => {
             if flows.requests.is_none() {
-                flows.alarms.look_at(lines);
+                flows.alarms.look_at(NO_TAG, lines);
             }
-            flows.deliver(flows.requests.as_ref().unwrap_or(&flows.messages), lines, write_to);
+            flows.deliver(flows.requests.as_ref().unwrap_or(&flows.messages), NO_TAG, lines, write_to);
         }
     }
 }
@@ -252,6 +252,16 @@ pub fn write_last(line: &[u8]) {
 /// Writes `bolide: text` as one line, with the time before it.
 pub fn line(text: &str) {
     write_messages(&framed(text));
+}
+
+/// The same for a line that uWSGI begins with a tag, such as `[uwsgi-cron]`: rules about lines see it with the tag in front, and it
+/// is written without.
+pub fn tagged_line(tag: &str, text: &str) {
+    let line = framed(text);
+    if let Some(flows) = flow::current() {
+        flows.alarms.look_at(tag.as_bytes(), &line);
+    }
+    deliver_messages(tag.as_bytes(), &line);
 }
 
 /// The line that [`line`] writes, for [`write_last`].
@@ -318,7 +328,7 @@ fn sooner(one_ms: u64, other_ms: u64) -> u64 {
 
 /// Writes `bolide: text` as one line that raises no alarm: a line about an alarm.
 pub fn quiet_line(text: &str) {
-    deliver_messages(&framed(text));
+    deliver_messages(NO_TAG, &framed(text));
 }
 
 fn write_messages(lines: &[u8]) {
@@ -326,15 +336,18 @@ fn write_messages(lines: &[u8]) {
         return;
     }
     if let Some(flows) = flow::current() {
-        flows.alarms.look_at(lines);
+        flows.alarms.look_at(NO_TAG, lines);
     }
-    deliver_messages(lines);
+    deliver_messages(NO_TAG, lines);
 }
 
-fn deliver_messages(lines: &[u8]) {
+/// Lines of other kinds have no tag.
+const NO_TAG: &[u8] = b"";
+
+fn deliver_messages(tag: &[u8], lines: &[u8]) {
     match flow::current() {
         None => write_to(0, lines),
-        Some(flows) => flows.deliver(&flows.messages, lines, write_to),
+        Some(flows) => flows.deliver(&flows.messages, tag, lines, write_to),
     }
 }
 

@@ -16,7 +16,14 @@ impl Pattern {
         Some(Pattern { matches: Regex::new(&pattern.matches).ok()?, except })
     }
 
-    pub fn is_match(&self, line: &[u8]) -> bool {
-        self.matches.is_match(line) && !self.except.as_ref().is_some_and(|except| except.is_match(line))
+    /// Returns whether a line matches. uWSGI writes it with this tag in front, or without one if it is empty: the line may match
+    /// either way, and is excepted either way.
+    pub fn is_match_tagged(&self, line: &[u8], tag: &[u8]) -> bool {
+        if tag.is_empty() {
+            return self.matches.is_match(line) && !self.except.as_ref().is_some_and(|except| except.is_match(line));
+        }
+        let tagged = [tag, b" ", line].concat();
+        let is_found = |regex: &Regex| regex.is_match(line) || regex.is_match(&tagged);
+        is_found(&self.matches) && !self.except.as_ref().is_some_and(is_found)
     }
 }

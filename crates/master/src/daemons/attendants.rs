@@ -85,6 +85,14 @@ pub fn identities(settings: &Attendant, common: Option<&Privileges>) -> Result<V
     settings.daemons.iter().map(of_daemon).collect()
 }
 
+/// The tag of uWSGI's lines about jobs of cron, and about daemons (core/cron.c, core/daemons.c).
+const TAGS: [(&str, &str); 2] = [("cron ", "[uwsgi-cron]"), ("daemon ", "[uwsgi-daemons]")];
+
+/// Returns the tag with which uWSGI begins such a line.
+fn tag_of(words: &str) -> &'static str {
+    TAGS.iter().find(|(beginning, _)| words.starts_with(beginning)).map_or("", |(_, tag)| tag)
+}
+
 impl Attendants {
     /// Starts daemons and `cron` when the application is loaded for the first time.
     pub fn begin(&mut self, settings: &Settings) {
@@ -227,7 +235,7 @@ impl Attendants {
                 Ok(length) => length,
             };
             match AttendantReport::decode(&packet[..length]) {
-                Some(AttendantReport::LogLine(words)) => log_sink::line(&words),
+                Some(AttendantReport::LogLine(words)) => bolide_log::tagged_line(tag_of(&words), &words),
                 Some(AttendantReport::Output(line)) => bolide_log::write_output(&line),
                 Some(AttendantReport::ControlEnded(name)) => return Some(name),
                 Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.daemons, number, state),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use bolide_contract::settings::logging::LogPlace;
 use bolide_contract::settings::{Address, Interface, Settings};
 
-use super::{places, rights};
+use super::{log_patterns, places, rights};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::diagnostic::{Diagnostic, Location};
@@ -37,6 +37,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
     context.combinations();
     context.missing_files(settings);
     context.diagnostics.extend(places::unread_sections(read));
+    context.diagnostics.extend(log_patterns::of_uwsgi(&read.effects));
     context.identities();
     context.rights();
     if let Some(settings) = settings {

@@ -9,6 +9,7 @@ mod init;
 mod init_from;
 mod init_unit;
 mod lints;
+mod log_patterns;
 mod places;
 mod plan;
 pub mod rights;
