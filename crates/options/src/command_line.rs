@@ -1,5 +1,7 @@
 //! Reads the command line and the environment, in uWSGI's order, into one configuration.
 
+use std::io::IsTerminal;
+
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
@@ -198,6 +200,7 @@ impl TypedOptions {
             self.owner.note(&name);
         }
         self.translation.has_certificate |= row.is_some_and(|row| row.name() == CERTIFICATE);
+        self.translation.own.note(row.map_or("", |row| row.name()));
         self.has_access_log |= name == ACCESS_LOG;
         if name == HARAKIRI && is_letter {
             self.seconds = value;
@@ -316,6 +319,7 @@ impl TypedOptions {
                 None => reader.add(UMASK, Some(&mask), &location)?,
             }
         }
+        self.translation.requests_on_stdout = self.owner.logs_to_stdout() && !std::io::stdout().is_terminal();
         let port = if self.translation.needs_port() { crate::resolve::port(host, &self.files)? } else { None };
         let (options, remarks) = self.translation.finish(port).map_err(refused)?;
         for made in options {

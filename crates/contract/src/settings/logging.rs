@@ -168,6 +168,10 @@ pub struct LogFiles {
     pub reopen_at_reload: bool,
     /// `logfile-chmod`
     pub mode: Option<u32>,
+    /// `logfile-chmod = new:MODE`: the mode of new files, which the mask of the process reduces.
+    pub new_mode: Option<u32>,
+    /// The file of all lines is that of `logger`, which uWSGI opens as the user of the workers, and not that of `logto`.
+    pub is_loggers: bool,
     /// `logfile-chown`, `logto2`: files are owned by the user of the workers.
     pub are_users: bool,
 }

@@ -60,7 +60,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old"),
     on("log-truncate", Setting::Switch(|draft| &mut draft.logging.settings.files.truncate), "Empties the file of `logto` at the start.").example("log-truncate = true"),
     on("log-reopen", Setting::Switch(|draft| &mut draft.logging.settings.files.reopen_at_reload), "Each reload opens the log files again.").example("log-reopen = true"),
-    OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| draft.logging.settings.files.mode = values::mode(pair)?), Value::Text, "0640", "The mode of log files, in octal digits.").example("logfile-chmod = 644"),
+    OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| logging::set_file_mode(draft, pair)?), Value::Text, "0640", "The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file that exists keeps its mode.").example("logfile-chmod = 644"),
     on("logfile-chown", set!(|draft, _, pair| draft.logging.settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true"),
     OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines itself, so none are mixed, and rotation reaches all of them"),
     OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "no process waits for a log writer"),

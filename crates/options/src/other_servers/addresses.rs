@@ -3,7 +3,7 @@
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
 use super::server::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
-use super::translation::{Subject, Translation};
+use super::translation::{Subject, Translation, UnixOption};
 use super::values;
 
 /// The port of waitress if none is named.
@@ -14,14 +14,14 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("bind", &[Gunicorn, Hypercorn, Daphne], Kept(Subject::Bind, values::binds, "`http = HOST:PORT`, `http-socket = unix:PATH` or `fd://N`"))
         .letter('b')
         .setting("bind")
-        .says("may be given several times; the default port is 8000; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less"),
+        .says("may be given several times; the default port is 8000; a UNIX socket has gunicorn's mode 777 and is removed at a stop, unless `chmod-socket` and `vacuum` say otherwise; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less"),
     ServerSetting::new("host", &[Uvicorn, Granian, Waitress, Flask, FastApi], Kept(Subject::Host, values::host, "`http = HOST:PORT`"))
         .letter_of('h', &[Flask])
         .says("`--host` and `--port` form one address; the defaults are 127.0.0.1 and 8000. The default of waitress and fastapi run is 0.0.0.0, the default port of waitress is 8080 and that of flask 5000"),
     ServerSetting::new("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
         .letter_of('p', &[Flask, Daphne])
         .says("as `--host`"),
-    ServerSetting::new("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")).says("`--host` and `--port` have no effect beside it"),
+    ServerSetting::new("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")).says("`--host` and `--port` have no effect beside it; the socket has uvicorn's mode 666, or that of a socket that exists, and is removed at a stop"),
     ServerSetting::new("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
     ServerSetting::new("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
     ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
@@ -84,6 +84,7 @@ pub const FLAGS: &[ServerSetting] = &[
 
 fn unix(to: &mut Translation, path: &str) -> Result<(), String> {
     let path = path.strip_prefix("unix:").unwrap_or(path);
+    to.unix_sockets.push((UnixOption::Socket, to.place.clone(), path.to_owned()));
     to.add("http-socket", &format!("unix:{path}"));
     Ok(())
 }
@@ -91,7 +92,11 @@ fn unix(to: &mut Translation, path: &str) -> Result<(), String> {
 /// The only socket of the server.
 fn only_unix(to: &mut Translation, path: &str) -> Result<(), String> {
     to.keep(Subject::OnlySocket, path);
-    unix(to, path)
+    unix(to, path)?;
+    if let Some((option, ..)) = to.unix_sockets.last_mut() {
+        *option = UnixOption::Uds;
+    }
+    Ok(())
 }
 
 fn descriptor(to: &mut Translation, number: &str) -> Result<(), String> {
@@ -101,6 +106,7 @@ fn descriptor(to: &mut Translation, number: &str) -> Result<(), String> {
 }
 
 fn mode(to: &mut Translation, text: &str) -> Result<(), String> {
+    to.own.has_mode = true;
     to.add("chmod-socket", text.strip_prefix("0o").unwrap_or(text));
     Ok(())
 }
@@ -108,10 +114,23 @@ fn mode(to: &mut Translation, text: &str) -> Result<(), String> {
 /// waitress separates several addresses by blanks.
 fn listen(to: &mut Translation, value: &str) -> Result<(), String> {
     for address in value.split_whitespace() {
-        let (name, address) = values::address(&address.replacen('*', "0.0.0.0", 1), WAITRESS_PORT)?;
-        to.add(name, &address);
+        // `*` is all addresses of both families.
+        let hosts: &[&str] = match address.starts_with('*') {
+            true if has_ipv6() => &["0.0.0.0", "[::]"],
+            true => &["0.0.0.0"],
+            false => &["*"],
+        };
+        for host in hosts {
+            let (name, address) = values::address(&address.replacen('*', host, 1), WAITRESS_PORT)?;
+            to.add(name, &address);
+        }
     }
     Ok(())
+}
+
+/// Whether the kernel has an IPv6 address of its own (proc(5), /proc/net/if_inet6).
+fn has_ipv6() -> bool {
+    std::fs::read_to_string("/proc/net/if_inet6").is_ok_and(|text| !text.trim().is_empty())
 }
 
 /// Clients must not learn the server's name from the field.

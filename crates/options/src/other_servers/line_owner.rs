@@ -33,6 +33,15 @@ impl LineOwner {
         self.candidates.retain(|server| is_possible(*server));
     }
 
+    /// Returns whether the line has an option of another server, and may be that of one which writes request lines to standard
+    /// output.
+    pub fn logs_to_stdout(&self) -> bool {
+        let is_known = self.candidates.len() < Server::ALL.len();
+        is_known
+            && self.candidates.iter().any(|server| matches!(server, Server::Uvicorn | Server::Granian | Server::FastApi))
+            && !self.candidates.contains(&Server::Gunicorn)
+    }
+
     /// Returns the server if the line can be only one server's. `words` are the positional arguments, and `has_app` tells that
     /// flask's `--app` is there.
     pub fn server(&self, words: &[String], has_app: bool, host: &HostInfo) -> Option<Server> {

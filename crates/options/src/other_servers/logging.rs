@@ -18,7 +18,7 @@ const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns req
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
         .setting("accesslog")
-        .says("`-` means nothing, because requests are logged; `disable-logging = true` turns that off"),
+        .says("`-` and `/dev/stdout` are standard output; beside a file for the other lines, no requests are logged without it"),
     ServerSetting::switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
     ServerSetting::new("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
     ServerSetting::switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),

@@ -23,6 +23,7 @@ pub mod start_words;
 mod tls;
 mod translate;
 mod translation;
+mod unix_sockets;
 mod unlisted;
 mod values;
 

@@ -91,8 +91,12 @@ fn test_flags_become_options_of_ours() {
         ("host", "0.0.0.0", vec!["http=0.0.0.0:8000"]),
         ("host", "::", vec!["http=[::]:8000"]),
         ("port", "9000", vec!["http=127.0.0.1:9000"]),
-        ("bind", "0.0.0.0:80,unix:/run/x.sock", vec!["http=0.0.0.0:80", "http-socket=unix:/run/x.sock"]),
-        ("uds", "/run/x.sock", vec!["http-socket=unix:/run/x.sock"]),
+        (
+            "bind",
+            "0.0.0.0:80,unix:/run/x.sock",
+            vec!["http=0.0.0.0:80", "http-socket=unix:/run/x.sock", "chmod-socket=777", "vacuum=true"],
+        ),
+        ("uds", "/run/x.sock", vec!["http-socket=unix:/run/x.sock", "chmod-socket=666", "vacuum=true"]),
         ("fd", "3", vec!["http-socket=fd://3"]),
         ("keep-alive", "75", vec!["http-keepalive=75"]),
         ("timeout-keep-alive", "1", vec!["http-keepalive=2"]),
@@ -116,9 +120,13 @@ fn test_flags_become_options_of_ours() {
         ("worker-connections", "50", vec![]),
         ("log-level", "warning", vec!["disable-logging=true"]),
         ("log-level", "info", vec![]),
-        ("access-logfile", "-", vec![]),
-        ("access-logfile", "a.log", vec!["req-logger=file:a.log"]),
-        ("error-logfile", "e.log", vec!["logto=e.log", "log-output=false"]),
+        ("access-logfile", "-", vec!["req-logger=fd:1"]),
+        ("access-logfile", "a.log", vec!["req-logger=file:a.log", "logfile-chmod=new:666", "logfile-chown=true"]),
+        (
+            "error-logfile",
+            "e.log",
+            vec!["disable-logging=true", "logto=e.log", "logfile-chmod=new:666", "logfile-chown=true", "log-output=false"],
+        ),
         ("daemon", "", vec!["daemonize=/dev/null"]),
         ("statsd-host", "127.0.0.1:8125", vec!["stats-push=statsd:127.0.0.1:8125"]),
         ("header", "X-A:b", vec!["add-header=X-A: b"]),
@@ -178,7 +186,7 @@ fn test_flags_that_belong_together_are_one_option() {
     let spoken = |line: &[(&str, &str)]| made(Some(Server::Gunicorn), line).0;
     assert_eq!(
         spoken(&[("bind", ":9000,unix:x.sock"), ("protocol", "uwsgi")]),
-        ["uwsgi-socket=:9000", "uwsgi-socket=unix:x.sock"]
+        ["uwsgi-socket=:9000", "uwsgi-socket=unix:x.sock", "chmod-socket=777", "vacuum=true"]
     );
     assert_eq!(spoken(&[("protocol", "http"), ("bind", ":9000")]), ["http=:9000"]);
     for line in
@@ -193,8 +201,8 @@ fn test_flags_that_belong_together_are_one_option() {
     assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
     let (pairs, notes) = made(None, &[("worker-class", "uvicorn.workers.UvicornWorker"), ("timeout", "30")]);
     assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
-    assert_eq!(made(None, &[("daemon", ""), ("error-logfile", "e.log")]).0, ["daemonize=e.log"]);
-    assert_eq!(made(None, &[("log-level", "error"), ("access-logfile", "-")]).0, Vec::<String>::new());
+    assert_eq!(made(None, &[("daemon", ""), ("error-logfile", "e.log")]).0, ["disable-logging=true", "daemonize=e.log"]);
+    assert_eq!(made(None, &[("log-level", "error"), ("access-logfile", "-")]).0, ["req-logger=fd:1"]);
     assert_eq!(made(None, &[("statsd-host", "h:1"), ("statsd-prefix", "shop.")]).0, ["stats-push=statsd:h:1,shop"]);
     let both = [("static-path-route", "/a"), ("static-path-mount", "x"), ("static-path-route", "/b"), ("static-path-mount", "y")];
     assert_eq!(made(Some(Server::Granian), &both).0, ["static-map=/a=x", "static-map=/b=y"]);

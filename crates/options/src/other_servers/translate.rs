@@ -4,7 +4,7 @@
 use super::processes::GEVENT;
 use super::row::{Meaning, ServerSetting};
 use super::server::Server;
-use super::translation::{KeptSetting, MadeOption, SettingPlace, SettingRemark, Subject, Translation};
+use super::translation::{KeptSetting, MadeOption, SettingPlace, SettingRemark, Subject, Translation, UnixOption};
 use super::values;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
@@ -16,6 +16,9 @@ const DEFAULT_PORT: &str = "8000";
 pub const CERTIFICATE: &str = "tls-certificate";
 /// gunicorn's default number of requests of a gevent worker.
 const WORKER_CONNECTIONS: &str = "1000";
+
+/// The file that is standard output.
+const STANDARD_OUTPUT: &str = "/dev/stdout";
 
 /// A setting that can't be translated: what is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +111,7 @@ impl Translation {
     }
 
     /// Adds an option for a kept setting.
-    fn add_for(&mut self, kept: &KeptSetting, name: &str, value: &str) {
+    pub(super) fn add_for(&mut self, kept: &KeptSetting, name: &str, value: &str) {
         self.place.clone_from(&kept.place);
         self.add(name, value);
     }
@@ -129,22 +132,23 @@ impl Translation {
         let speaks_uwsgi = self.speaks_uwsgi(addresses().next().map(|(_, address)| address))?;
         let takes_port = host.is_none() && port.is_some() && addresses().any(|(_, address)| values::is_host(address));
         let is_secure = self.finish_insecure_addresses(&plain, binds.is_empty())?;
-        let mut is_local = false;
         for (kept, address) in addresses() {
             let port = named_port.as_deref().unwrap_or(DEFAULT_PORT);
             let (name, value) = bound(address, port)?;
-            is_local |= value.starts_with("unix:");
+            if let Some(path) = value.strip_prefix("unix:") {
+                self.unix_sockets.push((UnixOption::Bind, kept.place.clone(), path.to_owned()));
+            }
             let name = if is_secure { "https" } else { name };
             self.add_for(kept, if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
         }
-        self.finish_mask(is_local || binds.is_empty());
+        self.finish_unix_sockets(binds.is_empty());
         self.finish_host((host, port.filter(|_| !takes_port)), usual_port);
         Ok(())
     }
 
-    /// A mask is for UNIX sockets; without one it has no effect.
-    fn finish_mask(&mut self, is_local: bool) {
-        let Some(mask) = self.take_kept(Subject::Umask) else { return };
+    /// A mask is for UNIX sockets; without one it has no effect. Returns whether it has become their mode.
+    pub(super) fn finish_mask(&mut self, is_local: bool) -> bool {
+        let Some(mask) = self.take_kept(Subject::Umask) else { return false };
         let (mode, is_decimal) = values::mode_of_mask(&mask.value);
         if is_decimal {
             self.place.clone_from(&mask.place);
@@ -160,6 +164,7 @@ impl Translation {
         if is_local {
             self.add_for(&mask, "chmod-socket", &mode);
         }
+        is_local
     }
 
     /// Adds the address of `--host` and `--port`; without them, that of a self-signed certificate.
@@ -287,14 +292,12 @@ impl Translation {
     }
 
     fn finish_logs(&mut self) {
-        let access_log = self.take_kept(Subject::AccessLog);
-        if let Some(log) = access_log.as_ref().filter(|log| !values::is_terminal(&log.value)) {
-            self.add_for(log, "req-logger", &format!("file:{}", log.value));
+        let error_log = self.take_kept(Subject::ErrorLog);
+        if let Some(log) = error_log.as_ref().filter(|log| log.value == STANDARD_OUTPUT) {
+            self.add_for(log, "logger", "fd:1");
         }
-        if self.quiet && access_log.is_none() {
-            self.add("disable-logging", "true");
-        }
-        let error_log = self.take_kept(Subject::ErrorLog).filter(|log| !values::is_terminal(&log.value));
+        let error_log = error_log.filter(|log| !values::is_terminal(&log.value));
+        self.finish_access_log(error_log.is_some());
         let captures_output = self.take_kept(Subject::CaptureOutput).is_some_and(|captures| captures.value != "false");
         match (self.take_kept(Subject::Daemon), error_log) {
             (Some(daemon), log) => {
@@ -302,11 +305,35 @@ impl Translation {
             }
             (None, Some(log)) => {
                 self.add_for(&log, "logto", &log.value);
+                self.open_log_files();
                 if !captures_output {
                     self.add_for(&log, "log-output", "false");
                 }
             }
             (None, None) => {}
+        }
+    }
+
+    /// `-` is standard output, whatever the file of the other lines is. gunicorn and hypercorn log no requests without a file for
+    /// them; here they do only if the other lines are at a terminal or in the service's log.
+    fn finish_access_log(&mut self, has_error_log: bool) {
+        let is_daemon = self.has(Subject::Daemon);
+        let log = self.take_kept(Subject::AccessLog);
+        match log.as_ref().map(|log| log.value.as_str()) {
+            Some("-" | STANDARD_OUTPUT) if !is_daemon => log.iter().for_each(|log| self.add_for(log, "req-logger", "fd:1")),
+            Some("/dev/stderr") if has_error_log && !is_daemon => {
+                log.iter().for_each(|log| self.add_for(log, "req-logger", "fd:2"));
+            }
+            Some(file) if !values::is_terminal(file) => {
+                log.iter().for_each(|log| self.add_for(log, "req-logger", &format!("file:{}", log.value)));
+                self.open_log_files();
+            }
+            Some(_) => {}
+            None if self.made.iter().any(|made| made.key == "disable-logging") => {}
+            None if self.quiet || has_error_log => self.add("disable-logging", "true"),
+            // uvicorn and granian write them to standard output.
+            None if self.requests_on_stdout && !self.own.has_log => self.add("req-logger", "fd:1"),
+            None => {}
         }
     }
 

@@ -75,6 +75,46 @@ pub(super) struct KeptSetting {
     pub place: SettingPlace,
 }
 
+/// Options that the line has already.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnOptions {
+    /// `chmod-socket`
+    pub has_mode: bool,
+    /// `vacuum`
+    pub has_vacuum: bool,
+    /// `logger`, `req-logger`, `logto`, `daemonize` or `disable-logging`
+    pub has_log: bool,
+    /// `logfile-chmod` or `logfile-chown`
+    pub has_log_mode: bool,
+}
+
+impl OwnOptions {
+    /// Notes an option of the line by its first name.
+    pub fn note(&mut self, name: &str) {
+        match name {
+            "chmod-socket" => self.has_mode = true,
+            "vacuum" => self.has_vacuum = true,
+            "logfile-chmod" | "logfile-chown" => self.has_log_mode = true,
+            "logger" | "req-logger" | "logto" | "logto2" | "daemonize" | "daemonize2" | "disable-logging" | "log-syslog"
+            | "log-json" => {
+                self.has_log = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How another server names a UNIX socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnixOption {
+    /// `--bind unix:PATH` of gunicorn and hypercorn.
+    Bind,
+    /// `--uds` of uvicorn and granian.
+    Uds,
+    /// `--unix-socket` of waitress and daphne, and an endpoint of Twisted's.
+    Socket,
+}
+
 /// The settings of another server that were read so far.
 #[derive(Debug, Default)]
 pub struct Translation {
@@ -88,6 +128,12 @@ pub struct Translation {
     pub log_level: Option<String>,
     /// The log level excludes request lines.
     pub(super) quiet: bool,
+    /// Options of Bolide's own on the line, beside which another server's default does not count.
+    pub own: OwnOptions,
+    /// The line may be uvicorn's or granian's, and standard output is not a terminal.
+    pub requests_on_stdout: bool,
+    /// The UNIX sockets of options that are no `bind`.
+    pub(super) unix_sockets: Vec<(UnixOption, SettingPlace, String)>,
     /// The setting that is being read.
     pub(super) place: SettingPlace,
 }

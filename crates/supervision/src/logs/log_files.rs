@@ -26,7 +26,9 @@ const FILE_MODE: u32 = 0o640;
 const LOOK_MS: u64 = 1_000;
 
 /// How logs are opened.
-const APPENDED: How = How::Append { mode: FILE_MODE };
+fn appended(files: &LogFiles) -> How {
+    How::Append { mode: files.new_mode.unwrap_or(FILE_MODE) }
+}
 /// Why the owner or mode of a log is not changed.
 const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its folder; change it by hand, or \
         remove it";
@@ -88,9 +90,12 @@ pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<Op
 /// # Errors
 /// It can't be written.
 pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLog, StartError> {
-    let rights = Rights::root_first(privileges);
-    let made = guarded_files::open(path, APPENDED, rights).and_then(|opened| {
-        let file = prepared(path, opened, &logging.files, owner(logging, privileges), logging.files.truncate)?;
+    // That of `logger` is opened as the user, as in uWSGI; a file that root has to create is given to that user.
+    let rights = if logging.files.is_loggers { Rights::user_first(privileges) } else { Rights::root_first(privileges) };
+    let made = guarded_files::open(path, appended(&logging.files), rights).and_then(|opened| {
+        let is_users = logging.files.are_users || logging.files.is_loggers && opened.is_new;
+        let owner = privileges.filter(|_| is_users);
+        let file = prepared(path, opened, &logging.files, owner, logging.files.truncate)?;
         if log_reach::is_named_pipe(&file) {
             return Ok(OpenedLog::Pipe(file.into()));
         }
@@ -177,9 +182,9 @@ impl Logs {
 
     fn open_again(&self, file: &LogFile) -> Result<NewLog, String> {
         // Opened as the user of the workers, as in uWSGI, and as root if that user may not open it.
-        let opened = guarded_files::open(&file.path, APPENDED, Rights::user_first(self.privileges.as_ref()));
+        let opened = guarded_files::open(&file.path, appended(&self.settings), Rights::user_first(self.privileges.as_ref()));
         let opened = opened.and_then(|opened| {
-            let is_users = self.settings.are_users || file.number > 0 && opened.is_new;
+            let is_users = self.settings.are_users || (file.number > 0 || self.settings.is_loggers) && opened.is_new;
             prepared(&file.path, opened, &self.settings, self.privileges.as_ref().filter(|_| is_users), false)
         });
         let opened = opened
@@ -215,11 +220,6 @@ impl LogFile {
         let is_free = |path: &PathBuf| guarded_files::is_missing(path, rights);
         names.into_iter().find(is_free).unwrap_or_else(|| name(String::new()))
     }
-}
-
-/// The owner that a log file gets if its creator does not decide it.
-fn owner<'a>(logging: &Logging, privileges: Option<&'a Privileges>) -> Option<&'a Privileges> {
-    privileges.filter(|_| logging.files.are_users)
 }
 
 /// Applies the settings to an opened log. A file of another user is left as it is: it may have been moved there.
@@ -260,7 +260,7 @@ fn open_target(
         |error: io::Error| StartError::new(format!("{} can't be opened: {error}", log_reach::name_of(&target.place)));
     match &target.place {
         // Opened as the user, as in uWSGI; a file that root has to create is given to that user.
-        LogPlace::File(path) => guarded_files::open(path, APPENDED, Rights::user_first(privileges))
+        LogPlace::File(path) => guarded_files::open(path, appended(&logging.files), Rights::user_first(privileges))
             .and_then(|opened| {
                 let owner = privileges.filter(|_| logging.files.are_users || opened.is_new);
                 prepared(path, opened, &logging.files, owner, false)

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrLike, SockaddrStorage, UnixAddr, accept4, bind, getsockname,
     getsockopt, listen, setsockopt, shutdown, socket,
 };
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, Uid, getegid, geteuid};
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, KnownFile, SocketNode};
@@ -387,6 +388,9 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     Ok((descriptor, file))
 }
 
+/// New files of a folder with this bit have its group (inode(7), S_ISGID).
+const SETGID: u32 = 0o2000;
+
 /// Sets the mode and owner of this file, before any client can connect. The descriptor keeps referring to it, even if another
 /// user with write access to the folder replaces it. `known` is the file's identity, if it was created before.
 fn apply_ownership(
@@ -408,7 +412,13 @@ fn apply_ownership(
         node.set_mode(mode).map_err(|error| format!("{shown}: its mode can't be set (chmod-socket): {error}"))?;
     }
     let (uid, gid): (Option<Uid>, Option<Gid>) = match (&listener.owner, identity) {
-        (Some(owner), _) => privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?,
+        (Some(owner), _) => {
+            let (uid, gid) = privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?;
+            // The socket may have been made with the rights of `uid`. uWSGI makes it as root, whose group stays.
+            let has_own_group =
+                path.parent().and_then(|folder| folder.metadata().ok()).is_some_and(|folder| folder.mode() & SETGID != 0);
+            (uid, gid.or_else(|| identity.filter(|_| geteuid().is_root() && !has_own_group).map(|_| getegid())))
+        }
         (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
         (None, None) => return Ok(file),
     };

@@ -114,7 +114,9 @@ fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
     }
     match translation.finish(None) {
         Ok((options, remarks)) => {
-            said.extend(options.iter().map(|made| format!("{}={}", made.key, made.value)));
+            // In a file it is gunicorn's default, which is left out below.
+            let options = options.iter().filter(|made| made.key != "disable-logging");
+            said.extend(options.map(|made| format!("{}={}", made.key, made.value)));
             said.extend(remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
         }
         Err(refusal) => said.push(format!("error not carried over: {}", refusal.advice)),
@@ -134,9 +136,7 @@ fn of_file(settings: &[RawSetting]) -> Vec<String> {
         .map(|made| format!("{}={}", made.key, made.value.trim_end_matches(", unix").replace(", ", ",")));
     let mut said: Vec<String> = options.filter(|made| !DEFAULTS.contains(&made.as_str())).collect();
     said.retain(|made| has("access_log_format") || !made.starts_with("log-format="));
-    let is_decimal = translated.remarks.iter().any(|remark| remark.message.contains("decimal"));
-    let is_masked = |made: &String| has("umask") && (is_decimal || made != "chmod-socket=777");
-    said.retain(|made| is_masked(made) || !made.starts_with("chmod-socket="));
+    said.retain(|made| has("umask") || has("bind") || !made.starts_with("chmod-socket="));
     said.extend(translated.remarks.iter().map(|remark| format!("{} {}", remark.severity.word(), remark.message)));
     sorted(said)
 }

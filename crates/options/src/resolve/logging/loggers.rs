@@ -83,6 +83,8 @@ struct LoggerRequest {
     target: Option<LogTarget>,
     most_bytes: Option<u64>,
     backup: Option<PathBuf>,
+    /// It is one of `logger`, and not that of `logto`.
+    is_loggers: bool,
     location: Option<Location>,
 }
 
@@ -104,8 +106,14 @@ impl LoggerDraft {
             _ => (None, text),
         };
         let (kind, argument) = rest.split_once(':').unwrap_or((rest, ""));
-        let mut asked =
-            LoggerRequest { name, target: None, most_bytes: None, backup: None, location: Some(pair.location.clone()) };
+        let mut asked = LoggerRequest {
+            name,
+            target: None,
+            most_bytes: None,
+            backup: None,
+            is_loggers: true,
+            location: Some(pair.location.clone()),
+        };
         asked.target = match kind.trim() {
             "stdio" => None,
             "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
@@ -125,7 +133,7 @@ impl LoggerDraft {
     /// Adds the file of `logto`, set at this place.
     pub fn add_file(&mut self, path: PathBuf, location: Option<Location>) {
         let target = Some(plain(LogPlace::File(path)));
-        self.loggers.push(LoggerRequest { name: None, target, most_bytes: None, backup: None, location });
+        self.loggers.push(LoggerRequest { name: None, target, most_bytes: None, backup: None, is_loggers: false, location });
     }
 
     /// Sets or clears the address of `logto`.
@@ -135,6 +143,7 @@ impl LoggerDraft {
             target: Some(plain(LogPlace::Udp(address.clone()))),
             most_bytes: None,
             backup: None,
+            is_loggers: false,
             location: Some(pair.location.clone()),
         });
     }
@@ -231,6 +240,7 @@ impl Loggers {
         if let Some(asked) = self.messages.only_file().filter(|_| logging.takes_all_output) {
             if let Some(LogTarget { place: LogPlace::File(path), .. }) = &asked.target {
                 logging.file = Some(normalized(&folder.join(path)));
+                logging.files.is_loggers = asked.is_loggers;
             }
             logging.files.most_bytes = asked.most_bytes.or(logging.files.most_bytes);
             logging.files.backup =

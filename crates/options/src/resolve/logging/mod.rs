@@ -26,6 +26,16 @@ pub fn set_log_to2(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), 
     log_to(draft, pair)
 }
 
+/// `MODE`, or `new:MODE`.
+pub fn set_file_mode(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let files = &mut draft.logging.settings.files;
+    match pair.value.as_deref().and_then(|text| text.strip_prefix("new:")) {
+        Some(mode) => files.new_mode = values::mode(&Pair { value: Some(mode.to_owned()), ..pair.clone() })?,
+        None => files.mode = values::mode(pair)?,
+    }
+    Ok(())
+}
+
 /// A file, or an address to which each line is sent.
 fn log_to(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
