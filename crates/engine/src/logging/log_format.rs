@@ -201,7 +201,11 @@ impl LogFormat {
                     self.known(*known, buffer, line, notes, now_us);
                     continue;
                 }
-                Piece::Request(place) => notes.request(*place),
+                // A field of the response that `collect-header` has made a variable is not among those of the request.
+                Piece::Request(place) => match notes.request(*place) {
+                    b"" => notes.of_application(&self.names[*place]),
+                    value => value,
+                },
                 Piece::Application(name) => notes.of_application(name),
                 Piece::Identity(part) => {
                     self.identity(*part, buffer, notes);

@@ -165,6 +165,7 @@ impl ResponseFilter {
     fn collect(&mut self, head: &mut FilteredHead<'_>) {
         for Collected { field, variable, pulled } in &self.rules.collected {
             let Some(value) = head.head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
+            head.log_variables.push((variable.as_bytes().to_vec(), value.clone()));
             self.variables.push((variable.as_bytes().to_vec(), Some(value)));
             if *pulled {
                 head.remove_for_rule(field.as_bytes());

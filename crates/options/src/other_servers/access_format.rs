@@ -19,6 +19,7 @@ pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("f", "%(referer)"),
     ("a", "%(uagent)"),
     ("T", "%(secs)"),
+    ("L", "%(secs)"),
     ("M", "%(msecs)"),
     ("D", "%(micros)"),
     ("p", "<%(pid)>"),
@@ -41,12 +42,34 @@ pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s 
 
 /// Atoms without an equivalent become `-`, as in gunicorn for unknown ones.
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
+    for field in fields_of_responses(text) {
+        to.add("collect-header", &format!("{field} {OF_RESPONSE}{field}"));
+    }
     add(to, made(text, variable)?)
 }
 
 /// As [`take`], for granian's.
 pub fn take_granian(to: &mut Translation, text: &str) -> Result<(), String> {
     add(to, made(text, |atom| known(GRANIAN_ATOMS, atom))?)
+}
+
+/// The beginning of the names of variables with a field of the response.
+const OF_RESPONSE: &str = "response.";
+
+/// The fields of `%({field}o)s`, each once.
+fn fields_of_responses(text: &str) -> Vec<String> {
+    let mut fields: Vec<String> = Vec::new();
+    for (field, after) in text.split("%({").skip(1).filter_map(|rest| rest.split_once('}')) {
+        let field = field.to_ascii_lowercase();
+        if after.starts_with("o)") && is_field(&field) && !fields.contains(&field) {
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+fn is_field(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }
 
 fn add(to: &mut Translation, (format, missing): (String, Vec<String>)) -> Result<(), String> {
@@ -85,7 +108,7 @@ fn made(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(String
     Ok((made, missing))
 }
 
-/// The variable of an atom; `{name}i` is a field of the request, `{name}e` a variable of its environ.
+/// The variable of an atom; `{name}i` is a field of the request, `{name}o` one of the response, `{name}e` a variable of its environ.
 fn variable(atom: &str) -> Option<String> {
     if let Some(known) = known(LOG_ATOMS, atom) {
         return Some(known);
@@ -93,6 +116,7 @@ fn variable(atom: &str) -> Option<String> {
     let (name, kind) = atom.strip_prefix('{')?.split_once('}')?;
     match kind {
         "i" => Some(format!("%(var.HTTP_{})", name.to_ascii_uppercase().replace('-', "_"))),
+        "o" if is_field(name) => Some(format!("%({OF_RESPONSE}{})", name.to_ascii_lowercase())),
         "e" => Some(format!("%(var.{name})")),
         _ => None,
     }
@@ -112,7 +136,7 @@ mod tests {
             (r#"%(h)s %(l)s "%(r)s" %(s)s %(b)s"#, r#"%(addr) - "%(method) %(uri) %(proto)" %(status) %(rsize)"#, 0),
             ("%({X-Request-Id}i)s 100%% %(M)d ms", "%(var.HTTP_X_REQUEST_ID) 100% %(msecs) ms", 0),
             ("%({X-Request-Id}i)s %(D)d 100%%", "%(var.HTTP_X_REQUEST_ID) %(micros) 100%", 0),
-            ("%({server}o)s %(z)s %(L)s", "- - -", 3),
+            ("%({Content-Type}o)s %(z)s %(L)s", "%(response.content-type) - %(secs)", 1),
             ("plain", "plain", 0),
             ("%(s)-4s %(D)06d", "%(status) %(micros)", 0),
         ] {
