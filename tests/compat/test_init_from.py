@@ -121,7 +121,7 @@ def test_the_generated_configuration_passes_the_check_starts_and_serves(file, sh
     status, said, _ = run(server.folder, "check", "bolide.ini", PORT="8004")
     assert status == 0, f"{said}\n{written}"
     # The port of the test is a free one.
-    addresses = ("http = ", "http-socket = ", "if-", "endif")
+    addresses = ("http = ", "http-socket = ", "processes = %(_)", "if-", "endif")
     kept = [line for line in lines if not line.startswith(addresses)]
     (server.folder / "bolide.ini").write_text("\n".join([*kept, "http = 127.0.0.1:0"]) + "\n")
     server.start()
@@ -171,3 +171,36 @@ def test_a_file_that_starts_nothing_known_is_an_error(text, said, tmp_path):
     assert status == 1
     assert said in told
     assert not (tmp_path / "bolide.ini").exists()
+
+
+def test_the_usual_procfile_of_gunicorn_keeps_the_platforms_port_and_names_the_other_processes(tmp_path):
+    (tmp_path / "app.py").write_text(WSGI)
+    (tmp_path / "Procfile").write_text(
+        "release: python manage.py migrate\nweb: gunicorn app:app --timeout 60 --log-file -\nworker: celery -A shop worker\n"
+    )
+    status, told, errors = run(tmp_path, "init", "--from", "Procfile")
+    assert status == 0
+    text = (tmp_path / "bolide.ini").read_text()
+    assert "no such flag" not in errors + text
+    assert "if-env = PORT\nhttp = 0.0.0.0:%(_)\nendif =\nif-not-env = PORT\nhttp = 127.0.0.1:8000\nendif =\n" in text
+    assert "if-env = WEB_CONCURRENCY\nprocesses = %(_)\nendif =\n" in text
+    assert "worker: celery -A shop worker: it is another process: `attach-daemon2" in errors
+    assert "release: python manage.py migrate: it runs before the start" in errors
+    assert "equivalent to the web server of Procfile" in told
+    _, shown, _ = run(tmp_path, "config", "bolide.ini", PORT="28999")
+    assert "0.0.0.0:28999" in shown
+
+
+@pytest.mark.parametrize("flag", ["--paste shop.ini", "--worker-conn 10", "--log-file=-", "--spew"])
+def test_a_flag_that_gunicorn_has_is_never_said_to_be_none(flag, tmp_path):
+    (tmp_path / "Procfile").write_text(f"web: gunicorn app:app {flag}\n")
+    _, _, errors = run(tmp_path, "init", "--from", "Procfile")
+    assert "no such flag" not in errors
+
+
+def test_a_configuration_that_ignores_the_platforms_port_is_noted_at_the_check(tmp_path):
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nmodule = app\nhttp = 127.0.0.1:8000\n")
+    _, told, _ = run(tmp_path, "check", "shop.ini", PORT="28330")
+    assert "PORT = 28330 is set and not used: shop.ini:3 listens at port 8000" in told
+    _, told, _ = run(tmp_path, "check", "shop.ini", PORT="8000")
+    assert "is set and not used" not in told

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use crate::catalogue::row::Argument;
 use crate::diagnostic::{Diagnostic, plain_error};
 use crate::host_info::HostInfo;
-use crate::import_config::files::{kind_of, starts};
+use crate::import_config::files::{FileKind, kind_of, starts};
 use crate::import_config::programs::{Program, found};
 use crate::import_config::{Plan, PlanEntry, Start, servers};
 use crate::other_servers::gunicorn::{self, RawSetting};
-use crate::other_servers::{self, Server};
+use crate::other_servers::{self, Meaning, Server, ServerSetting};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;
@@ -92,7 +92,9 @@ fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, D
         let _ = writeln!(errors, "bolide: not carried over from {source}: {what}: {why}");
     }
     let next = format!("Review it, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
-    Ok(format!("{} is written, equivalent to {source}.\n{next}\n\n{text}", form.file()))
+    let is_procfile = kind_of(source) == FileKind::Procfile;
+    let what = if is_procfile { format!("the web server of {source}") } else { source.to_owned() };
+    Ok(format!("{} is written, equivalent to {what}.\n{next}\n\n{text}", form.file()))
 }
 
 /// Returns the start line of the file, unchanged, and the options that are equivalent to it.
@@ -120,12 +122,33 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
             "it does not belong to the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
         );
     }
+    if kind_of(source) == FileKind::Procfile {
+        other_processes(&text, start, &mut plan);
+    }
     match program {
         Program::Gunicorn => gunicorn_line(&arguments, host, &mut plan)?,
         Program::Uwsgi => uwsgi_line(&arguments, &mut plan),
         other => servers::import(other, &arguments, &mut plan),
     }
     Ok((start.text.clone(), plan))
+}
+
+/// The other lines of a Procfile are processes of their own.
+fn other_processes(text: &str, start: &Start, plan: &mut Plan) {
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some((name, command)) = line.split_once(':').filter(|(name, _)| !name.trim_start().starts_with('#')) else {
+            continue;
+        };
+        let (name, command) = (name.trim(), command.trim());
+        if number == start.line || name.is_empty() || command.is_empty() {
+            continue;
+        }
+        let why = match name {
+            "release" => "it runs before the start: run it in the deployment, or as `hook-asap = exec:COMMAND`".to_owned(),
+            _ => format!("it is another process: `attach-daemon2 = cmd={command}`, or a unit of its own"),
+        };
+        plan.missing(format!("{name}: {command}"), why);
+    }
 }
 
 fn source_text(path: &Path, source: &str) -> Result<String, Diagnostic> {
@@ -165,11 +188,12 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             asked.push(RawSetting::text("wsgi_app", word));
             continue;
         }
-        let known = other_servers::of_word(Server::Gunicorn, word).filter(|(row, _)| !row.setting.is_empty());
-        let Some((row, given)) = known else {
+        let Some((row, given)) = gunicorn_flag(word) else {
             plan.missing(word.clone(), "gunicorn has no such flag");
             continue;
         };
+        // Flags that are another name of a setting have its row.
+        let row = if row.setting.is_empty() { same_as(row) } else { row };
         let name = row.setting;
         let value = match (row.argument, given) {
             (Argument::Required, None) => words.next().cloned().unwrap_or_default(),
@@ -177,6 +201,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             _ => (!row.is_negated).to_string(),
         };
         match (name, asked.iter_mut().find(|known| known.name == name)) {
+            ("", _) => plan.missing(format!("{word} {value}"), reason(row)),
             ("config", _) => file = Some(value),
             // These may occur several times.
             ("bind" | "raw_env" | "reload_extra_files", Some(known)) => known.add(&value),
@@ -185,6 +210,35 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
     }
     let default = host.folder.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
     gunicorn_settings(file.or(default).as_deref(), asked, host, plan)
+}
+
+/// The row of a word, which may be the beginning of a flag, as argparse allows, and the value in it.
+fn gunicorn_flag(word: &str) -> Option<(&'static ServerSetting, Option<&str>)> {
+    let begun = || {
+        let (name, value) =
+            word.strip_prefix("--")?.split_once('=').map_or((&word[2..], None), |(name, value)| (name, Some(value)));
+        other_servers::beginning_with(name).map(|row| (row, value))
+    };
+    other_servers::of_word(Server::Gunicorn, word).or_else(begun)
+}
+
+/// The row of the same meaning that has a setting: `--log-file` is `--error-logfile`.
+fn same_as(row: &'static ServerSetting) -> &'static ServerSetting {
+    let subject = |row: &ServerSetting| match row.meaning {
+        Meaning::Kept(subject, ..) => Some(subject),
+        _ => None,
+    };
+    let is_same = |other: &&ServerSetting| !other.setting.is_empty() && subject(row).is_some() && subject(other) == subject(row);
+    other_servers::flags().find(is_same).unwrap_or(row)
+}
+
+/// Why a flag of gunicorn is not carried over.
+fn reason(row: &ServerSetting) -> String {
+    match row.meaning {
+        Meaning::Nothing(why) | Meaning::Done(why) => format!("nothing to do: {why}"),
+        Meaning::Refused(advice) => advice.to_owned(),
+        _ => format!("write the option yourself: `bolide explain --{}` names it", row.flag),
+    }
 }
 
 /// Translates the settings of a file and of a command line to options.
@@ -202,8 +256,17 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo,
     asked.extend(line);
     // Settings from the environment are left to the start.
     let translated = gunicorn::translated(&asked, |_| None);
+    let has = |name: &str| asked.iter().any(|one| one.name == name);
+    let (has_bind, has_workers) = (has("bind"), has("workers"));
     for made in translated.options {
-        plan.option(&made.key, made.value);
+        match made.key.as_str() {
+            // gunicorn takes its default address and number of workers from the environment.
+            "http" if !has_bind => plan.option("http", format!("0.0.0.0:$(PORT:={})", made.value)),
+            _ => plan.option(&made.key, made.value),
+        }
+    }
+    if !has_workers {
+        plan.option("processes", "$(WEB_CONCURRENCY:=1)");
     }
     if translated.has_hooks {
         plan.option("gunicorn-hooks", if name.starts_with('/') { name.to_owned() } else { format!("%d{name}") });
@@ -316,6 +379,11 @@ fn options(text: &mut String, key: &str, values: &[String], form: OutputFormat) 
         return;
     }
     for value in values {
+        if let Some((before, name, whole)) = alternative_of(value) {
+            let _ =
+                writeln!(text, "if-env = {name}\n{key} = {before}%(_)\nendif =\nif-not-env = {name}\n{key} = {whole}\nendif =");
+            continue;
+        }
         let _ = match default_of(value) {
             Some((before, name, default, after)) => writeln!(
                 text,
@@ -334,8 +402,18 @@ fn default_of(value: &str) -> Option<(&str, &str, &str, &str)> {
     Some((before, name, default, after))
 }
 
+/// The parts of `before$(NAME:=value)`, whose value is the whole one without the variable.
+fn alternative_of(value: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = value.split_once("$(")?;
+    let (name, whole) = rest.strip_suffix(')')?.split_once(":=")?;
+    Some((before, name, whole))
+}
+
 /// TOML has no conditions, so the default is written.
 fn with_default(value: &str) -> String {
+    if let Some((_, _, whole)) = alternative_of(value) {
+        return whole.to_owned();
+    }
     default_of(value).map_or_else(|| value.to_owned(), |(before, _, default, after)| format!("{before}{default}{after}"))
 }
 

@@ -90,7 +90,10 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
             continue;
         }
         let Some((flag, given)) = other_servers::of_word(defaults.server, word) else {
-            plan.missing(word.clone(), format!("{} has no such flag", defaults.server.command()));
+            // A word of a single dash is a value, such as that of a flag which is not known.
+            if word != "-" {
+                plan.missing(word.clone(), format!("{} has no such flag", defaults.server.command()));
+            }
             continue;
         };
         let value = match (flag.argument, given) {

@@ -190,6 +190,7 @@ impl<'a> Draft<'a> {
         check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
+        platform::note_unused_port(&listeners, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
         let scaling = self.scaling.complete(workers.processes, &mut context);
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading

@@ -111,6 +111,24 @@ pub fn note_container(addresses: &[&Address], context: &mut Context) {
     }
 }
 
+/// Notes that a configuration listens elsewhere than at the port that the platform assigns: no request would arrive.
+pub fn note_unused_port(listeners: &[Listener], context: &mut Context) {
+    let Some(assigned) = context.host.variable(PORT).and_then(|text| text.parse::<u16>().ok()).filter(|_| !context.is_bare)
+    else {
+        return;
+    };
+    let ports = listeners.iter().filter_map(|listener| match listener.address {
+        Address::Tcp { port, .. } => Some((port, &listener.origin)),
+        _ => None,
+    });
+    let ports: Vec<(u16, &String)> = ports.collect();
+    if let Some((port, origin)) = ports.first().filter(|_| ports.iter().all(|(port, _)| *port != assigned)) {
+        let message = format!("{PORT} = {assigned} is set and not used: {origin} listens at port {port}");
+        let note = Diagnostic::note(Some(&Location::environment(PORT)), message);
+        context.diagnostics.push(note.advise(format!("write `http = 0.0.0.0:$({PORT})` if a platform assigns the port")));
+    }
+}
+
 impl PythonDraft {
     /// `env` takes precedence over a file.
     pub fn environment(&mut self, application: &ApplicationSettings) -> Vec<(String, String)> {
