@@ -368,3 +368,49 @@ def test_init_writes_a_unit_of_systemd_that_starts_the_configuration(tmp_path, c
     (folder / "shop.service").unlink()
     assert call("init", "--systemd", folder=folder)[0] == 0
     assert (folder / "shop.service").read_text() == unit
+
+
+def test_a_variable_of_the_line_is_no_flag_of_check(check):
+    line = ("--http-socket", "127.0.0.1:8001", "--module", "app", "--env", "DJANGO_SETTINGS_MODULE=shop.settings")
+    status, told, _ = check(*line)
+    assert status == CLEAN, told
+    assert check("--env", UWSGI_MODULE="app", UWSGI_HTTP_SOCKET="127.0.0.1:8001")[0] == CLEAN
+
+
+@pytest.mark.parametrize("end", [".j2", ".template", ".jinja2", ".example"])
+def test_a_template_is_read_by_the_ending_before(end, check, tmp_path):
+    for form, text in FORMATS.items():
+        (tmp_path / f"shop.{form}{end}").write_text(text.format(key="processes", value="many"))
+        status, told, _ = check(f"shop.{form}{end}")
+        assert status == FAILED, told
+        assert "`many` is no number" in told
+
+
+def test_a_typing_error_of_three_letters_has_its_proposal(check, tmp_path):
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nmodule = shop\nhttp = 127.0.0.1:8000\ngud = shop\n")
+    assert "did you mean `gid`?" in check("shop.ini")[1]
+
+
+def test_files_that_include_each_other_are_named_in_their_ring(check, tmp_path):
+    for name, other in (("first", "a"), ("a", "b"), ("b", "a")):
+        (tmp_path / f"{name}.ini").write_text(f"[uwsgi]\nini = {other}.ini\n")
+    status, told, _ = check("first.ini")
+    assert status == FAILED, told
+    assert "a.ini → b.ini → a.ini" in told or "b.ini → a.ini → b.ini" in told
+
+
+@pytest.mark.parametrize(
+    ("value", "is_warned"), [("x HARAKIRI", True), ("x DAMN", True), ("x (?i)harakiri", False), ("x uwsgi-cron", False)]
+)
+def test_an_expression_of_uwsgis_words_that_matches_no_line_is_named(value, is_warned, check, tmp_path):
+    (tmp_path / "shop.ini").write_text(
+        f"[uwsgi]\nmodule = shop\nhttp = 127.0.0.1:8000\nlogger = x file:x.log\nlogger = file:y.log\nlog-route = {value}\n"
+    )
+    assert ("matches no line of the server" in check("shop.ini")[1]) == is_warned
+
+
+@pytest.mark.parametrize("words", [("explain", "http", "--json"), ("options", "--json"), ("help", "--json")])
+def test_a_command_that_prints_text_refuses_json(words, call):
+    status, text = call(*words)
+    assert status == 2
+    assert "it prints text only" in text

@@ -107,7 +107,7 @@ def test_what_root_executes_takes_no_path_from_a_file_of_another_user(owner, sta
     lines = note.read_text().splitlines()
     assert "COLOUR=red" in lines
     is_theirs = [line for line in lines if "theirs" in line and line != "TZ=/tmp/theirs"]
-    # pytest's own folder belongs to nobody but root, so only the first case has another user's file.
+    # Only the first case has the file of another user.
     assert bool(is_theirs) == (owner == "root"), lines
     assert ("are not passed to programs that root executes" in instance.log) == (owner != "root")
     assert "TZ = /tmp/theirs names a file that root does not read" in instance.log

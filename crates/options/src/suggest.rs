@@ -2,8 +2,8 @@
 
 /// A more distant name is another word, not a typing error.
 const MOST_CHANGES: usize = 2;
-/// Shorter names are close to too many others.
-const LEAST_LENGTH: usize = 4;
+/// Shorter names are close to too many others. One of this length is near only to those of the same length.
+const LEAST_LENGTH: usize = 3;
 /// A known name with the unknown one as its prefix is likely if the unknown one has at least this length.
 const LEAST_BEGINNING: usize = 5;
 
@@ -17,9 +17,12 @@ pub fn nearest_of(unknown: &str, words: &[&'static str]) -> Option<&'static str>
 pub fn distance(wanted: &str, name: &str) -> Option<usize> {
     let bound = match wanted.chars().count() {
         0..LEAST_LENGTH => 0,
+        // A number is no typing error.
+        LEAST_LENGTH if !wanted.bytes().all(|byte| byte.is_ascii_alphabetic()) => 0,
         length => MOST_CHANGES.min(length / 3),
     };
-    if wanted.chars().count().abs_diff(name.chars().count()) <= MOST_CHANGES {
+    let most_difference = if wanted.chars().count() == LEAST_LENGTH { 0 } else { MOST_CHANGES };
+    if wanted.chars().count().abs_diff(name.chars().count()) <= most_difference {
         let changes = strsim::damerau_levenshtein(wanted, name);
         if changes <= bound {
             return Some(changes);

@@ -13,14 +13,10 @@ use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
 use crate::project::{self, folder};
-use crate::reader::{EarlyExit, is_gunicorn_configuration, is_program};
+use crate::reader::{EarlyExit, GUNICORN_SETTINGS, is_gunicorn_configuration, is_program};
 use crate::reading::Reading;
 use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication};
 use crate::subcommand::{FORMATS, Subcommand};
-
-/// Settings that nearly every gunicorn.conf.py has one of.
-const GUNICORN_SETTINGS: &[&str] =
-    &["bind", "workers", "worker_class", "worker_tmp_dir", "wsgi_app", "preload_app", "accesslog", "max_requests"];
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut report = empty_report(host);
@@ -41,8 +37,15 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
                 partial = true;
                 continue;
             }
+            // With a value it is uWSGI's option.
             "--env" => {
-                environment = true;
+                match words.as_slice().first().filter(|next| is_assignment(next)) {
+                    Some(value) => {
+                        rest.extend([word.clone(), value.clone()]);
+                        words.next();
+                    }
+                    None => environment = true,
+                }
                 continue;
             }
             "--load" => {
@@ -86,6 +89,12 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return Reading::Print { text, status };
     }
     Reading::Load { settings: loads, report: Box::new(report) }
+}
+
+/// `NAME=VALUE`, as a variable is set.
+fn is_assignment(word: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    word.split_once('=').is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(is_letter))
 }
 
 /// `bolide doctor`: the same with `--load`, and the caller examines the machine. Without arguments and without a configuration in

@@ -38,6 +38,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Some(Reading::Print { text: help::command(command, Paint::of(host)), status: 0 });
     }
+    let is_text = matches!(command, Subcommand::Explain | Subcommand::Options | Subcommand::Help);
+    // Alone it may be the option that `explain` is asked about.
+    if is_text && rest.iter().any(|word| word == "--json") && (rest.len() > 1 || command != Subcommand::Explain) {
+        return Some(Reading::usage_error(command, "it prints text only; `bolide schema` prints all options as JSON"));
+    }
     Some(match command {
         Subcommand::Check => check::run(rest, host),
         Subcommand::Doctor => check::doctor(rest, host),

@@ -12,6 +12,8 @@ use crate::sources::{self, Section};
 
 /// Deepest nesting of includes; beyond it, files include each other in a circle.
 const MOST_INCLUDE_DEPTH: usize = 32;
+/// Endings of templates and examples: the ending before names the format.
+const TEMPLATES: &[&str] = &[".j2", ".jinja2", ".jinja", ".template", ".tmpl", ".tpl", ".example", ".sample", ".dist"];
 /// Schemes from which uWSGI can also read configurations.
 const SCHEMES: &[&str] = &["http", "https", "data", "sym", "section", "fd", "exec", "call", "callint", "emperor"];
 
@@ -37,7 +39,7 @@ impl Reader<'_> {
                 Some(location),
                 format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} levels deep"),
             )
-            .advise("one of them probably includes itself")
+            .advise(self.ring(asked))
             .into());
         }
         let (name, section) = match asked.rsplit_once(':') {
@@ -94,22 +96,41 @@ impl Reader<'_> {
             self.made.diagnostics.push(Diagnostic::warning(Some(&location), remark.clone()));
         }
         self.depth += 1;
+        self.chain.push(asked.to_owned());
         for raw in &parsed.pairs {
             let line = substituted.line_of_file(raw.line);
             let location = Location { text: line_text(&lines, line), ..Location::file(&name, line) };
             self.add(&raw.key, Some(&raw.value), &location)?;
         }
         self.depth -= 1;
+        self.chain.pop();
         if is_first {
             self.magic.end_first_file(asked);
         }
         Ok(())
     }
 
+    /// Names the files that include each other in a ring: `a.ini → b.ini → a.ini`.
+    fn ring(&self, asked: &str) -> String {
+        match self.chain.iter().rposition(|name| name == asked) {
+            Some(begin) => format!("{} → {asked}: remove one of these includes", self.chain[begin..].join(" → ")),
+            None => "include fewer".to_owned(),
+        }
+    }
+
     /// Whether the command line names a file whose format its name does not reveal: gunicorn executes any such file.
     fn is_typed_program(&self, asked: &str, location: &Location) -> bool {
-        let is_typed = *location == Location::command_line() && format_of(asked).is_none();
-        is_typed && self.host.folder.join(asked.strip_prefix("file:").unwrap_or(asked)).is_file()
+        if *location != Location::command_line() {
+            return false;
+        }
+        let path = self.host.folder.join(asked.strip_prefix("file:").unwrap_or(asked));
+        match format_of(asked) {
+            None => path.is_file(),
+            Some(Format::Ini) => {
+                read_bounded(&path, location).is_ok_and(|bytes| is_python_of_gunicorn(&String::from_utf8_lossy(&bytes)))
+            }
+            Some(_) => false,
+        }
     }
 
     /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and repeats that at each
@@ -152,6 +173,7 @@ impl Reader<'_> {
 
 /// Returns the format for a file name.
 pub fn format_of(name: &str) -> Option<Format> {
+    let name = TEMPLATES.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     let ends = |end: &str| name.ends_with(end);
     if ends(".ini") {
         Some(Format::Ini)
@@ -166,6 +188,16 @@ pub fn format_of(name: &str) -> Option<Format> {
     } else {
         None
     }
+}
+
+/// Settings that nearly every configuration of gunicorn's has one of, and that uWSGI does not have.
+pub const GUNICORN_SETTINGS: &[&str] =
+    &["bind", "workers", "worker_class", "worker_tmp_dir", "wsgi_app", "preload_app", "accesslog", "max_requests"];
+
+/// Whether a text is gunicorn's configuration in Python although its name ends with .ini: it has no section.
+fn is_python_of_gunicorn(text: &str) -> bool {
+    let mut names = text.lines().filter_map(|line| Some(line.split_once('=')?.0.trim_end()));
+    !text.lines().any(|line| line.trim_start().starts_with('[')) && names.any(|name| GUNICORN_SETTINGS.contains(&name))
 }
 
 /// Editors of other systems save texts in UTF-16. Each second byte of it is zero, so it would look like a file without a section.

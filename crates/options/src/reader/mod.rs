@@ -24,7 +24,7 @@ use crate::pair::Pair;
 
 pub use bounded::{open_file, read_bounded};
 pub use configuration::Configuration;
-pub use files::format_of;
+pub use files::{GUNICORN_SETTINGS, format_of};
 pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 
 /// A configuration has a few dozen pairs; more than this indicates a fault.
@@ -77,6 +77,8 @@ pub struct Reader<'a> {
     inject_before: Vec<PathBuf>,
     inject_after: Vec<PathBuf>,
     depth: usize,
+    /// The files that are being read, each included by the one before.
+    chain: Vec<String>,
     /// The ini file that a bare `:section` refers to.
     last_ini: Option<String>,
 }
@@ -98,6 +100,7 @@ impl<'a> Reader<'a> {
             inject_before: Vec::new(),
             inject_after: Vec::new(),
             depth: 0,
+            chain: Vec::new(),
             last_ini: None,
         }
     }

@@ -18,7 +18,7 @@ use crate::other_servers::Server;
 use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
 use crate::reader::Configuration;
-use crate::trust::foreign;
+use crate::trust::code_variables;
 
 /// Most files of an `envdir`.
 const VARIABLES_MOST: usize = 1024;
@@ -83,7 +83,7 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
         draft.host.trust.note(&path, location)?;
         match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
             Some(value) => {
-                if foreign::chooses_code(&name, &value) {
+                if code_variables::chooses_code(&name, &value) {
                     draft.python.choosing_variables.push((path.clone(), vec![name.clone()]));
                 }
                 draft.application.environment.push((name, value));

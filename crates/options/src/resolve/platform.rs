@@ -17,7 +17,7 @@ use crate::dotenv;
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::read_bounded;
-use crate::trust::foreign;
+use crate::trust::code_variables;
 
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";
@@ -72,7 +72,7 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
 /// The first of several files that has a variable sets it; the environment takes precedence over all of them.
 pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
-    let choosing = new.iter().filter(|(name, value)| foreign::chooses_code(name, value)).map(|(name, _)| name.clone());
+    let choosing = new.iter().filter(|(name, value)| code_variables::chooses_code(name, value)).map(|(name, _)| name.clone());
     draft.python.choosing_variables.push((draft.host.folder.join(values::text(pair)?), choosing.collect()));
     let known = &mut draft.python.file_variables;
     for (name, value) in new {
@@ -143,7 +143,7 @@ impl PythonDraft {
     pub fn foreign_variables(&self, identity: &Identity, context: &mut Context) -> Vec<String> {
         let host = context.host;
         let Some(writer) = host.trust.served(identity) else { return Vec::new() };
-        let is_foreign = |(path, _): &&(PathBuf, Vec<String>)| foreign::is_foreign(path, writer);
+        let is_foreign = |(path, _): &&(PathBuf, Vec<String>)| code_variables::is_foreign(path, writer);
         let mut found = Vec::new();
         for (path, names) in self.choosing_variables.iter().filter(|(_, names)| !names.is_empty()).filter(is_foreign) {
             let message = format!("{} are not passed to programs that root executes", names.join(", "));

@@ -3,7 +3,7 @@
 //! not know options. Runs in the process that reads the configuration.
 
 mod access_list;
-pub mod foreign;
+pub mod code_variables;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -196,6 +196,12 @@ impl Writer {
         let Ok(real) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) else { return false };
         let is_there = std::path::absolute(path).is_ok_and(|path| path == real) && found.nlink() == 1;
         is_there || self.weak_point(path).is_none() || self.may_read(&found, &real)
+    }
+
+    /// Returns whether this user may make files in a folder.
+    pub fn may_fill(&self, folder: &Path) -> bool {
+        let has = |found: &Metadata, right: u32| self.has_right(folder, found, right);
+        folder.metadata().is_ok_and(|found| has(&found, OTHERS_WRITE) && has(&found, OTHERS_ENTER))
     }
 
     fn may_read(&self, found: &Metadata, path: &Path) -> bool {

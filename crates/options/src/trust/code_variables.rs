@@ -92,7 +92,7 @@ fn is_others(place: &Path, file: &Path) -> bool {
     if found.is_symlink() {
         return found.uid() != 0;
     }
-    // In such a folder nobody else can replace an entry of root's.
+    // In such a folder no other user can replace an entry of root's.
     let is_kept = place != file && found.mode() & STICKY != 0;
     let others_write = found.mode() & OTHERS_WRITE != 0 || found.mode() & GROUP_WRITES != 0 && found.gid() != 0;
     found.uid() != 0 || others_write && !is_kept
