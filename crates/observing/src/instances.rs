@@ -209,7 +209,7 @@ fn find_of_folder() -> Result<Located, Refusal> {
             let hint = if others.is_empty() {
                 "none of your instances is running".to_owned()
             } else {
-                format!("these are running: {others}")
+                format!("these are running:{others}")
             };
             Err((EXIT_NO_INSTANCE, format!("no instance was started in this folder, or with a configuration in it; {hint}")))
         }
@@ -231,22 +231,22 @@ fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
 fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
-        let why = format!("{named}: several instances are running; name one by its pid or its port: {}", list(&meant));
+        let why = format!("{named}: several instances are running; name one by its pid or its port:{}", list(&meant));
         return Err((EXIT_NO_INSTANCE, why));
     }
     Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
 }
 
-/// Returns for example `pid 123 at http://127.0.0.1:8000 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
+/// Returns one instance in each line, for example `pid 123 at http://127.0.0.1:8000 (/srv/shop/uwsgi.ini)`.
 fn list(instances: &[(i32, Value)]) -> String {
     let one = |(pid, identity): &(i32, Value)| {
         let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
         let place = configuration.or_else(|| identity["folder"].as_str().map(str::to_owned)).unwrap_or_default();
         // Several instances of one folder differ in their addresses.
         let address = texts_of(identity, "addresses").next().map(|address| format!(" at {}", printable(address)));
-        format!("pid {pid}{} ({})", address.unwrap_or_default(), printable(&place))
+        format!("\n  pid {pid}{} ({})", address.unwrap_or_default(), printable(&place))
     };
-    instances.iter().map(one).collect::<Vec<_>>().join(", ")
+    instances.iter().map(one).collect()
 }
 
 /// Returns the masters that have an abstract socket name and answer us, with the identity that they report.

@@ -37,9 +37,9 @@ const APP: &str = "app";
 /// A flag without a value of uvicorn and granian, and one with a value of daphne.
 const ACCESS_LOG: &str = "access-log";
 
-/// The variable with gunicorn's flags, and the prefix of uvicorn's variables, one for each flag.
+/// The variable with gunicorn's flags, and the prefixes of the variables of uvicorn and granian, one for each flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
-const UVICORN_FLAGS: &str = "UVICORN_";
+const PREFIXES: [&str; 2] = ["UVICORN_", "GRANIAN_"];
 const FLASK_DEBUG: &str = "FLASK_DEBUG";
 
 /// Reads the environment, then options, then positional arguments: uWSGI's order, in which the last value wins.
@@ -83,7 +83,8 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
 /// Warns of variables from which other servers read options and Bolide does not.
 fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     let names = host.environment.iter().map(|(name, _)| name.as_str());
-    let names: Vec<&str> = names.filter(|name| *name == GUNICORN_FLAGS || name.starts_with(UVICORN_FLAGS)).collect();
+    let names: Vec<&str> =
+        names.filter(|name| *name == GUNICORN_FLAGS || PREFIXES.iter().any(|prefix| name.starts_with(prefix))).collect();
     let first = *names.first()?;
     let (is, contents) = if names.len() == 1 { ("is", "its content") } else { ("are", "their contents") };
     let message = format!("{} {is} set but not read", listed(&names, "and"));
