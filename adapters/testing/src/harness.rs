@@ -288,6 +288,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             socket.set_nonblocking(true).expect("set");
             let descriptor = socket.into();
             ListeningSocket {
+                may_lack_proxy_header: false,
                 inode: listener_id(&descriptor).expect("open"),
                 descriptor,
                 protocol: listener.protocol,
