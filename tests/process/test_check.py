@@ -414,3 +414,38 @@ def test_a_command_that_prints_text_refuses_json(words, call):
     status, text = call(*words)
     assert status == 2
     assert "it prints text only" in text
+
+
+def test_a_missing_folder_beside_the_configuration_is_named_with_the_start_that_finds_it(check, tmp_path):
+    (tmp_path / "shop" / "static").mkdir(parents=True)
+    (tmp_path / "shop" / "shop.py").write_text("def app(environ, start_response):\n    pass\n")
+    configure(tmp_path / "shop", "static-map = /static=static\nstatic-map = /media=media\n")
+    _, found, _ = check("shop/shop.ini")
+    assert f"a start in {tmp_path}/shop finds it; with `chdir = %d` every start does" in found
+    assert found.count("it is served as soon as it exists") == 1
+    configure(tmp_path / "shop", "chdir = %d\nstatic-map = /static=static\n")
+    assert "nothing is served" not in check("shop/shop.ini")[1]
+
+
+def test_config_shows_every_value_of_an_option_that_may_be_given_several_times(tmp_path):
+    for name in ["one", "two"]:
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.py").write_text("")
+    pairs = {
+        "static-map": ("/a=one", "/b=two"),
+        "static-map2": ("/c=one", "/d=two"),
+        "check-static": ("one", "two"),
+        "mule": ("one.py", "two.py"),
+        "farm": ("x:1", "y:2"),
+        "spooler": ("one", "two"),
+        "mime-file": ("one.py", "two.py"),
+        "add-cache-item": ("a=1", "b=2"),
+    }
+    lines = [f"{name} = {value}" for name, values in pairs.items() for value in values]
+    configure(tmp_path, "cache2 = name=default,items=9\n" + "\n".join(lines) + "\n")
+    application(tmp_path)
+    shown = completed([*program(), "config", "shop.ini"], tmp_path, {}).stdout
+    assert [line for line in lines if line not in shown] == []
+    (tmp_path / "shop.json").write_text(completed([*program(), "config", "--json", "shop.ini"], tmp_path, {}).stdout)
+    told = json.loads((tmp_path / "shop.json").read_text())
+    assert [value for values in pairs.values() for value in values if f'"{value}"' not in json.dumps(told)] == []

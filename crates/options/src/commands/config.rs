@@ -188,11 +188,40 @@ const SAME_SETTING: [&[&str]; 6] = [
     &["envdir", "early-envdir"],
 ];
 
+/// Options of a form of their own of which each value is in effect, as of a list.
+const REPEATED: [&str; 15] = [
+    "add-cache-item",
+    "check-static",
+    "https",
+    "https-socket",
+    "https2",
+    "load-file-in-cache",
+    "load-file-in-cache-gzip",
+    "mule",
+    "sni",
+    "sni-regexp",
+    "spooler",
+    "spooler-external",
+    "ssl-socket",
+    "static-map",
+    "static-map2",
+];
+
+/// Whether each value of an option is in effect, and not only the last one.
+fn is_repeated(row: &OptionRow) -> bool {
+    let adds = match row.status {
+        Status::Supported(setting) => {
+            matches!(setting, Setting::Texts(_) | Setting::LocatedTexts(_) | Setting::Listen(_) | Setting::Watch(..))
+        }
+        _ => true,
+    };
+    adds || matches!(row.value, Value::List | Value::Address) || REPEATED.contains(&row.name())
+}
+
 /// The values of one option that are in effect: all values of a list, the last value of a single one, else the default.
 fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
-    let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
-    let shown = if is_list { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
+    let shown = if is_repeated(row) { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
     if shown.is_empty() && !row.default.is_empty() && has_default_in_effect(row, effects) {
         return vec![InEffect { row, text: row.default.into(), location: None }];
     }

@@ -1,7 +1,7 @@
 //! Resolves the options of static files: makes folders and files absolute, tests patterns, and reports faults with their lines.
 //! Runs in the process that reads the configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::{Application, ApplicationSettings};
@@ -155,12 +155,21 @@ impl FilesDraft {
         let named = self.sendfile_paths.iter().map(|(target, location)| (target, location));
         let located = self.sendfile_locations.iter().map(|(_, target, location)| (target, location));
         for (target, location) in maps.chain(named).chain(located) {
-            let target = context.absolute(target);
-            if !target.exists() {
-                let message = format!("there is no `{}`: nothing is served from it yet", target.display());
-                let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it exists");
-                context.diagnostics.push(warning.local());
+            let path = context.absolute(target);
+            if path.exists() {
+                continue;
             }
+            let message = format!("there is no `{}`: nothing is served from it yet", path.display());
+            let beside = Path::new(&*location.file).parent().map(|folder| context.host.folder.join(folder));
+            let advice = match beside.filter(|folder| folder.join(target).exists()) {
+                // Relative paths begin at the folder of the start, as in uWSGI.
+                Some(folder) => format!(
+                    "a start in {} finds it; with `chdir = %d` every start does, wherever it is typed",
+                    normalized(&folder).display()
+                ),
+                None => "it is served as soon as it exists".to_owned(),
+            };
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice).local());
         }
     }
 }
