@@ -294,6 +294,18 @@ def test_certificates_of_another_authority_and_those_of_servers_are_refused(serv
     server.wait_for_log("its certificate was not accepted")
 
 
+def test_each_cause_of_a_refused_certificate_has_its_line(serve, authority, credentials, clients, tmp_path):
+    server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials, f",,!{clients.certificate}"))
+    stranger = Authority(tmp_path, "Strangers").client("mallory")
+    for wrong in (stranger, clients.server("mallory.example"), None, stranger):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            with TlsClient(address_of(server), context_of(authority, client=wrong)) as client:
+                client.request()
+    for cause in ("no known authority issued it", "it is not for clients", "it sent no certificate"):
+        server.wait_for_text(cause)
+    assert server.whole_log().count("refused a TLS handshake") == 3
+
+
 @pytest.mark.parametrize(("depth", "is_let_in"), [(0, False), (1, True)])
 def test_chains_of_clients_are_as_long_as_they_may_be(serve, authority, credentials, clients, tmp_path, depth, is_let_in):
     carol = Authority(tmp_path, "Tests Department", parent=clients).client("carol")

@@ -30,8 +30,14 @@ pub(super) fn path_of(head: &[u8]) -> Option<String> {
 /// name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
-    let Some(suppressed) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
-    let more = if suppressed > 0 { format!(" ({suppressed} failures of other peers were not logged)") } else { String::new() };
+    let Some(untold) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
+    let mut more = String::new();
+    if untold.of_peer > 0 {
+        more.push_str(&format!(" ({} more like it since the last line)", untold.of_peer));
+    }
+    if untold.of_others > 0 {
+        more.push_str(&format!(" ({} failures of other peers were not logged)", untold.of_others));
+    }
     complain(context.worker.number, &format!("refused {subject} of {}{what}{more}", peer.name()));
 }
 

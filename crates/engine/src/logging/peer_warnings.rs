@@ -18,30 +18,52 @@ pub struct PeerWarnings {
 
 #[derive(Debug, Default)]
 struct RecentWarnings {
-    /// Until when the peer's errors of this kind are not logged again, in monotonic milliseconds.
-    until_ms: HashMap<(&'static str, String), u64>,
+    /// By kind and peer.
+    quiet: HashMap<(&'static str, String), Quiet>,
     /// Errors of peers that did not fit in the table.
     suppressed: u64,
 }
 
+/// A peer's errors of a kind after one that was logged.
+#[derive(Debug)]
+struct Quiet {
+    /// Until when they are not logged, in monotonic milliseconds.
+    until_ms: u64,
+    /// Errors since the one that was logged.
+    untold: u64,
+}
+
+/// Errors that were not logged before one that is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Untold {
+    /// Of the same peer and kind, since its last line.
+    pub of_peer: u64,
+    /// Of peers that did not fit in the table.
+    pub of_others: u64,
+}
+
 impl PeerWarnings {
-    /// Whether to log an error of this kind and peer now. Returns the number of errors of other peers that were suppressed since
-    /// the last logged one.
-    pub fn note(&self, kind: &'static str, peer: &str, now_ms: u64) -> Option<u64> {
+    /// Whether to log an error of this kind and peer now. Returns the errors that were not logged before it.
+    pub fn note(&self, kind: &'static str, peer: &str, now_ms: u64) -> Option<Untold> {
         let key = (kind, peer.to_owned());
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if recent.until_ms.get(&key).is_some_and(|until_ms| *until_ms > now_ms) {
-            return None;
+        let of_peer = match recent.quiet.get_mut(&key) {
+            Some(quiet) if quiet.until_ms > now_ms => {
+                quiet.untold += 1;
+                return None;
+            }
+            Some(quiet) => quiet.untold,
+            None => 0,
+        };
+        if of_peer == 0 && recent.quiet.len() >= WARNINGS_MOST {
+            recent.quiet.retain(|_, quiet| quiet.until_ms > now_ms);
         }
-        if recent.until_ms.len() >= WARNINGS_MOST {
-            recent.until_ms.retain(|_, until_ms| *until_ms > now_ms);
-        }
-        if recent.until_ms.len() >= WARNINGS_MOST {
+        if of_peer == 0 && recent.quiet.len() >= WARNINGS_MOST {
             recent.suppressed += 1;
             return None;
         }
-        recent.until_ms.insert(key, now_ms + QUIET_MS);
-        Some(std::mem::take(&mut recent.suppressed))
+        recent.quiet.insert(key, Quiet { until_ms: now_ms + QUIET_MS, untold: 0 });
+        Some(Untold { of_peer, of_others: std::mem::take(&mut recent.suppressed) })
     }
 }
 
@@ -52,21 +74,24 @@ mod tests {
     #[test]
     fn a_peer_is_logged_once_a_minute_for_each_kind() {
         let peer_warnings = PeerWarnings::default();
-        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", 1), Some(0));
+        let untold = |of_peer| Some(Untold { of_peer, of_others: 0 });
+        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", 1), untold(0));
+        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", 2), None);
         assert_eq!(peer_warnings.note("TLS", "192.0.2.1", QUIET_MS), None);
-        assert_eq!(peer_warnings.note("TLS", "192.0.2.2", 2), Some(0));
-        assert_eq!(peer_warnings.note("SCGI", "192.0.2.1", 2), Some(0));
-        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", QUIET_MS + 1), Some(0));
+        assert_eq!(peer_warnings.note("TLS", "192.0.2.2", 2), untold(0));
+        assert_eq!(peer_warnings.note("SCGI", "192.0.2.1", 2), untold(0));
+        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", QUIET_MS + 1), untold(2));
+        assert_eq!(peer_warnings.note("TLS", "192.0.2.1", QUIET_MS * 3), untold(0));
     }
 
     #[test]
     fn more_peers_than_are_remembered_are_counted() {
         let peer_warnings = PeerWarnings::default();
         for number in 0..WARNINGS_MOST {
-            assert_eq!(peer_warnings.note("TLS", &number.to_string(), 0), Some(0));
+            assert_eq!(peer_warnings.note("TLS", &number.to_string(), 0), Some(Untold::default()));
         }
         assert_eq!(peer_warnings.note("TLS", "one more", 0), None);
         assert_eq!(peer_warnings.note("TLS", "and one", 0), None);
-        assert_eq!(peer_warnings.note("TLS", "the next minute", QUIET_MS), Some(2));
+        assert_eq!(peer_warnings.note("TLS", "the next minute", QUIET_MS), Some(Untold { of_peer: 0, of_others: 2 }));
     }
 }

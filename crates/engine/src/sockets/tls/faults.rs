@@ -21,12 +21,21 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
-    /// The kind of fault; the log has one line a minute for each kind.
+    /// The kind of fault; the log has one line a minute for each kind, so that one mistake does not hide another.
     pub fn kind(&self) -> &'static str {
         match self {
             TlsFault::PlainHttp => "HTTP instead of a handshake",
             TlsFault::NotTls => "something other than a handshake",
-            TlsFault::Left | TlsFault::TooSlow | TlsFault::TooLong | TlsFault::Failed(_) => "a handshake",
+            TlsFault::Left => "a handshake that ended",
+            TlsFault::TooSlow => "a slow handshake",
+            TlsFault::TooLong => "a long handshake",
+            TlsFault::Failed(Error::InvalidCertificate(fault)) => certificate_reason(fault),
+            TlsFault::Failed(Error::NoCertificatesPresented) => "no certificate",
+            TlsFault::Failed(error) => match failure_of(error) {
+                TlsFailure::NothingInCommon => "nothing in common",
+                TlsFailure::ServerCertificate => "the server's certificate",
+                _ => "a handshake",
+            },
         }
     }
 
