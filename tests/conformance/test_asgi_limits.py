@@ -275,3 +275,27 @@ def test_listen_is_the_number_of_connections_that_wait_while_the_loop_is_busy(se
     finally:
         os.kill(worker, signal.SIGCONT)
     assert [client.request(target="/fine").status for client in waiting] == [200] * 8
+
+
+REFUSING = """
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/read":
+        while (await receive())["more_body"]:
+            pass
+    await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"no"})
+"""
+
+
+def test_a_413_of_the_application_closes_the_connection_if_the_body_was_not_read(serve):
+    server = serve.prepare("asgi = app:app")
+    (server.folder / "app.py").write_text(REFUSING)
+    server.start()
+    for body, target, closes in [(b"", "/", True), (b"x" * 50, "/", True), (b"x" * 100, "/read", False)]:
+        with server.connect() as client:
+            client.send(f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n".encode() + body)
+            response = client.read_response()
+            assert (response.status, response.body, response.says_close) == (413, b"no", closes)
+            assert not closes or client.is_closed()

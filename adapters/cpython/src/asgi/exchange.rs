@@ -286,7 +286,14 @@ impl AsgiExchange {
             return http.swallow(event);
         }
         let visited = self.visit(|protocol, response, request_stream| match (protocol, event) {
-            (ProtocolState::Http(http), SendEvent::Http(event)) => http.apply(event, response),
+            (ProtocolState::Http(http), SendEvent::Http(event)) => {
+                let result = http.apply(event, response);
+                // RFC 9110 section 15.5.14: the rest of a body that is too large is not read, so the connection can't go on.
+                if event.refuses_body() && request_stream.body().is_some_and(|body| !body.is_complete()) {
+                    response.close_after();
+                }
+                result
+            }
             (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, response, request_stream),
             _ => SendError::mistake("an HTTP message was sent to a WebSocket, or the other way round"),
         });

@@ -76,6 +76,13 @@ pub enum HttpSendEvent {
     },
 }
 
+impl HttpSendEvent {
+    /// The application answers that the request's body is too large.
+    pub fn refuses_body(&self) -> bool {
+        matches!(self, HttpSendEvent::Start { status: 413, .. })
+    }
+}
+
 /// Reads a message. `None`: an exception is set.
 pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
