@@ -29,6 +29,11 @@ impl TerminalSettings {
     }
 }
 
+/// Whether a person may be at the terminal of this process, whose Ctrl-C is SIGINT.
+pub fn is_attached() -> bool {
+    io::stdin().is_terminal() || io::stderr().is_terminal()
+}
+
 /// Whether the instance ends with its terminal. An instance with a configuration file is operated, and reloads at SIGHUP as uWSGI
 /// does. Without one, or in development, a person has typed the command and expects the server to end with the terminal's window.
 #[derive(Debug)]

@@ -1,10 +1,14 @@
 //! Signals that one process of the instance got, as it has reported: the table of their effects, and the reports that wait. A
 //! signal to the whole group reaches the master as well, and then it means what it means to the master, so a report waits a
-//! moment for the master's own signal, and is dropped if that one comes or has come. It knows no child and carries nothing out.
+//! moment for the master's own signal, and is dropped if that one comes or has come. It carries nothing out.
 //! The master runs it.
 
+use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::signals::name;
 use nix::sys::signal::Signal;
+
+use crate::children::child::{Child, State};
+use crate::control::commands::Command;
 
 /// How long a report waits for the same signal to the master, in milliseconds. A supervisor signals the processes of a group one
 /// after the other, and a busy machine may interrupt it.
@@ -32,7 +36,7 @@ struct Row(Signal, [(Effect, &'static str); 2]);
 
 const REPLACED: &str = "It is replaced: its requests are completed, and a worker's replacement serves before it ends.";
 const ENDED: &str = "It ends at once, and is replaced. Its open connections without a request go to the other workers.";
-const UNHEARD: &str = "None, and the log says that it arrived.";
+const NO_EFFECT_ALONE: &str = "None, and the log says that it arrived.";
 const ROWS: [Row; 4] = [
     Row(
         Signal::SIGTERM,
@@ -48,14 +52,46 @@ const ROWS: [Row; 4] = [
         Signal::SIGHUP,
         [(Effect::Replace, REPLACED), (Effect::Reload, "Reload. Those that arrive while a generation starts are one reload.")],
     ),
-    Row(Signal::SIGINT, [(Effect::End, ENDED), (Effect::Nothing, UNHEARD)]),
-    Row(Signal::SIGQUIT, [(Effect::End, ENDED), (Effect::Nothing, UNHEARD)]),
+    Row(Signal::SIGINT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),
+    Row(Signal::SIGQUIT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),
 ];
 
 /// Returns the effect of a signal, or `None` if no process reports this one.
 pub fn effect(signal: i32, is_prototype: bool) -> Option<Effect> {
     let row = ROWS.iter().find(|Row(known, _)| *known as i32 == signal)?;
     Some(row.1[usize::from(is_prototype)].0)
+}
+
+/// What the master does about a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A worker's replacement comes first.
+    Replace,
+    /// A helper ends first.
+    EndAfterWork,
+    EndAtOnce,
+    Command(Command),
+    Nothing,
+}
+
+/// Returns the step for a child, and the words of its log line, empty if it needs none. `has_other_rights`: the application runs
+/// as another user than the master.
+pub fn step(child: &Child, signal: i32, has_other_rights: bool) -> (Step, &'static str) {
+    let is_new = matches!(child.state, State::Ordered | State::Starting);
+    match effect(signal, child.is_prototype()) {
+        Some(Effect::Replace) if child.state == State::Serving && child.is_request_worker() => (Step::Replace, "it is replaced"),
+        Some(Effect::Replace) if child.state == State::Serving => (Step::EndAfterWork, "it ends after its work, and is replaced"),
+        Some(Effect::Replace) if !is_new => (Step::Nothing, ""),
+        Some(Effect::Replace | Effect::End) if child.state != State::Killed => (Step::EndAtOnce, "it ends at once"),
+        Some(Effect::Replace | Effect::End) | None => (Step::Nothing, ""),
+        Some(Effect::Reload) => (Step::Command(Command::Reload), "the master reloads"),
+        Some(Effect::Stop) if has_other_rights => {
+            let what = "the master runs as another user and does not stop; a reload replaces the prototype";
+            (Step::Command(Command::Reload), what)
+        }
+        Some(Effect::Stop) => (Step::Command(Command::Stop), "the master stops"),
+        Some(Effect::Nothing) => (Step::Nothing, "no effect"),
+    }
 }
 
 /// Returns the table as Markdown, for the documentation.
@@ -75,6 +111,21 @@ pub struct Reported {
     /// The process that sent it; 0 if unknown.
     pub sender: u32,
     due_ms: u64,
+}
+
+impl Reported {
+    /// Logs for example `worker 1 (pid 42) got SIGHUP from pid 7: it is replaced`; without words nothing.
+    pub fn tell(&self, child: &Child, what: &str) {
+        if what.is_empty() {
+            return;
+        }
+        let sender = match self.sender {
+            0 => String::new(),
+            sender if child.pid.is_some_and(|pid| pid.as_raw().unsigned_abs() == sender) => " from itself".to_owned(),
+            sender => format!(" from pid {sender}"),
+        };
+        log_sink::line(&format!("{child} got {}{sender}: {what}", name(self.signal)));
+    }
 }
 
 /// The reports that wait: at most one for each child and signal.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::children::child::{Child, Event, KillReason, Progress, Role};
 use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
+use crate::children::single_signals::{self, Step};
 use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
@@ -351,12 +352,7 @@ impl Supervisor {
                     worker.waits_for_admission = true;
                 }
             }
-            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::GotSignal { row: claimed, signal, sender })
-                if row == claimed =>
-            {
-                self.single_signals.note(id, child.born_ms, signal as i32, sender, now);
-            }
-            (Role::Prototype, Report::GotSignal { signal, sender, .. }) => {
+            (_, Report::GotSignal { row, signal, sender }) if child.row().is_none_or(|own| own == row) => {
                 self.single_signals.note(id, child.born_ms, signal as i32, sender, now);
             }
             (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: claimed, pid }) if row == claimed => {
@@ -405,6 +401,30 @@ impl Supervisor {
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that it may not send: {report:?}"));
                 self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
+            }
+        }
+    }
+
+    /// Acts on signals that one process got alone. A stop ends every process, and what one of them got is no second request.
+    pub(super) fn take_single_signals(&mut self, now: u64) {
+        for reported in self.single_signals.take_due(now) {
+            let has_other_rights = self.configuration.is_for_another_user(self.provision.settings());
+            let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_stopping()) else { continue };
+            let (step, what) = single_signals::step(child, reported.signal, has_other_rights);
+            let asker = Asker { words: "a signal to the prototype", cause: ReloadCause::Application };
+            // A reload would abandon this generation, and the next signal that one.
+            let abandons = self.generations.is_forming() && !self.reload_follows(asker.cause);
+            if step == Step::Command(Command::Reload) && abandons {
+                self.single_signals.postpone(reported, now);
+                continue;
+            }
+            reported.tell(child, what);
+            match step {
+                Step::Replace => self.recycling.enqueue(reported.child, &mut self.children),
+                Step::EndAfterWork => helpers::renew(reported.child, &mut self.children, &self.provision, now),
+                Step::EndAtOnce => self.condemn(reported.child, KillReason::Signalled, now),
+                Step::Command(command) => self.obey(command, asker, now),
+                Step::Nothing => {}
             }
         }
     }

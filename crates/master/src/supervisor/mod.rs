@@ -8,7 +8,6 @@
 
 pub mod ending;
 mod events;
-mod single_signals;
 mod steps;
 
 use std::os::fd::AsFd;

@@ -2,7 +2,6 @@
 //! handed over to another master. It continues the supervisor; the decisions of each owner are in the owner's file. The master
 //! runs it.
 
-use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, INTERPRETER_END_MS, Order};
@@ -25,6 +24,7 @@ use crate::generations::generation::{Forming, Generation, Reason};
 use crate::outcomes::{Asker, report_failure};
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
+use crate::terminal::is_attached;
 use crate::workers::harakiri::Watch;
 use crate::workers::pausing;
 use crate::workers::scaling::Scaling;
@@ -474,7 +474,7 @@ impl Supervisor {
                 format!("waiting for {requests}: {}", exit_report::requests(&in_flight, now_ms))
             }
         };
-        let again = if std::io::stdin().is_terminal() { "Ctrl-C again" } else { "a second SIGTERM" };
+        let again = if is_attached() { "Ctrl-C again" } else { "a second SIGTERM" };
         log_sink::line(&format!("stop: {what}; {again} stops immediately"));
         self.notifier.status(&what);
     }
