@@ -1,5 +1,6 @@
 """UNIX sockets and log files are as the server makes and leaves them whose command line it is."""
 
+import json
 import os
 import socket
 import stat
@@ -155,3 +156,20 @@ def test_log_files_of_gunicorn_are_readable_as_the_umask_says_and_keep_their_mod
     line("-b", "127.0.0.1:PORT", "--access-logfile", "access.log", "--error-logfile", "errors.log", "shop:application")
     assert oct(mode_of(tmp_path / "errors.log")) == oct(0o644)
     assert oct(mode_of(tmp_path / "access.log")) == oct(0o600)
+
+
+def test_gunicorns_format_has_the_seconds_and_fields_of_the_response(line, tmp_path):
+    form = json.dumps({"seconds": "%(L)s", "type": "%({Content-Type}o)s", "absent": "%({x-absent}o)s", "status": "%(s)s"})
+    (tmp_path / "settings.ini").write_text(f'bind = "127.0.0.1:PORT"\naccesslog = "-"\naccess_log_format = {form!r}\n')
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = (tmp_path / "settings.ini").read_text()
+    (tmp_path / "settings.ini").write_text(text.replace("PORT", str(port)))
+    server = line("-c", "settings.ini", "shop:application")
+    server.port = port
+    server.get()
+    wait_until(lambda: "{" in server.out.read_text(), server.everything)
+    told = json.loads(server.out.read_text())
+    assert 0 <= float(told["seconds"]) < 60
+    assert (told["type"], told["absent"], told["status"]) == ("text/plain", "-", "200")

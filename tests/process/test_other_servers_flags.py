@@ -35,12 +35,16 @@ HELP = {
 ELSEWHERE = {"config", "help", "version", "reload", "reload-dir", "reload-paths", "reload-include", "reload-exclude"}
 
 HTTP, UNIX = "http = 127.0.0.1:8000", "http-socket = unix:x.sock"
+#: Log files of Python's `logging`.
+LOG_FILES = ["logfile-chmod = new:666", "logfile-chown = true"]
+#: Where uvicorn and granian write request lines.
+STDOUT = "req-logger = fd:1"
 
 #: A flag as it is typed, and the resulting options.
 SAMPLES = {
     "access-log": ("", []),
     "access-log-fmt": ("%(addr)s %(status)d", ["log-format = %(addr) %(status)"]),
-    "access-logfile": ("a.log", ["req-logger = file:a.log"]),
+    "access-logfile": ("a.log", ["req-logger = file:a.log", *LOG_FILES]),
     "access-logformat": ("%(h)s %(s)s", ["log-format = %(addr) %(status)"]),
     "app": ("site", ["callable = site"]),
     "app-dir": ("src", ["pythonpath = src"]),
@@ -52,7 +56,7 @@ SAMPLES = {
     "asyncore-use-poll": ("", []),
     "backlog": ("64", ["listen = 64"]),
     "backpressure": ("5", []),
-    "bind": ("127.0.0.1:9000,unix:x.sock", ["http = 127.0.0.1:9000", UNIX]),
+    "bind": ("127.0.0.1:9000,unix:x.sock", ["http = 127.0.0.1:9000", UNIX, "chmod-socket = 777", "vacuum = true"]),
     "blocking-threads": ("3", ["threads = 3"]),
     "blocking-threads-idle-timeout": ("5", []),
     "ca-certs": ("ca.pem", ["tls-client-ca = ca.pem"]),
@@ -88,8 +92,8 @@ SAMPLES = {
     "env": ("A=1", ["env = A=1"]),
     "env-file": ("variables", ["env-file = variables"]),
     "env-files": ("variables", ["env-file = variables"]),
-    "error-log": ("e.log", ["logto = e.log", "log-output = false"]),
-    "error-logfile": ("e.log", ["logto = e.log", "log-output = false"]),
+    "error-log": ("e.log", ["logto = e.log", "log-output = false", "disable-logging = true", LOG_FILES[0]]),
+    "error-logfile": ("e.log", ["logto = e.log", "log-output = false", "disable-logging = true", *LOG_FILES]),
     "exclude-patterns": ("*.log", ["reload-exclude = *.log"]),
     "expose-tracebacks": ("", ["catch-exceptions = true"]),
     "extra-files": ("variables", ["touch-reload = variables"]),
@@ -142,7 +146,7 @@ SAMPLES = {
     "log": ("", []),
     "log-config": ("logging.ini", ["log-config = logging.ini"]),
     "log-config-json": ("logging.json", ["log-config = logging.json"]),
-    "log-file": ("e.log", ["logto = e.log", "log-output = false"]),
+    "log-file": ("e.log", ["logto = e.log", "log-output = false", "disable-logging = true", *LOG_FILES]),
     "log-fmt": ("%(message)s", []),
     "log-level": ("warning", ["disable-logging = true"]),
     "log-socket-errors": ("", []),
@@ -247,7 +251,7 @@ SAMPLES = {
     "timeout-graceful-shutdown": ("20", ["worker-reload-mercy = 20"]),
     "timeout-keep-alive": ("9", ["http-keepalive = 9"]),
     "timeout-worker-healthcheck": ("5", []),
-    "uds": ("x.sock", [UNIX]),
+    "uds": ("x.sock", [UNIX, "chmod-socket = 666", "vacuum = true"]),
     "uds-permissions": ("660", ["chmod-socket = 660"]),
     "umask": ("027", ["umask = 027"]),
     "unix-socket": ("x.sock", [UNIX]),
@@ -348,7 +352,7 @@ def test_a_flag_that_works_becomes_the_options_that_the_guide_names(name, shop):
     line += [word for other in others for word in f"--{other}".split(" ")]
     found, said = options_of(shop, *line, "app:app")
     # Where a flag tells whose line it is, the default address is that server's.
-    usual = {"module = app:app", HTTP, "http = 0.0.0.0:8080"}
+    usual = {"module = app:app", HTTP, "http = 0.0.0.0:8080", STDOUT}
     assert found - (usual - set(wanted)) == set(wanted), said
 
 
