@@ -234,6 +234,7 @@ impl TypedOptions {
             self.errors.push(refused(refusal));
         }
         for made in self.translation.drain() {
+            self.translation.own.note(&made.key);
             reader.add(&made.key, Some(&made.value), &Location::command_line())?;
             self.files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
         }
