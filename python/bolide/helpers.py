@@ -28,6 +28,10 @@ def made(half, number):
         from bolide.spooler import Spooler
 
         return Spooler(half, f"spooler {task['number']}", task)
+    if kind == "Script":
+        from bolide.script import Script
+
+        return Script(half, "script", task)
     raise NotImplementedError(f"a helper of Python can't be a {kind}")
 
 

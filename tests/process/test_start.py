@@ -204,7 +204,7 @@ def test_a_missing_chdir_ends_the_start(fail):
 
 
 def test_no_application_is_an_error_that_says_what_to_write(fail):
-    status, lines = fail(*SERVE)
+    status, lines = fail(*SERVE, "--need-app")
     assert status == START_FAILED
     assert "there is no application to serve" in lines[-1], lines
     assert "module = " in lines[-1]

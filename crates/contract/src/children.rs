@@ -61,6 +61,8 @@ pub enum Task {
         number: u32,
         folder: PathBuf,
     },
+    /// `pyrun`: it executes a file, and the instance ends with it.
+    Script { file: PathBuf },
     /// A word that only the language knows: a test.
     Word(String),
 }
@@ -91,6 +93,7 @@ impl Helper {
         match &self.task {
             Task::Mule { number, .. } => ("mule", *number),
             Task::Spooler { number, .. } => ("spooler", *number),
+            Task::Script { .. } => ("script", 1),
             Task::Word(_) => ("helper", place),
         }
     }

@@ -54,7 +54,7 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
     } else {
         log_sink::line(&format!("ready: {}{how_long}{advice}", workers_in_words(count)));
     }
-    if count == 0 {
+    if count == 0 && !settings.listeners.is_empty() {
         log_sink::line("no worker serves yet (cheap): the first connection starts some");
     }
     if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {

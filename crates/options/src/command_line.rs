@@ -70,6 +70,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     let has_own_file = configuration.files.len() > configuration.servers_of_files.len();
     let servers = configuration.servers_of_files.clone();
     configuration.words = typed.words.complete(servers, has_own_file, application.is_some());
+    configuration.has_words_of_others = typed.has_words_of_others;
     configuration.diagnostics.extend(typed.notes);
     configuration.diagnostics.extend(beside);
     if application.is_some() {
@@ -114,6 +115,8 @@ struct Typed {
     server: Option<Server>,
     words: TypedWords,
     log_level: Option<String>,
+    /// Options are there that uWSGI does not have, or not with this meaning.
+    has_words_of_others: bool,
 }
 
 /// Reads the options of the command line, of Bolide and of other servers.
@@ -137,7 +140,9 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let (application, has_access_log) = (typed.application.take(), typed.has_access_log);
     let words = std::mem::take(&mut typed.words);
     let log_level = typed.translation.log_level.take();
-    Ok(Typed { notes: typed.finish(reader, host)?, application, has_access_log, server, words, log_level })
+    let has_words_of_others = typed.has_words_of_others;
+    let notes = typed.finish(reader, host)?;
+    Ok(Typed { notes, application, has_access_log, server, words, log_level, has_words_of_others })
 }
 
 /// What options of a command line leave behind until all of them are read.
@@ -156,6 +161,7 @@ struct TypedOptions {
     count: Option<String>,
     owner: LineOwner,
     words: TypedWords,
+    has_words_of_others: bool,
     notes: Vec<Diagnostic>,
     /// All errors are in one report: a command line of another server may have several.
     errors: Vec<Diagnostic>,
@@ -175,6 +181,7 @@ impl Default for TypedOptions {
             count: None,
             owner: LineOwner::default(),
             words: TypedWords::default(),
+            has_words_of_others: false,
             notes: Vec::new(),
             errors: Vec::new(),
         }
@@ -223,6 +230,7 @@ impl TypedOptions {
 
     /// Takes an option of another server.
     fn translate(&mut self, setting: &ServerSetting, value: &str, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        self.has_words_of_others = true;
         // One flag may have a row for each of its meanings.
         let named = other_servers::servers_of(setting.flag);
         self.words.note_servers(if named.is_empty() { setting.servers } else { &named });

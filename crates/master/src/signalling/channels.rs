@@ -206,6 +206,8 @@ fn chosen(recipient: Recipient, generation: u32, children: &Children, before: Op
 fn is_member(child: &Child, pool: Pool, settings: &Settings) -> bool {
     let task = child.helper.as_ref().map(|helper| &helper.task);
     match (pool, task) {
+        // The script of `pyrun` is the only worker if nothing listens.
+        (Pool::Workers, Some(Task::Script { .. })) => settings.listeners.is_empty(),
         (Pool::Workers, _) => child.is_request_worker(),
         (Pool::Mules, Some(Task::Mule { .. })) | (Pool::Spoolers, Some(Task::Spooler { .. })) => true,
         (Pool::Farm(farm), Some(Task::Mule { number, .. })) => is_in_farm(*number, farm, settings),

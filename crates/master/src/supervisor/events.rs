@@ -4,7 +4,8 @@
 
 use std::os::fd::AsFd;
 
-use bolide_contract::message::{self, Asked, Received, Report};
+use bolide_contract::children::Task;
+use bolide_contract::message::{self, Asked, EXIT_LOAD_FAILED, Received, Report};
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
@@ -15,7 +16,7 @@ use bolide_supervision::processes::system;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::children::child::{Child, Event, KillReason, Progress, Role};
+use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::children::single_signals::{self, Step};
@@ -35,6 +36,9 @@ use crate::workers::pausing;
 use crate::workers::unfinished;
 
 // Commands.
+/// What a shell adds to the number of a signal that ended a process.
+const SIGNALLED: i32 = 128;
+
 impl Supervisor {
     /// Executes a command, or begins to.
     pub(super) fn obey(&mut self, command: Command, by: Asker<'_>, now_ms: u64) {
@@ -62,7 +66,7 @@ impl Supervisor {
                 log_sink::line(&format!("upgrade ({by}): {outcome}"));
                 return started.map(drop);
             }
-            Command::Stop => self.stop(now_ms),
+            Command::Stop => self.stop(0, now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload | Command::ReloadBrutally => {
                 if !self.ending.is_stopping() {
@@ -159,7 +163,7 @@ impl Supervisor {
     /// Reads the reports of an attendant: the end of a control daemon stops the instance.
     pub(super) fn read_attendant_reports(&mut self, pid: i32, now_ms: u64) {
         if self.attendants.read_reports(pid).is_some() {
-            self.stop(now_ms);
+            self.stop(0, now_ms);
         }
     }
 
@@ -518,11 +522,32 @@ impl Supervisor {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
             Role::Helper { row, number } => {
                 self.children.close_row(row, None);
+                if self.is_end_of_script(&child, &cause) {
+                    return self.end_with_script(&child, &cause, now);
+                }
                 let serving = self.generations.serving_mut().filter(|_| !self.ending.is_stopping());
                 helpers::note_end(&child, number, serving, &cause, now);
             }
             Role::Prototype => self.prototype_ended(&child, &cause, now),
         }
+    }
+
+    /// Whether the script of `pyrun` has ended by itself.
+    fn is_end_of_script(&self, child: &Child, cause: &Cause) -> bool {
+        let is_script = child.helper.as_ref().is_some_and(|helper| matches!(helper.task, Task::Script { .. }));
+        let has_run = matches!(cause, Cause::Exited(_) | Cause::Signalled { .. });
+        is_script && has_run && child.state != State::Ending && !self.ending.is_stopping()
+    }
+
+    /// The instance has the exit status of its script, in a shell's form if a signal ended it.
+    fn end_with_script(&mut self, script: &Child, cause: &Cause, now: u64) {
+        let status = match cause {
+            Cause::Exited(status) => *status,
+            Cause::Signalled { signal, .. } => SIGNALLED + signal,
+            Cause::NotForked(_) | Cause::Unknown => EXIT_LOAD_FAILED,
+        };
+        log_sink::line(&format!("{script} {}: the instance ends with it", cause.words()));
+        self.stop(status, now);
     }
 
     /// Raises the alarms for a process that a fault of the processor has ended (`alarm-segfault`).

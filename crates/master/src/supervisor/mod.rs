@@ -331,7 +331,7 @@ impl Supervisor {
                     // The shell and the kernel may both send one.
                     if !self.ending.is_stopping() {
                         log_sink::line("the terminal has been closed");
-                        self.stop(now_ms());
+                        self.stop(0, now_ms());
                     }
                 }
                 SignalAction::Command(command) => {
@@ -379,7 +379,7 @@ impl Supervisor {
                 memory_limits::check(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
-                self.stop(now);
+                self.stop(0, now);
             }
         }
         let has_takers = self.prospects().has_takers();

@@ -46,7 +46,7 @@ impl Supervisor {
         }
         if self.provision.settings().reloading.exits {
             log_sink::line("reload: the instance ends (exit-on-reload)");
-            self.stop(now_ms);
+            self.stop(0, now_ms);
             return Ok(());
         }
         self.plan_generation()?;
@@ -414,8 +414,8 @@ impl Supervisor {
 
 // The end of the instance, and its handover to another master.
 impl Supervisor {
-    /// SIGTERM, SIGINT: the first requests a graceful stop, the second an immediate one.
-    pub(super) fn stop(&mut self, now_ms: u64) {
+    /// SIGTERM, SIGINT: the first requests a graceful stop with this status, the second an immediate one.
+    pub(super) fn stop(&mut self, status: i32, now_ms: u64) {
         if self.ending.is_stopping() {
             let progress = self.ending.progress;
             if self.takeover.has_handed_over() && progress.is_none() {
@@ -432,7 +432,7 @@ impl Supervisor {
         let mercy = self.provision.settings().lifecycle.reload_mercy_ms;
         log_sink::line(&format!("stop: completing requests in flight, for at most {}", duration(mercy)));
         development::kill_halted(&mut self.children, now_ms);
-        let waiting = self.begin_end(0);
+        let waiting = self.begin_end(status);
         self.children.hand_over_waiting(waiting, self.generations.serving_number());
         let mercy_ms = now_ms.saturating_add(mercy);
         let longest_ms = now_ms.saturating_add(self.provision.longest_mercy_ms());

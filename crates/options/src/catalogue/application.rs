@@ -13,6 +13,10 @@ const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
 const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
 
+const fn script(name: &'static str, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, Setting::Located(|draft| &mut draft.python.script), Value::Path, "", help)
+}
+
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::accepted(
         "autoload",
@@ -42,7 +46,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     OptionEntry::supported(
         "interface",
-        set!(|draft, _, pair| draft.applications.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.applications.interface = Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
         "The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an application is loaded. An application of `asgi` is always ASGI.",
@@ -149,6 +153,11 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
     )
     .example("wsgi-disable-file-wrapper = true"),
+    script("pyrun", "Executes a Python file instead of a worker, with the module `uwsgi`, and ends the instance with its exit status: 0 at the end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is opened. A reload ends it and starts it again, and `harakiri` does not limit it.")
+        .uwsgi("uWSGI exits with 0 after an exception.")
+        .example("pyrun = /srv/shop/migrate.py\npyargv = --all"),
+    script("python", "Like `pyrun`.").example("python = /srv/shop/migrate.py"),
+    script("py", "Like `pyrun`.").example("py = /srv/shop/migrate.py"),
     OptionEntry::supported(
         "pyargv",
         set!(|draft, _, pair| draft.python.settings.arguments = interpreter::arguments(pair)?),
@@ -214,9 +223,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.applications.is_needed),
         Value::Switch,
         "off",
-        "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded always fails.",
+        "Does not start without an application, whatever else there is to do. Without it, an instance without an application says so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.",
     )
-    .uwsgi("Without it, uWSGI continues without the application and answers 500; here the start fails and says why. If only files and routes are configured, other paths get 404 here.")
+    .uwsgi("Without it, uWSGI continues without any application and answers 500.")
     .example("need-app = true"),
     OptionEntry::supported(
         "plugins",

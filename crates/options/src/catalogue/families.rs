@@ -180,11 +180,7 @@ const FAMILIES: &[Family] = &[
     ),
     accepted("The maximum size of a request's head in the router `http`.", "`buffer-size` counts", &["http-buffer-size"]),
     accepted("Passes on a chunked body unchanged.", "an application always gets the decoded body", &["http-raw-body"]),
-    refused(
-        "Lets the router `http` select another server for a request.",
-        BY_A_FRONT_SERVER,
-        &["http-to", "http-fallback", "http-use-*"],
-    ),
+    refused("Lets the router `http` select another server for a request.", BY_A_FRONT_SERVER, &["http-fallback", "http-use-*"]),
     refused("Adds a variable to each request of the router `http`.", "write `route-run = addvar:NAME=VALUE`", &["http-var"]),
     absent("Statistics of the router `http`.", "`stats` has those of the workers, which speak HTTP themselves", &["http-ss"]),
     refused(
@@ -367,11 +363,7 @@ const FAMILIES: &[Family] = &[
         "`stats` and the log have them; systemd's NOTIFY_SOCKET is supported",
         &["notify-socket", "vassal-sos"],
     ),
-    refused(
-        "Gives workers different sockets.",
-        "start an instance for each of them",
-        &["map-socket", "undeferred-shared-socket"],
-    ),
+    refused("Gives workers different sockets.", "start an instance for each of them", &["map-socket"]),
     absent(
         "Skips Python's `atexit` functions, or its finalization.",
         "the end of an interpreter is limited to five seconds",
@@ -390,7 +382,7 @@ const FAMILIES: &[Family] = &[
     refused(
         "A Python console in the server.",
         "use `python -i` with the application imported",
-        &["pyshell", "pyshell-oneshot", "pyrun", "python", "py", "test"],
+        &["pyshell", "pyshell-oneshot", "test"],
     ),
     absent(
         "Stacks of Python's threads through a socket.",

@@ -15,7 +15,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("no-initgroups = true"),
     OptionEntry::supported("add-gid", Setting::Texts(|draft| &mut draft.identity.added_groups), Value::List, "", "The application also has this group, a name or a number.")
         .example("add-gid = media"),
-    OptionEntry::supported("umask", set!(|draft, _, pair| draft.identity.umask = Some(values::umask(pair)?)), Value::Text, "that of the process that starts Bolide", "The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or four octal digits.")
+    OptionEntry::supported("umask", set!(|draft, _, pair| draft.identity.umask = Some(values::umask(draft, pair)?)), Value::Text, "that of the process that starts Bolide", "The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or four octal digits.")
         .uwsgi("An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets mode 666 if neither this nor `chmod-socket` is set.")
         .example("umask = 027"),
     OptionEntry::supported("auto-procname", Setting::Switch(|draft| &mut draft.naming.auto), Value::Switch, "off", "Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.")

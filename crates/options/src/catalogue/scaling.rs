@@ -3,9 +3,11 @@
 use bolide_contract::scaling::Algorithm;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::pair::Pair;
+use crate::resolve::draft::Draft;
 use crate::resolve::processes::MOST_PROCESSES;
 use crate::resolve::scaling::{located_number, note_detail, set_hard_limit, set_number};
-use crate::resolve::values;
 
 const PROCESSES: Value = Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" };
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
@@ -24,6 +26,18 @@ const ALGORITHMS: [(&str, Algorithm); 5] = [
 ];
 const ALGORITHM_WORDS: [&str; 5] = words(&ALGORITHMS);
 
+/// As in uWSGI, an unknown name is `spare`.
+fn algorithm(draft: &mut Draft, pair: &Pair) -> Algorithm {
+    match draft.one_of(pair, &ALGORITHMS) {
+        Ok(algorithm) => algorithm,
+        Err(unknown) => {
+            let message = format!("{}: `spare` is used, as in uWSGI", unknown.message);
+            draft.diagnostics.push(Diagnostic { severity: Severity::Warning, message, ..unknown });
+            Algorithm::Spare
+        }
+    }
+}
+
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("cheaper", set!(|draft, row, pair| draft.scaling.least = located_number(draft, row, pair)?), PROCESSES, "off", "The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait, regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.")
         .uwsgi("uWSGI only checks once a second, so a burst waits for several seconds.")
@@ -39,7 +53,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .uwsgi("An option of uWSGI 2.1.")
         .example("cheaper-idle = 60"),
     OptionEntry::supported("cheaper-algo", set!(|draft, _, pair| {
-        draft.scaling.cheaper.algorithm = values::one_of(pair, &ALGORITHMS)?;
+        draft.scaling.cheaper.algorithm = algorithm(draft, pair);
         note_detail(draft, pair)
     }), Value::OneOf(&ALGORITHM_WORDS), "spare", "The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.")
         .uwsgi("uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.")

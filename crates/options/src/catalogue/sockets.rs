@@ -5,7 +5,7 @@ use bolide_contract::settings::{Limits, Protocol};
 
 use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set};
 use crate::resolve::draft::{HTTP_TIMEOUT_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketKind};
-use crate::resolve::sockets::{OPEN_SOCKET_MODE, set_body_memory, set_head_bytes};
+use crate::resolve::sockets::{OPEN_SOCKET_MODE, check_shared, set_body_memory, set_head_bytes};
 use crate::resolve::values;
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
@@ -52,7 +52,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("http-socket = :8080"),
     OptionEntry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
-    OptionEntry::supported("protocol", set!(|draft, _, pair| draft.sockets.protocol = values::protocol(pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
+    OptionEntry::supported("protocol", set!(|draft, _, pair| values::set_protocol(draft, pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
         .example("protocol = http"),
     OptionEntry::supported(
         "listen",
@@ -75,7 +75,12 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
-    OptionEntry::refused("shared-socket", Value::Special, "A socket that several options refer to by number.", "name its address with `http` or `socket`"),
+    OptionEntry::supported("shared-socket", Setting::By(check_shared), Value::List, "", "An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`, `socket` or a related option names it, with the protocol of that option.")
+        .example("shared-socket = 127.0.0.1:8443\nhttps = =0,shop.crt,shop.key"),
+    OptionEntry::supported("undeferred-shared-socket", Setting::By(check_shared), Value::List, "", "Like `shared-socket`: the master opens all sockets before it drops privileges.")
+        .example("undeferred-shared-socket = 127.0.0.1:8080\nhttp = =0"),
+    OptionEntry::supported("http-to", Setting::LocatedTexts(|draft| &mut draft.sockets.router_targets), Value::List, "", "The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration, `http` serves the application itself. Another address is an error: let a front server forward requests.")
+        .example("http = 127.0.0.1:8000\nsocket = /run/shop.sock\nhttp-to = /run/shop.sock"),
     OptionEntry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
     OptionEntry::accepted("http-auto-chunked", Value::Switch, "Sends responses of unknown length in chunks.", "HTTP/1.1 responses of unknown length are always chunked"),
     OptionEntry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "WebSocket requests are always recognised, and an ASGI application gets them"),

@@ -67,16 +67,16 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("tls-client-ca", Setting::Located(|draft| &mut draft.tls.client_authorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are accepted, for each address that names none itself.")
         .example("tls-client-ca = clients.pem\ntls-client-auth = required")
         .also(&["ca-certs", "ssl-ca-certs"]),
-    OptionEntry::supported("tls-client-auth", set!(|draft, _, pair| draft.tls.client_auth = Some((values::one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.")
+    OptionEntry::supported("tls-client-auth", set!(|draft, _, pair| draft.tls.client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.")
         .example("tls-client-auth = required")
         .also(&["cert-reqs", "ssl-cert-reqs"]),
-    OptionEntry::supported("tls-min-version", set!(|draft, _, pair| draft.tls.least_version = values::one_of(pair, &VERSIONS)?), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest supported version of TLS: `1.2` or `1.3`.")
+    OptionEntry::supported("tls-min-version", set!(|draft, _, pair| draft.tls.least_version = draft.one_of(pair, &VERSIONS)?), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest supported version of TLS: `1.2` or `1.3`.")
         .example("tls-min-version = 1.3"),
     OptionEntry::supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.tls.ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.")
         .example("tls-ocsp-file = /etc/ssl/app.ocsp"),
     OptionEntry::supported("tls-keylog", Setting::Located(|draft| &mut draft.tls.key_log), Value::Path, "", "Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to the file can decrypt it too: use it for debugging only.")
         .example("tls-keylog = /tmp/keys.log"),
-    OptionEntry::supported("http2", set!(|draft, _, pair| draft.tls.http2 = values::one_of(pair, &HTTP2)?), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.")
+    OptionEntry::supported("http2", set!(|draft, _, pair| draft.tls.http2 = draft.one_of(pair, &HTTP2)?), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.")
         .example("http2 = h2c"),
     OptionEntry::supported("http-to-https", Setting::By(tls::http_to_https), Value::Address, "", "Listen on this address with HTTP, and redirect each client to the same path with `https`: 301 for GET and HEAD, 308 for the others, which repeats the method. `ADDRESS,PORT` names the port of HTTPS if it is not 443.")
         .uwsgi("uWSGI answers 301 to all methods, and clients then turn a POST into a GET.")

@@ -44,6 +44,8 @@ pub struct Configuration {
     pub words: StartWords,
     /// The level of another server's log, if the command line has one.
     pub log_level: Option<String>,
+    /// The command line has options that uWSGI does not have, or not with this meaning.
+    pub has_words_of_others: bool,
 }
 
 /// The options of a PasteDeploy file, which names an application.

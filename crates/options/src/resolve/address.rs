@@ -77,7 +77,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         return unix(text, pair);
     }
     if text.starts_with('=') {
-        return Err(error(format!("`{text}`: shared sockets are not supported yet")).advise("name the address itself"));
+        return Err(error(format!("`{text}`: a shared socket can't be named here")).advise("name the address itself"));
     }
     match text.rsplit_once(':') {
         Some((host, port)) => tcp(host, port, text, pair),

@@ -49,7 +49,7 @@ pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(
         Some((_, Engine::Gevent)) => gevent::turn_on(draft, pair),
         Some((_, Engine::OtherGreenlets)) => gevent::turn_on_by_another_name(draft, pair),
         Some((word, Engine::Foreign(advice))) => draft.planned(&pair.location, &format!("{} = {word}", pair.key), advice),
-        None => draft.asynchronous.event_loop = values::one_of(pair, &LOOPS)?,
+        None => draft.asynchronous.event_loop = draft.one_of(pair, &LOOPS)?,
     }
     Ok(())
 }

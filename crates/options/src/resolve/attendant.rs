@@ -117,11 +117,12 @@ pub fn smart_daemon(pair: &Pair, is_detached: bool) -> Result<Daemon, Diagnostic
 }
 
 /// `KEY=VALUE,KEY=VALUE`.
-pub fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
+pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnostic> {
     const KEYS: &str = "cmd, pidfile, freq, daemonize, control, touch, stopsignal, reloadsignal, uid, gid, chdir, stdin, max_throttle and notifypid";
     let text = values::text(pair)?;
     let mut daemon = plain_daemon(String::new(), pair);
-    for (key, value) in key_values(pair, &text)? {
+    let mut passed_over = Vec::new();
+    for (key, value) in items_of(&text) {
         let path = || Some(PathBuf::from(&value));
         match key.as_str() {
             "command" | "cmd" | "exec" => daemon.command = value,
@@ -149,8 +150,18 @@ pub fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
                     "write `cmd=unshare --pid --fork --kill-child COMMAND`",
                 ));
             }
-            _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), &format!("the keys are {KEYS}"))),
+            _ => passed_over.push(key),
         }
+    }
+    if !passed_over.is_empty() {
+        let message = format!(
+            "`{}`: {} is passed over, as in uWSGI; the command is `{}`",
+            pair.key,
+            in_words(&passed_over),
+            daemon.command
+        );
+        let advice = format!("a comma in a value is written `\\,`; the keys are {KEYS}");
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
     }
     if daemon.command.trim().is_empty() {
         return Err(wrong(pair, "has no command", "write `cmd=COMMAND`"));
@@ -182,7 +193,7 @@ pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> 
 }
 
 /// `KEY=VALUE,KEY=VALUE COMMAND`, or a command alone, which runs every minute.
-pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
+pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
     const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the keys are minute, hour, day, month, week, unique and harakiri";
     let text = values::text(pair)?;
     let (words, command) = match text.split_once(' ') {
@@ -196,7 +207,8 @@ pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
     let mut job =
         Job { schedule: Schedule::ALWAYS, command: command.to_owned(), is_unique: false, harakiri_s: None, origin: origin(pair) };
     let mut harakiri = JobLimit::Common;
-    for (key, value) in key_values(pair, words)? {
+    let mut passed_over = Vec::new();
+    for (key, value) in items_of(words) {
         let number = |least| whole(pair, &key, &value, least, i64::from(i32::MAX));
         let time = || number(i64::from(i32::MIN)).map(|number| number as i32);
         match key.as_str() {
@@ -215,14 +227,42 @@ pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
             "legion" => {
                 return Err(wrong(pair, "has `legion`, which is not supported", "leave it out; one instance runs the command"));
             }
-            _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), FORM)),
+            _ => passed_over.push(key),
         }
+    }
+    if !passed_over.is_empty() {
+        let message = format!("`{}`: {} is passed over, as in uWSGI", pair.key, in_words(&passed_over));
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(FORM));
     }
     Ok((job, harakiri))
 }
 
+fn in_words(keys: &[String]) -> String {
+    crate::manual::words::listed(&keys.iter().map(String::as_str).collect::<Vec<_>>(), "and")
+}
+
+/// Like [`key_values`] as uWSGI reads them: an item without `=` is a key without a value, which it passes over.
+fn items_of(text: &str) -> Vec<(String, String)> {
+    let split = |item: String| match item.split_once('=') {
+        Some((key, value)) => (key.trim().to_owned(), value.to_owned()),
+        None => (item, String::new()),
+    };
+    items(text).map(split).collect()
+}
+
 /// Parses `KEY=VALUE,KEY=VALUE`, where a backslash escapes the next character.
 pub fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diagnostic> {
+    let split = |item: String| match item.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.to_owned())),
+        None => {
+            Err(wrong(pair, &format!("has `{item}`, which has no `=`"), "write `KEY=VALUE`; a comma in a value is written `\\,`"))
+        }
+    };
+    items(text).map(split).collect()
+}
+
+/// Splits a text at commas, where a backslash escapes the next character.
+fn items(text: &str) -> impl Iterator<Item = String> {
     let mut items = vec![String::new()];
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -233,13 +273,7 @@ pub fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diag
             (_, None) => {}
         }
     }
-    let split = |item: &String| match item.split_once('=') {
-        Some((key, value)) => Ok((key.trim().to_owned(), value.to_owned())),
-        None => {
-            Err(wrong(pair, &format!("has `{item}`, which has no `=`"), "write `KEY=VALUE`; a comma in a value is written `\\,`"))
-        }
-    };
-    items.iter().filter(|item| !item.trim().is_empty()).map(split).collect()
+    items.into_iter().filter(|item| !item.trim().is_empty())
 }
 
 fn whole(pair: &Pair, what: &str, text: &str, least: i64, most: i64) -> Result<i64, Diagnostic> {

@@ -221,12 +221,18 @@ pub struct SocketsDraft {
     pub list: Vec<SocketDraft>,
     /// The protocol of `socket`.
     pub protocol: Protocol,
+    /// The error of the last `protocol`, if it named none.
+    pub unknown_protocol: Option<Diagnostic>,
     pub backlog: u32,
     pub mode: Option<u32>,
     pub owner: Option<String>,
     pub timeout_s: u64,
     pub http_timeout_s: u64,
     pub tuning: SocketTuning,
+    /// The addresses of `shared-socket`, and whether another option names each.
+    pub shared: Vec<(String, bool, Location)>,
+    /// `http-to`
+    pub router_targets: Vec<(String, Location)>,
     /// `abstract-socket`: UNIX sockets are names, not files.
     pub are_abstract: bool,
 }
@@ -236,12 +242,15 @@ impl Default for SocketsDraft {
         SocketsDraft {
             list: Vec::new(),
             protocol: Protocol::Uwsgi,
+            unknown_protocol: None,
             backlog: 0,
             mode: None,
             owner: None,
             timeout_s: SOCKET_TIMEOUT_SECONDS,
             http_timeout_s: HTTP_TIMEOUT_SECONDS,
             tuning: SocketTuning::default(),
+            shared: Vec::new(),
+            router_targets: Vec::new(),
             are_abstract: false,
         }
     }
@@ -391,6 +400,8 @@ pub struct PythonDraft {
     pub late_aliases: Vec<(String, String)>,
     pub executable: Option<String>,
     pub logging_file: Option<String>,
+    /// `pyrun`
+    pub script: Option<(String, Location)>,
     /// Variables of `env-file`.
     pub file_variables: Vec<(String, String)>,
     pub has_environment_file: bool,

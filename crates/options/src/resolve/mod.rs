@@ -23,6 +23,7 @@ pub mod hooks;
 pub mod interpreter;
 pub mod logging;
 pub mod mules;
+mod named_files;
 pub mod platform;
 pub mod processes;
 pub mod scaling;
@@ -33,6 +34,7 @@ pub mod tls;
 mod unsupported;
 pub mod values;
 pub mod watching;
+mod work;
 
 pub use application::asgi_file;
 pub use application::positional::{PositionalApplication, command_meant};
@@ -40,24 +42,22 @@ pub use application::typed_words;
 pub use platform::port;
 pub use tls::ciphers;
 
+use bolide_contract::children::{Helper, Task};
 use bolide_contract::settings::Settings;
 
 use context::Context;
-use draft::{Draft, SocketsDraft};
+use draft::Draft;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{OptionRow, Setting, Status};
-use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::catalogue::row::{OptionRow, Setting, Status, Value};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
+use work::Requests;
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
-/// How to name an application.
-const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`";
-/// The same for a configuration whose applications uWSGI finds in each request.
-const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
 /// The message if no address is configured; `check` adds how to name one.
 pub const NO_SOCKET: &str = "there is no socket to serve on";
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -71,6 +71,7 @@ pub fn resolve(
     let mut draft = Draft::new(host, read.strict.is_some());
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
     unsupported::note_allowed(&mut draft, read);
+    sockets::note_shared(&mut draft, &read.effects);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
@@ -82,12 +83,13 @@ pub fn resolve(
     ((!failed).then_some(settings), diagnostics)
 }
 
-/// Whether an unsupported option requests something that Bolide always does.
-fn is_done_already(name: &str, pair: &Pair) -> bool {
-    match name {
+/// Whether an unsupported option asks for nothing, or for something that Bolide always does.
+fn is_done_already(row: &OptionRow, pair: &Pair) -> bool {
+    match row.name() {
         // There is a single plugin, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
-        _ => false,
+        "ssl-option" => tls::asks_for_nothing(pair),
+        _ => row.value == Value::Switch && !crate::values::switch(pair.value.as_deref()).on,
     }
 }
 
@@ -114,12 +116,13 @@ impl<'a> Draft<'a> {
             }
             // "No" to something that Bolide always does is worth a note, "yes" is not.
             Status::Accepted(why) => {
-                if row.value == crate::catalogue::row::Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
+                if row.value == Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
                     self.diagnostics
                         .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }
             }
-            Status::Planned(..) | Status::Absent(_) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
+            Status::Planned(..) | Status::Protective(_) | Status::Absent(_) | Status::Refused(_)
+                if is_done_already(row, pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
             Status::Protective(instead) => unsupported::protective(self, location, row, &pair.key, instead),
             Status::Absent(instead) => {
@@ -170,15 +173,19 @@ impl<'a> Draft<'a> {
     /// Completes the settings, and checks that there is an application and an address to serve it at.
     fn complete(mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> (Settings, Vec<Diagnostic>) {
         let mut context = self.context(read, positional);
+        let mut other_work = work::Found::of(&self);
+        let has_script = self.python.script.is_some();
         let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
         let applications = application::below_script_name(applications, &mut self.application, &mut context);
         self.sockets.add_default(&self.python, &mut context);
+        let script = self.take_script(&mut context);
         developing::prepare(&mut self, &mut context);
         self.caching.complete_engine_caches(&mut self.services.distributed.caches);
         let caches = self.caching.complete(&mut context);
         let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
         let answers_from_cache = checked_cache.is_some();
+        named_files::take_rules(&mut self.answering, &mut self.files, &mut context);
         let (rules, answering, compiled) = self.answering.complete(checked_cache, &mut context);
         let routes = &compiled.routes;
         let needs_files = !routes.folders.is_empty() || routes.needs_types;
@@ -187,12 +194,22 @@ impl<'a> Draft<'a> {
         // An invalid application on the command line has its own error.
         let is_named = !applications.is_empty() || positional.is_some();
         check_hosts(self.application.by_host, &mut context);
-        check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
+        let requests = match (is_named, serves_itself) {
+            (true, _) => Requests::Served,
+            (false, true) => Requests::ServedFromFiles,
+            (false, false) => Requests::NotFound,
+        };
+        other_work.has_sockets = !self.sockets.list.is_empty();
+        if !has_script {
+            work::check(requests, is_needed, other_work, &mut context);
+        }
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         platform::note_unused_port(&listeners, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
-        let scaling = self.scaling.complete(workers.processes, &mut context);
+        let mut scaling = self.scaling.complete(workers.processes, &mut context);
+        // Workers without a socket have nothing to do.
+        scaling.starts_empty |= !other_work.has_sockets;
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
         // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
@@ -221,6 +238,7 @@ impl<'a> Draft<'a> {
         let spooler_harakiri_ms = self.spooler.harakiri_ms;
         let spooling = self.spooler.complete(&mut context);
         helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
+        helpers.extend(script);
         let settings = Settings {
             development,
             listeners,
@@ -259,6 +277,21 @@ impl<'a> Draft<'a> {
         (settings, context.diagnostics)
     }
 
+    /// Takes the script of `pyrun`, which has the place of one worker: a single one leaves none that could serve.
+    fn take_script(&mut self, context: &mut Context) -> Option<Helper> {
+        let (file, location) = self.python.script.take()?;
+        match self.processes.count {
+            Some(count) if count > 1 => self.processes.count = Some(count - 1),
+            _ if self.sockets.list.is_empty() => {}
+            _ => {
+                self.sockets.list.clear();
+                let message = "the script has the place of the only worker: no socket is opened";
+                context.diagnostics.push(Diagnostic::note(Some(&location), message));
+            }
+        }
+        Some(Helper::new(Task::Script { file: context.absolute(file) }))
+    }
+
     /// Creates the shared state for the completion of all parts.
     fn context<'c>(&mut self, read: &'c Configuration, positional: Option<&PositionalApplication>) -> Context<'c>
     where
@@ -285,43 +318,5 @@ fn check_hosts(by_host: bool, context: &mut Context) {
     for pair in mounts.filter(|pair| pair.value.as_deref().is_some_and(has_host)) {
         let message = format!("`mount = {}`: requests have no host without `vhost`", pair.value.as_deref().unwrap_or_default());
         context.diagnostics.push(Diagnostic::error(Some(&pair.location), message).advise("write `vhost = true` too"));
-    }
-}
-
-fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut Context) {
-    let end = match context.read.files.last() {
-        Some(file) => Location::file(file, 0),
-        None => Location::command_line(),
-    };
-    let emperor = context.read.effects.iter().find(|pair| pair.key == "emperor");
-    if let Some(emperor) = emperor.filter(|_| !serves && sockets.list.is_empty()) {
-        let message = "there is no emperor here that starts other instances, and this configuration serves nothing itself";
-        let error = Diagnostic::error(Some(&emperor.location), message);
-        context.diagnostics.push(error.advise("start one systemd service per configuration: `bolide@.service`"));
-        return;
-    }
-    let is_typed = !serves && context.read.files.is_empty();
-    if let Some((command, what)) = is_typed.then(|| crate::project::folder::only_application(&context.folder)).flatten() {
-        // The socket that is missing too has a default beside a named application.
-        let advice = format!("this folder has {what}: write `{command}` before the options");
-        context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(advice));
-        return;
-    }
-    if !serves {
-        context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(
-            if context.read.effects.iter().any(|pair| pair.key.starts_with("vhost")) { NAMED_BY_FRONT_SERVER } else { NAME_ONE },
-        ));
-    }
-    // An address with an error of its own is not missing.
-    let has_failed = |pair: &Pair| {
-        let is_there = |one: &Diagnostic| one.severity == Severity::Error && one.location.as_ref() == Some(&pair.location);
-        let row = catalogue().get(&pair.key);
-        let is_address = row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))));
-        is_address && context.diagnostics.iter().any(is_there)
-    };
-    if sockets.list.is_empty() && !context.read.effects.iter().any(has_failed) {
-        context.diagnostics.push(Diagnostic::error(Some(&end), NO_SOCKET).advise(
-            "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
-        ));
     }
 }

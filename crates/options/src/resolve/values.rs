@@ -9,6 +9,41 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::manual::words::listed;
 use crate::pair::Pair;
 
+/// Signals by their names on Linux, without `SIG` (signal(7); x86 and ARM).
+const SIGNALS: [(&str, i32); 31] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("ILL", 4),
+    ("TRAP", 5),
+    ("ABRT", 6),
+    ("BUS", 7),
+    ("FPE", 8),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("SEGV", 11),
+    ("USR2", 12),
+    ("PIPE", 13),
+    ("ALRM", 14),
+    ("TERM", 15),
+    ("STKFLT", 16),
+    ("CHLD", 17),
+    ("CONT", 18),
+    ("STOP", 19),
+    ("TSTP", 20),
+    ("TTIN", 21),
+    ("TTOU", 22),
+    ("URG", 23),
+    ("XCPU", 24),
+    ("XFSZ", 25),
+    ("VTALRM", 26),
+    ("PROF", 27),
+    ("WINCH", 28),
+    ("IO", 29),
+    ("PWR", 30),
+    ("SYS", 31),
+];
+
 impl Draft<'_> {
     /// On or off; any other text is on, with a warning.
     pub fn switch(&mut self, pair: &Pair) -> bool {
@@ -23,6 +58,31 @@ impl Draft<'_> {
             self.diagnostics.push(warning.advise(advice));
         }
         switch.on
+    }
+
+    /// A word of a table. Words behind it, such as a comment, are left out, with a warning.
+    pub fn one_of<T: Copy>(&mut self, pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Diagnostic> {
+        let unknown = match one_of(pair, table) {
+            Ok(meaning) => return Ok(meaning),
+            Err(unknown) => unknown,
+        };
+        let word = first_word(pair);
+        let known = table.iter().find(|(known, _)| word.is_some_and(|word| word.eq_ignore_ascii_case(known)));
+        let Some(&(word, meaning)) = known else { return Err(unknown) };
+        self.diagnostics.push(read_as(pair, word));
+        Ok(meaning)
+    }
+
+    /// The number of a signal, or its name, which uWSGI would read as 0: no signal.
+    pub fn signal(&mut self, row: &OptionRow, pair: &Pair) -> Result<i32, Diagnostic> {
+        let text = pair.value.as_deref().unwrap_or_default();
+        let name = first_word(pair).unwrap_or(text.trim()).to_ascii_uppercase();
+        let name = name.strip_prefix("SIG").unwrap_or(&name);
+        let Some((_, number)) = SIGNALS.iter().find(|(known, _)| name == *known) else {
+            return Ok(self.bounded_u32(row, pair)?.cast_signed());
+        };
+        self.diagnostics.push(read_as(pair, &number.to_string()));
+        Ok(*number)
     }
 
     /// A number within the row's bounds, parsed like `atoi`.
@@ -173,6 +233,20 @@ pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Di
     }
 }
 
+/// Returns the word before a comment or other words, if there are some.
+pub fn first_word(pair: &Pair) -> Option<&str> {
+    let text = pair.value.as_deref()?.trim();
+    let (word, _) = text.split_once([' ', '\t', ';', '#'])?;
+    Some(word).filter(|word| !word.is_empty())
+}
+
+/// Warns that only the beginning of a value, or another value, is taken.
+pub fn read_as(pair: &Pair, taken: &str) -> Diagnostic {
+    let text = pair.value.as_deref().unwrap_or_default();
+    Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is read as `{taken}`", pair.key))
+        .advise(format!("write `{} = {taken}`; a comment needs a line of its own", pair.key))
+}
+
 /// A value that must not be empty.
 pub fn text(pair: &Pair) -> Result<String, Diagnostic> {
     match pair.value.as_deref() {
@@ -196,25 +270,48 @@ pub fn mode(pair: &Pair) -> Result<Option<u32>, Diagnostic> {
     }
 }
 
-/// `umask`: three or four octal digits.
-pub fn umask(pair: &Pair) -> Result<u32, Diagnostic> {
+/// `umask`: three or four octal digits. uWSGI misreads every other text, and opens files to everybody if there are fewer: the
+/// digits at its start are what was meant.
+pub fn umask(draft: &mut Draft, pair: &Pair) -> Result<u32, Diagnostic> {
     let text = text(pair)?;
-    let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
-    u32::from_str_radix(&text, 8).ok().filter(|mask| is_octal && *mask <= 0o777).ok_or_else(|| {
-        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a mask of a mode", pair.key))
-            .advise("write three octal digits, such as 027")
-    })
+    let is_octal = |text: &str| text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let mask_of = |digits: &str| u32::from_str_radix(digits, 8).ok().filter(|mask| is_octal(digits) && *mask <= 0o777);
+    if let Some(mask) = mask_of(&text).filter(|_| (3..=4).contains(&text.len())) {
+        return Ok(mask);
+    }
+    let word = first_word(pair).unwrap_or(text.trim());
+    let Some(mask) = mask_of(word.strip_prefix("0o").unwrap_or(word)) else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a mask of a mode", pair.key))
+            .advise("write three octal digits, such as 027"));
+    };
+    draft.diagnostics.push(read_as(pair, &format!("{mask:03o}")));
+    Ok(mask)
 }
 
-pub fn protocol(pair: &Pair) -> Result<Protocol, Diagnostic> {
+/// The protocol of `socket`. As in uWSGI, one that is unknown matters only if there is such a socket.
+pub fn set_protocol(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let text = text(pair)?;
     // uWSGI's second word for HTTP.
-    let word = if text == "http11" { Protocol::Http.word() } else { text.as_str() };
-    Protocol::ALL.into_iter().find(|protocol| protocol.word() == word).ok_or_else(|| {
-        let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
-        Diagnostic::error(Some(&pair.location), format!("the protocol `{text}` is not supported"))
-            .advise(format!("write one of {words}"))
-    })
+    let known = |text: &str| {
+        let word = if text == "http11" { Protocol::Http.word() } else { text };
+        Protocol::ALL.into_iter().find(|protocol| protocol.word() == word)
+    };
+    draft.sockets.unknown_protocol = None;
+    let word = first_word(pair).unwrap_or_default();
+    match (known(&text), known(word)) {
+        (Some(protocol), _) => draft.sockets.protocol = protocol,
+        (None, Some(protocol)) => {
+            draft.sockets.protocol = protocol;
+            draft.diagnostics.push(read_as(pair, word));
+        }
+        (None, None) => {
+            let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
+            let message = format!("the protocol `{text}` is not supported");
+            let unknown = Diagnostic::error(Some(&pair.location), message).advise(format!("write one of {words}"));
+            draft.sockets.unknown_protocol = Some(unknown);
+        }
+    }
+    Ok(())
 }
 
 /// `KEY=VALUE`.

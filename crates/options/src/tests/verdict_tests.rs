@@ -32,9 +32,16 @@ fn test_options_without_which_the_server_answers_the_same_are_warnings() {
 
 #[test]
 fn test_options_that_protect_or_serve_something_else_are_errors() {
-    for (index, option) in ["http-to = :1", "map-socket = 0:1", "fastrouter = :1", "http-subscription-server = :1", "cgroup = /x"]
-        .into_iter()
-        .enumerate()
+    for (index, option) in [
+        "http-to = :1",
+        "http-fallback = :1",
+        "map-socket = 0:1",
+        "fastrouter = :1",
+        "http-subscription-server = :1",
+        "cgroup = /x",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let errors = ini_fails(&format!("refused-{index}"), &format!("{SERVES}{option}\n"));
         assert!(errors.len() == 1 && errors[0].contains("is not supported"), "{option}: {errors:?}");
@@ -72,4 +79,22 @@ fn test_an_emperor_that_serves_nothing_itself_is_one_error() {
     let errors = ini_fails("emperor", "emperor = /etc/vassals\n");
     assert_eq!(errors.iter().filter(|one| one.contains("error")).count(), 1, "{errors:?}");
     assert!(errors.iter().any(|one| one.contains("there is no emperor here")), "{errors:?}");
+}
+
+#[test]
+fn test_words_that_uwsgi_does_not_know_and_starts_with_are_warnings() {
+    for (index, (line, wanted)) in [
+        ("logger = syslog:shop,nosuch", "there is no facility `nosuch`: `daemon` is used, as in uWSGI"),
+        ("log-style = short ; c", "`log-style = short ; c` is read as `short`"),
+        ("loop = uvloop ; fast", "`loop = uvloop ; fast` is read as `uvloop`"),
+        ("file-serve-mode = nosuch", "`file-serve-mode = nosuch` is not valid"),
+        ("protocol = nosuch", "the protocol `nosuch` is not supported"),
+        ("harakiri-graceful-signal = 10 ; USR1", "`harakiri-graceful-signal = 10 ; USR1` is read as 10"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (_, diagnostics) = ini(&format!("unknown-word-{index}"), &format!("{SERVES}{line}\n"));
+        assert!(diagnostics.len() == 1 && diagnostics[0].contains(&format!("warning: {wanted}")), "{line}: {diagnostics:?}");
+    }
 }

@@ -99,7 +99,9 @@ pub fn expression(text: &str, pair: &Pair) -> Result<LinePattern, Diagnostic> {
 
 impl LoggerDraft {
     /// `[NAME ]KIND[:ARGUMENT]`
-    pub fn add_logger(&mut self, text: &str, pair: &Pair, host_name: &str) -> Result<(), Diagnostic> {
+    ///
+    /// Returns a warning if the lines take another way than the one that is asked for.
+    pub fn add_logger(&mut self, text: &str, pair: &Pair, host_name: &str) -> Result<Option<Diagnostic>, Diagnostic> {
         let is_name = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let (name, rest) = match text.split_once(' ') {
             Some((name, rest)) if is_name(name) => (Some(name.to_owned()), rest),
@@ -114,6 +116,7 @@ impl LoggerDraft {
             is_loggers: true,
             location: Some(pair.location.clone()),
         };
+        let mut warning = None;
         asked.target = match kind.trim() {
             "stdio" => None,
             "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
@@ -121,13 +124,17 @@ impl LoggerDraft {
             "pipe" if argument.is_empty() => return Err(wrong(pair, "write pipe:COMMAND")),
             "pipe" => Some(plain(LogPlace::Program(argument.to_owned()))),
             "socket" => Some(socket(argument, pair)?),
-            "syslog" => Some(syslog(argument, SYSLOG_SOCKET, pair)?),
-            "systemd" => Some(syslog(argument, JOURNAL_SOCKET, pair)?),
+            "syslog" => Some(syslog(argument, SYSLOG_SOCKET, pair, &mut warning)),
+            "systemd" => Some(syslog(argument, JOURNAL_SOCKET, pair, &mut warning)),
+            "python" => {
+                warning = Some(python(pair));
+                None
+            }
             "rsyslog" => Some(remote_syslog(argument, pair, host_name)?),
             other => return Err(elsewhere(other, pair)),
         };
         self.loggers.push(asked);
-        Ok(())
+        Ok(warning)
     }
 
     /// Adds the file of `logto`, set at this place.
@@ -323,17 +330,29 @@ fn socket(argument: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
     Ok(LogTarget { place, frame: prefix.map_or(LineFrame::Plain, |prefix| LineFrame::Prefix(prefix.to_owned())), packing: None })
 }
 
-/// `IDENT,FACILITY`; both are optional.
-fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
+/// The loggers of Python's `logging` are in the processes of the application, and lines come from others too.
+fn python(pair: &Pair) -> Diagnostic {
+    let text = pair.value.as_deref().unwrap_or_default();
+    let message = format!("`{} = {text}`: lines go to the log itself, not to a logger of Python", pair.key);
+    Diagnostic::warning(Some(&pair.location), message).advise(format!("write `{} = file:PATH` for a file of their own", pair.key))
+}
+
+/// `IDENT,FACILITY`; both are optional. As in uWSGI, an unknown facility is `daemon`.
+fn syslog(argument: &str, socket: &str, pair: &Pair, warning: &mut Option<Diagnostic>) -> LogTarget {
     let (tag, facility) = argument.split_once(',').unwrap_or((argument, "daemon"));
     let facility = match FACILITIES.iter().find(|(name, _)| *name == facility) {
         Some((_, number)) => *number,
         None if facility.is_empty() => DAEMON,
-        None => return Err(wrong(pair, "the facilities are daemon, user, mail, auth, cron, local0 to local7 and others")),
+        None => {
+            let message = format!("there is no facility `{facility}`: `daemon` is used, as in uWSGI");
+            let unknown = Diagnostic::warning(Some(&pair.location), message);
+            *warning = Some(unknown.advise("the facilities are daemon, user, mail, auth, cron, local0 to local7 and others"));
+            DAEMON
+        }
     };
     let tag = if tag.is_empty() { "uwsgi" } else { tag }.to_owned();
     let frame = LineFrame::Syslog { priority: facility * 8 + INFORMATION, tag };
-    Ok(LogTarget { place: LogPlace::Unix(socket.into()), frame, packing: None })
+    LogTarget { place: LogPlace::Unix(socket.into()), frame, packing: None }
 }
 
 /// `HOST[:PORT][,TEXT]`, where the text is inserted between time and line. The default is the machine's name and `uwsgi`.

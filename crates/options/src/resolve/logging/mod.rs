@@ -45,11 +45,25 @@ fn log_to(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+/// `logger`
+pub fn add_message_logger(draft: &mut Draft, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let warning = draft.logging.loggers.messages.add_logger(text, pair, &draft.host.host_name)?;
+    draft.diagnostics.extend(warning);
+    Ok(())
+}
+
+/// `req-logger`
+pub fn add_request_logger(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let warning = draft.logging.loggers.requests.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?;
+    draft.diagnostics.extend(warning);
+    Ok(())
+}
+
 /// Another name for `logger = KIND:…`.
 pub fn add_logger_of(draft: &mut Draft, kind: &str, pair: &Pair) -> Result<(), Diagnostic> {
     let argument = pair.value.as_deref().filter(|text| !text.is_empty());
     let text = argument.map_or(kind.to_owned(), |text| format!("{kind}:{text}"));
-    draft.logging.loggers.messages.add_logger(&text, pair, &draft.host.host_name)
+    add_message_logger(draft, &text, pair)
 }
 
 /// `log-syslog`: a system without syslog, such as a container, keeps the lines in the log.

@@ -15,7 +15,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
-use crate::resolve::{address, values};
+use crate::resolve::{sockets, values};
 use crate::trust::Writer;
 /// The PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
@@ -28,8 +28,7 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> R
     let mut words = text.splitn(5, ',').map(str::trim);
     let written = words.next().unwrap_or_default();
     let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
-    let (address, doubt) = address::read(&address, draft.host)?;
-    draft.diagnostics.extend(doubt);
+    let address = sockets::address_of(draft, &address)?;
     let rest: Vec<&str> = words.collect();
     let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
     let credentials = match rest.as_slice() {
@@ -54,6 +53,17 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> R
     Ok(())
 }
 
+/// Bits of `ssl-option`, OpenSSL's SSL_CTX_set_options, that switch off what does not exist here: SSL 2 and 3, TLS 1.0 and 1.1,
+/// compression, keys that are used twice, and workarounds for old clients.
+const SSL_BITS_OF_NOTHING: i64 =
+    0x0100_0000 | 0x0200_0000 | 0x0400_0000 | 0x1000_0000 | 0x0002_0000 | 0x0010_0000 | 0x0008_0000 | 0x8000_0850;
+
+/// Whether this number of `ssl-option` asks only for what is the case anyway.
+pub fn asks_for_nothing(pair: &Pair) -> bool {
+    let bits = crate::values::number(pair.value.as_deref().unwrap_or_default()).value;
+    bits >= 0 && bits & !SSL_BITS_OF_NOTHING == 0
+}
+
 /// `ADDR[,PORT]`.
 pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
@@ -66,8 +76,7 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
                 .advise("write ADDRESS,PORT, such as :80,8443"));
         }
     };
-    let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, draft.host)?;
-    draft.diagnostics.extend(doubt);
+    let address = sockets::address_of(draft, &Pair { value: Some(written.to_owned()), ..pair.clone() })?;
     let socket = SocketDraft::new(SocketKind::HttpRouter, address, pair.location.clone());
     draft.sockets.list.push(SocketDraft { https_port: Some(https_port), ..socket });
     Ok(())

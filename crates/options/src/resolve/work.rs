@@ -1,0 +1,163 @@
+//! Checks that an instance has something to do: an application, files, work in the background, or at least a socket. It starts
+//! nothing. Runs in the process that reads the configuration.
+//!
+//! uWSGI starts without an application wherever it can: instances that only spool, run cron jobs or mules, or hold a cache have
+//! none.
+
+use super::context::Context;
+use super::draft::Draft;
+use super::{NO_APPLICATION, NO_SOCKET};
+use crate::catalogue::catalogue;
+use crate::catalogue::row::{Milestone, Setting, Status};
+use crate::diagnostic::{Diagnostic, Location, Severity};
+use crate::pair::Pair;
+use crate::reader::is_program;
+
+/// How to name an application.
+const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`";
+/// The same for a configuration whose applications uWSGI finds in each request.
+const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
+/// Options that name an application, which uWSGI passes over if they have no value.
+const NAMING: [&str; 2] = ["module", "wsgi-file"];
+
+/// What answers requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requests {
+    Served,
+    /// There is no application, but static files, routes, or answers from a cache.
+    ServedFromFiles,
+    /// Nothing: all paths are unknown.
+    NotFound,
+}
+
+/// What a configuration has to do beside requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    pub has_sockets: bool,
+    /// Daemons, cron jobs and spoolers run without a socket, as with uWSGI.
+    runs_alone: bool,
+    /// Mules, timers and caches need one, as with uWSGI.
+    works: bool,
+}
+
+impl Found {
+    /// The sockets are counted later: some have no option.
+    pub fn of(draft: &Draft) -> Found {
+        let (attendant, caching) = (&draft.attendant, &draft.caching);
+        let runs_alone = !attendant.daemons.is_empty() || !attendant.jobs.is_empty() || !draft.spooler.folders.is_empty();
+        let has_cache = !caching.caches.is_empty() || caching.items.is_some();
+        let works = !draft.mules.list.is_empty() || !draft.signals.timers.is_empty() || has_cache;
+        Found { has_sockets: false, runs_alone, works }
+    }
+}
+
+/// Reports what is missing.
+pub fn check(requests: Requests, is_needed: bool, found: Found, context: &mut Context) {
+    let end = end_of(context);
+    let serves = requests == Requests::Served || requests == Requests::ServedFromFiles && !is_needed;
+    if !serves {
+        if let Some(error) = emperor_alone(context) {
+            context.diagnostics.push(error);
+            return;
+        }
+        let may_lack_one = (found.has_sockets || found.runs_alone || found.works) && !is_needed && !expects_application(context);
+        if may_lack_one {
+            context.diagnostics.push(without_application(found, &end, context));
+        } else if let Some(error) = application_of_folder(&end, context) {
+            // The socket that is missing too has a default beside a named application.
+            context.diagnostics.push(error);
+            return;
+        } else {
+            context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(match names_hosts(context) {
+                true => NAMED_BY_FRONT_SERVER,
+                false => NAME_ONE,
+            }));
+        }
+    }
+    if !found.has_sockets && !has_wrong_address(context) {
+        context.diagnostics.push(match found.runs_alone {
+            true => without_socket(requests, &end),
+            false => Diagnostic::error(Some(&end), NO_SOCKET).advise(
+                "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
+            ),
+        });
+    }
+}
+
+fn end_of(context: &Context) -> Location {
+    match context.read.files.last() {
+        Some(file) => Location::file(file, 0),
+        None => Location::command_line(),
+    }
+}
+
+/// Whether the configuration promises an application that can't be found here, so that a start would serve something else: one
+/// in another language, one that the front server names, one whose option is empty, or that of another server's command line.
+fn expects_application(context: &Context) -> bool {
+    let read = context.read;
+    let is_of_other_language = |pair: &Pair| {
+        let row = catalogue().get(&pair.key);
+        row.is_some_and(|row| matches!(row.status, Status::Planned(Milestone::Languages, _)))
+    };
+    let is_empty = |pair: &Pair| NAMING.contains(&pair.key.as_str()) && pair.value.as_deref() == Some("");
+    read.has_words_of_others
+        || read.files.iter().any(|file| is_program(file))
+        || names_hosts(context)
+        || read.effects.iter().any(|pair| is_of_other_language(pair) || is_empty(pair))
+}
+
+fn names_hosts(context: &Context) -> bool {
+    context.read.effects.iter().any(|pair| pair.key.starts_with("vhost"))
+}
+
+fn emperor_alone(context: &Context) -> Option<Diagnostic> {
+    let emperor = context.read.effects.iter().find(|pair| pair.key == "emperor")?;
+    let message = "there is no emperor here that starts other instances, and this configuration serves nothing itself";
+    let error = Diagnostic::error(Some(&emperor.location), message);
+    Some(error.advise("start one systemd service per configuration: `bolide@.service`"))
+}
+
+fn application_of_folder(end: &Location, context: &Context) -> Option<Diagnostic> {
+    Some(Diagnostic::error(Some(end), NO_APPLICATION).advise(hint_of_folder(context)?))
+}
+
+/// How to start the one application of the folder, if the command line names no configuration.
+fn hint_of_folder(context: &Context) -> Option<String> {
+    let is_typed = context.read.files.is_empty();
+    let (command, what) = is_typed.then(|| crate::project::folder::only_application(&context.folder)).flatten()?;
+    Some(format!("this folder has {what}: write `{command}` before the options"))
+}
+
+fn without_application(found: Found, end: &Location, context: &Context) -> Diagnostic {
+    let message = match found.has_sockets {
+        true => "no application is named: requests get 404, as for unknown paths",
+        false => "no application is named",
+    };
+    let is_meant = found.runs_alone || found.works || context.read.effects.iter().any(|pair| pair.key == "need-app");
+    match is_meant {
+        true => Diagnostic::note(Some(end), message),
+        false => {
+            let advice = hint_of_folder(context).unwrap_or_else(|| NAME_ONE.to_owned());
+            Diagnostic::warning(Some(end), message).advise(advice)
+        }
+    }
+}
+
+fn without_socket(requests: Requests, end: &Location) -> Diagnostic {
+    let message = "there is no socket: no request worker starts, only daemons, cron jobs and spoolers";
+    match requests {
+        Requests::NotFound => Diagnostic::note(Some(end), message),
+        _ => Diagnostic::warning(Some(end), message).advise("write `http = 127.0.0.1:8000` or another address to serve requests"),
+    }
+}
+
+/// An address with an error of its own is not missing.
+fn has_wrong_address(context: &Context) -> bool {
+    let has_failed = |pair: &Pair| {
+        let is_there = |one: &Diagnostic| one.severity == Severity::Error && one.location.as_ref() == Some(&pair.location);
+        let row = catalogue().get(&pair.key);
+        let is_address = row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))));
+        is_address && context.diagnostics.iter().any(is_there)
+    };
+    context.read.effects.iter().any(has_failed)
+}
