@@ -106,6 +106,7 @@ def is_ours(step):
 #: Findings that are expected because the file is a fragment or is meant for another machine.
 FRAGMENT = re.compile(
     r"there is no (file|folder|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
+    r"|no application is named"
     r"|no address speaks (HTTP|TLS)|has no effect without `|has no effect: there is no|`allow-missing` permits that"
     r"|can't change to `|can't be (read|opened|found)|No such file|` needs root, and this is|this user may not listen at port"
 )
