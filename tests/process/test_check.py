@@ -341,6 +341,10 @@ def test_what_the_command_line_of_the_start_adds_may_be_absent(check, tmp_path):
     status, said, _ = check("--partial", "--strict", "shop.ini")
     assert status == CLEAN, said
     assert "note: there is no socket to serve on" in said
+    (tmp_path / "shop.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:8000\n")
+    assert "warning: no application is named" in check("shop.ini")[1]
+    status, said, _ = check("--partial", "--strict", "shop.ini")
+    assert (status, "note: no application is named" in said) == (CLEAN, True)
     (tmp_path / "shop.ini").write_text("[uwsgi]\nprocesses = 0\n")
     assert check("--partial", "shop.ini")[0] == FAILED
 

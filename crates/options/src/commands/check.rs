@@ -15,7 +15,7 @@ use crate::manual::words::listed;
 use crate::project::{self, folder};
 use crate::reader::{EarlyExit, GUNICORN_SETTINGS, is_gunicorn_configuration, is_program};
 use crate::reading::Reading;
-use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication};
+use crate::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication, WITHOUT_APPLICATION};
 use crate::subcommand::{FORMATS, Subcommand};
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
@@ -189,7 +189,8 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
 
 /// What an image or the command line of the start adds may be absent from the file.
 fn excuse(diagnostics: &mut [Diagnostic]) {
-    let absent = diagnostics.iter_mut().filter(|one| [NO_APPLICATION, NO_SOCKET].contains(&one.message.as_str()));
+    let absent = [NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION];
+    let absent = diagnostics.iter_mut().filter(|one| absent.contains(&one.message.as_str()));
     absent.for_each(|one| one.severity = Severity::Note);
 }
 

@@ -58,6 +58,8 @@ use work::Requests;
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
+/// A warning that `check` downgrades in the same way.
+pub const WITHOUT_APPLICATION: &str = "no application is named: requests get 404, as for unknown paths";
 /// The message if no address is configured; `check` adds how to name one.
 pub const NO_SOCKET: &str = "there is no socket to serve on";
 const MEBIBYTE: u64 = 1024 * 1024;

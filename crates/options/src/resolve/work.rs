@@ -6,7 +6,7 @@
 
 use super::context::Context;
 use super::draft::Draft;
-use super::{NO_APPLICATION, NO_SOCKET};
+use super::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Milestone, Setting, Status};
 use crate::diagnostic::{Diagnostic, Location, Severity};
@@ -130,7 +130,7 @@ fn hint_of_folder(context: &Context) -> Option<String> {
 
 fn without_application(found: Found, end: &Location, context: &Context) -> Diagnostic {
     let message = match found.has_sockets {
-        true => "no application is named: requests get 404, as for unknown paths",
+        true => WITHOUT_APPLICATION,
         false => "no application is named",
     };
     let is_meant = found.runs_alone || found.works || context.read.effects.iter().any(|pair| pair.key == "need-app");

@@ -155,7 +155,7 @@ proptest! {
         let folder = Folder::new("property");
         folder.write("x.ini", format!("[uwsgi]\n{}", pieces.concat()));
         match outcome(&folder, "--ini x.ini", &[("HOME", "/home/x")]) {
-            Ok(Reading::Run { settings, .. }) => prop_assert!(settings.workers.processes >= 1 && !settings.listeners.is_empty() && !settings.applications.is_empty()),
+            Ok(Reading::Run { settings, .. }) => prop_assert!(settings.workers.processes >= 1 && (!settings.listeners.is_empty() || settings.scaling.starts_empty)),
             Ok(_) => {}
             Err(failure) => prop_assert!(failure.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.location.is_some())),
         }
