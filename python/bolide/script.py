@@ -1,4 +1,4 @@
-"""A file that is executed in the place of a worker (``pyrun``): a helper whose end ends the instance.
+"""A file that is executed instead of a worker (``pyrun``): a helper whose end ends the instance.
 
 Must not know how the instance ends, which is the master's. Runs in the helper of that file.
 """

@@ -1,4 +1,4 @@
-"""`pyrun`: a file that is executed in the place of a worker, and ends the instance."""
+"""`pyrun`: a file that is executed instead of a worker, and ends the instance."""
 
 import signal
 

@@ -4,7 +4,7 @@
 
 use std::io::ErrorKind;
 
-use bolide_contract::children::ChildKind;
+use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{EXIT_RECYCLED, Order};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
@@ -16,6 +16,20 @@ use crate::children::{Children, ForkError};
 use crate::generations::generation::Generation;
 use crate::generations::workers::FORK_RETRY_MS;
 use crate::provision::Provision;
+
+/// What a shell adds to the number of a signal that ended a process.
+const SIGNALLED: i32 = 128;
+
+/// Returns the exit status that the instance has if this helper is the script of `pyrun` and has ended by itself.
+pub fn status_of_script(child: &Child, cause: &Cause) -> Option<i32> {
+    let is_script = child.helper.as_ref().is_some_and(|helper| matches!(helper.task, Task::Script { .. }));
+    match cause {
+        _ if !is_script || child.state == State::Ending => None,
+        Cause::Exited(status) => Some(*status),
+        Cause::Signalled { signal, .. } => Some(SIGNALLED + signal),
+        Cause::NotForked(_) | Cause::Unknown => None,
+    }
+}
 
 /// Orders the missing helpers of the generation in service.
 pub fn start_missing(serving: &mut Generation, children: &mut Children, provision: &Provision, now_ms: u64) {

@@ -4,8 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use bolide_contract::children::Task;
-use bolide_contract::message::{self, Asked, EXIT_LOAD_FAILED, Received, Report};
+use bolide_contract::message::{self, Asked, Received, Report};
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
@@ -16,7 +15,7 @@ use bolide_supervision::processes::system;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::children::child::{Child, Event, KillReason, Progress, Role};
 use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::children::single_signals::{self, Step};
@@ -36,9 +35,6 @@ use crate::workers::pausing;
 use crate::workers::unfinished;
 
 // Commands.
-/// What a shell adds to the number of a signal that ended a process.
-const SIGNALLED: i32 = 128;
-
 impl Supervisor {
     /// Executes a command, or begins to.
     pub(super) fn obey(&mut self, command: Command, by: Asker<'_>, now_ms: u64) {
@@ -412,9 +408,9 @@ impl Supervisor {
     /// Acts on signals that one process got alone. A stop ends every process, and what one of them got is no second request.
     pub(super) fn take_single_signals(&mut self, now: u64) {
         for reported in self.single_signals.take_due(now) {
-            let has_other_rights = self.configuration.is_for_another_user(self.provision.settings());
             let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_stopping()) else { continue };
-            let (step, what) = single_signals::step(child, reported.signal, has_other_rights);
+            let settings = self.provision.settings();
+            let (step, what) = single_signals::step(child, reported.signal, self.configuration.is_for_another_user(settings));
             let asker = Asker { words: "a signal to the prototype", cause: ReloadCause::Application };
             // A reload would abandon this generation, and the next signal that one.
             let abandons = self.generations.is_forming() && !self.reload_follows(asker.cause);
@@ -522,32 +518,15 @@ impl Supervisor {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
             Role::Helper { row, number } => {
                 self.children.close_row(row, None);
-                if self.is_end_of_script(&child, &cause) {
-                    return self.end_with_script(&child, &cause, now);
+                if let Some(status) = helpers::status_of_script(&child, &cause).filter(|_| !self.ending.is_stopping()) {
+                    log_sink::line(&format!("{child} {}: the instance ends with it", cause.words()));
+                    return self.stop(status, now);
                 }
                 let serving = self.generations.serving_mut().filter(|_| !self.ending.is_stopping());
                 helpers::note_end(&child, number, serving, &cause, now);
             }
             Role::Prototype => self.prototype_ended(&child, &cause, now),
         }
-    }
-
-    /// Whether the script of `pyrun` has ended by itself.
-    fn is_end_of_script(&self, child: &Child, cause: &Cause) -> bool {
-        let is_script = child.helper.as_ref().is_some_and(|helper| matches!(helper.task, Task::Script { .. }));
-        let has_run = matches!(cause, Cause::Exited(_) | Cause::Signalled { .. });
-        is_script && has_run && child.state != State::Ending && !self.ending.is_stopping()
-    }
-
-    /// The instance has the exit status of its script, in a shell's form if a signal ended it.
-    fn end_with_script(&mut self, script: &Child, cause: &Cause, now: u64) {
-        let status = match cause {
-            Cause::Exited(status) => *status,
-            Cause::Signalled { signal, .. } => SIGNALLED + signal,
-            Cause::NotForked(_) | Cause::Unknown => EXIT_LOAD_FAILED,
-        };
-        log_sink::line(&format!("{script} {}: the instance ends with it", cause.words()));
-        self.stop(status, now);
     }
 
     /// Raises the alarms for a process that a fault of the processor has ended (`alarm-segfault`).
@@ -577,8 +556,7 @@ impl Supervisor {
             let text = crash_reports::compose(&end, &self.provision, now);
             self.alarms.report_crash(folder.clone(), text.as_bytes());
         }
-        let worse = self.generations.note_end(worker, board.work(row), in_flight, &cause.words());
-        if let Some(why) = worse {
+        if let Some(why) = self.generations.note_end(worker, board.work(row), in_flight, &cause.words()) {
             self.roll_back(&why, now);
         }
         let kind = end.kind();
@@ -606,16 +584,15 @@ impl Supervisor {
             Ok(false) => {}
             Err(error) => return self.give_up_forming(&error.to_string(), now),
         }
-        let forming = self.generations.forming_of(prototype.generation);
-        match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
-            Some((Reason::First, true)) => self.generations.promote_first(),
-            Some((_, loaded)) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
+        let loaded = prototype.ready_ms.is_some();
+        match self.generations.forming_of(prototype.generation).map(|forming| forming.reason) {
+            Some(Reason::First) if loaded => self.generations.promote_first(),
+            Some(_) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
             None => {}
         }
         if self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping() {
             log_sink::line("its workers keep serving; starting a new generation, because nothing could replace them");
-            let lived = prototype.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= EARLY_FAILURE_MS);
-            if !lived {
+            if prototype.ready_ms.is_none_or(|ready| now.saturating_sub(ready) < EARLY_FAILURE_MS) {
                 self.generations.note_failure(now);
             }
         }

@@ -1,5 +1,4 @@
-//! The settings while they are assembled: the values of the options so far, as written. It must not know the meaning of options;
-//! the other files of this folder fill it in.
+//! The values of the options so far, as written. It must not know what an option means: the rest of this folder fills it in.
 
 use bolide_contract::alarms::{AlarmDescriptor, Alarms};
 use bolide_contract::answering::{Answering, RouteRule};

@@ -23,7 +23,6 @@ pub mod hooks;
 pub mod interpreter;
 pub mod logging;
 pub mod mules;
-mod named_files;
 pub mod platform;
 pub mod processes;
 pub mod scaling;
@@ -55,13 +54,8 @@ use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 use work::Requests;
+pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 
-/// An error that `check` downgrades to a note if the command line will name the application.
-pub const NO_APPLICATION: &str = "there is no application to serve";
-/// A warning that `check` downgrades in the same way.
-pub const WITHOUT_APPLICATION: &str = "no application is named: requests get 404, as for unknown paths";
-/// The message if no address is configured; `check` adds how to name one.
-pub const NO_SOCKET: &str = "there is no socket to serve on";
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Resolves a configuration to settings. The second part contains all diagnostics, with errors among them if the first is `None`.
@@ -187,7 +181,7 @@ impl<'a> Draft<'a> {
         let caches = self.caching.complete(&mut context);
         let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
         let answers_from_cache = checked_cache.is_some();
-        named_files::take_rules(&mut self.answering, &mut self.files, &mut context);
+        answering::named_files::take_rules(&mut self.answering, &mut self.files, &mut context);
         let (rules, answering, compiled) = self.answering.complete(checked_cache, &mut context);
         let routes = &compiled.routes;
         let needs_files = !routes.folders.is_empty() || routes.needs_types;

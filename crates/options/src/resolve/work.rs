@@ -6,12 +6,18 @@
 
 use super::context::Context;
 use super::draft::Draft;
-use super::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Milestone, Setting, Status};
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::pair::Pair;
 use crate::reader::is_program;
+
+/// An error that `check` downgrades to a note if the command line will name the application.
+pub const NO_APPLICATION: &str = "there is no application to serve";
+/// A warning that `check` downgrades in the same way.
+pub const WITHOUT_APPLICATION: &str = "no application is named: requests get 404, as for unknown paths";
+/// The message if no address is configured; `check` adds how to name one.
+pub const NO_SOCKET: &str = "there is no socket to serve on";
 
 /// How to name an application.
 const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`";

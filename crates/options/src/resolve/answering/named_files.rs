@@ -4,9 +4,9 @@
 
 use bolide_contract::answering::{Collected, RouteRule};
 
-use super::context::Context;
-use super::draft::{AnsweringDraft, FilesDraft};
 use crate::diagnostic::{Diagnostic, Location};
+use crate::resolve::context::Context;
+use crate::resolve::draft::{AnsweringDraft, FilesDraft};
 
 const ROUTE: &str = "response-route-if-not";
 /// The fields that can name a file.

@@ -1,16 +1,18 @@
 //! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
 //! configuration.
 
+pub mod named_files;
+
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use super::context::Context;
-use super::draft::{AnsweringDraft, Draft};
-use super::services::named_in_rules::CompiledRules;
-use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
+use crate::resolve::context::Context;
+use crate::resolve::draft::{AnsweringDraft, Draft};
+use crate::resolve::services::named_in_rules::CompiledRules;
+use crate::resolve::values;
 
 /// Adds a routing rule: the option's name is its kind.
 pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
