@@ -5,7 +5,7 @@ and raise RuntimeError if it serves none. A name ends with the unit of its time.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, TypedDict
 
@@ -196,6 +196,12 @@ class WorkerRow(TypedDict):
     average_us: int
     #: Requests and exceptions of each application.
     applications: list[tuple[int, int]]
+
+def judge_requests(judge: Callable[..., bool]) -> None:
+    """Have this callable decide which requests have a line, for the rest of the process' life and in its forks."""
+
+def early_hints(headers: Iterable[tuple[str, str]]) -> None:
+    """Send these fields of the present request's response ahead of it, as 103 Early Hints (RFC 8297)."""
 
 def log_is_coloured() -> bool:
     """Return whether log lines are short and may be coloured."""

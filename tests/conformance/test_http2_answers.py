@@ -151,7 +151,7 @@ def test_the_limit_of_a_head_is_announced(connection):
 
 
 def test_a_target_that_is_too_long_is_refused_on_its_stream(connection):
-    answer = connection.begin(target="/" + "a" * 17_000)
+    answer = connection.begin(target="/" + "a" * 21_000)
     connection.read_until(lambda: answer.is_over, "the answer is there")
     assert answer.status in (414, 431)
     assert connection.request(target="/files/a.txt").status == 200

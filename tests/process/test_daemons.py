@@ -255,7 +255,6 @@ def test_a_daemon_runs_as_the_user_that_it_names(start, tmp_path):
     ("option", "value", "words"),
     [
         ("attach-daemon2", "stopsignal=15", "has no command"),
-        ("attach-daemon2", "cmd=x,colour=red", "has an unknown `colour`"),
         ("attach-daemon2", "cmd=x,ns_pid=1", "unshare --pid"),
         ("attach-daemon2", "cmd=x,uid=no-such-user-here", "no user is called `no-such-user-here`"),
         ("attach-daemon2", "cmd=x,daemonize=1", "no pidfile"),

@@ -137,7 +137,7 @@ def test_a_reload_that_is_waited_for_says_whether_it_has_succeeded(configured, c
     assert status == REFUSED
     assert "the reload has failed: generation 3 could not be loaded" in said
     assert instance.body() == str(instance.worker())
-    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp-socket = no address\n")
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp-socket = 127.0.0.1:no-port\n")
     status, said = call("reload", "--wait", instance.pid)
     assert status == REFUSED
     assert "the reload has failed" in said

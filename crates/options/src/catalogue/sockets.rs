@@ -20,7 +20,7 @@ const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gu
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
-        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
+        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/shop.sock"),
     OptionEntry::supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol.")
         .example("uwsgi-socket = 127.0.0.1:3031"),
     OptionEntry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.")
