@@ -160,10 +160,13 @@ def do_harm():
                 except FileNotFoundError:
                     continue
                 said = Hostile(name).act()
-                os.unlink(taken)
-                with open(taken, "w") as file:
+                told = f"{FOLDER}/told-{os.getpid()}"
+                with open(told, "w") as file:
                     file.write(f"{ROLE}: {said}")
-                os.rename(taken, f"{FOLDER}/{name.replace('act', 'done')}")
+                # One of the two files is there at any moment, so that the end of this process is seen.
+                os.rename(told, f"{FOLDER}/{name.replace('act', 'done')}")
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(taken)
         time.sleep(LOOK_SECONDS)
 
 

@@ -93,7 +93,8 @@ fn a_helper_that_dies_comes_again_and_one_that_is_told_to_end_by_a_signal_too() 
     kill(second, Signal::SIGTERM).expect("it lives");
     let third = wait_for(&instance, "works", 1, 3)[2];
     assert_eq!(wait_for(&instance, "ends", 1, 1), [second]);
-    assert!(is_alive(third) && !instance.log().contains(&format!("helper 1 (pid {second})")), "{}", instance.log());
+    instance.wait_for_log(&format!("helper 1 (pid {second}) got SIGTERM"));
+    assert!(is_alive(third) && !instance.log().contains(&format!("helper 1 (pid {second}) was")), "{}", instance.log());
     assert_never_two(&instance, &[first]);
     assert_eq!(instance.stop().code(), Some(0));
 }

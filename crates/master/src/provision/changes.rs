@@ -2,6 +2,7 @@
 //! changes nothing in the instance. The master runs it, at a reload.
 
 use bolide_contract::attendant::Daemon;
+use bolide_contract::children::Task;
 use bolide_contract::hooks::{Hook, HookPhase};
 use bolide_contract::settings::{Listener, Settings, Threads};
 use bolide_options::{PrivilegedOption, Reach};
@@ -233,6 +234,11 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
         }
     }
     let mut settings: Settings = serde_json::from_value(taken)?;
+    if runs_script(&settings) != runs_script(in_force) {
+        // A script ends the instance and has no socket, which is the master's to decide: all of it or nothing.
+        settings.helpers.clone_from(&in_force.helpers);
+        settings.scaling.clone_from(&in_force.scaling);
+    }
     settings.attendant.daemons = daemons;
     let (hooks, origins) = harmless_hooks(&in_force.hooks, &wanted.hooks);
     settings.hooks = hooks;
@@ -261,6 +267,11 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     }
     let keeps_masters = keeps_stdin || without_places(&compared) != without_places(&new);
     Ok(Harmless { settings, keeps_masters, keeps_surroundings, kept_origins })
+}
+
+/// Whether the instance executes a file instead of a worker (`pyrun`).
+fn runs_script(settings: &Settings) -> bool {
+    settings.helpers.iter().any(|helper| matches!(helper.task, Task::Script { .. }))
 }
 
 /// Returns whether the attendant uses root's rights for a daemon: it becomes another user than the application's, its process is

@@ -88,6 +88,8 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
         "lazy" | "lazy-apps" => "master = true\nmodule = shop\n".to_owned(),
         "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
         name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
+        "http-to" => "module = shop\nsocket = /run/shop.sock\n".to_owned(),
+        "shared-socket" | "undeferred-shared-socket" => "module = shop\nshared-socket = :4\nhttp = =0\n".to_owned(),
         "farm" | "mule-app" => "module = shop\nmules = 2\n".to_owned(),
         "daemons-honour-stdin" => "module = shop\nattach-daemon = cat\n".to_owned(),
         "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned(),

@@ -244,9 +244,10 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
     let expected = format!("{} {prototype} {uid} set", instance.folder().display());
     assert_eq!(instance.text("environment"), Some(expected));
     // The listener, the order socket, both ends of the connection queue, the connection and the wake-up pair of the fake
-    // prototype; boot file, scoreboard, the memory of lock 0, and the file for the reason of a failure.
+    // prototype; boot file, scoreboard, the memory of lock 0, the count of lost lines, and the file for the reason of
+    // a failure.
     let descriptors = instance.text("descriptors");
-    assert_eq!(descriptors.as_deref(), Some("socket: 7 /memfd: 4"));
+    assert_eq!(descriptors.as_deref(), Some("socket: 7 /memfd: 5"));
     // Nothing of the first generation leaks into the second.
     instance.signal(Signal::SIGHUP);
     instance.wait("the next generation", || instance.ask("who").filter(|answer| answer.generation == 2));

@@ -43,7 +43,7 @@ const ALLOWED: [(Reach, &str); 3] = [
         Reach::Application,
         "
     socket-timeout http-timeout http-keepalive http2 trusted-proxies trusted-headers proxy-headers no-proxy-headers
-    root-path server-names enable-proxy-protocol http-enable-proxy-protocol log-x-forwarded-for module wsgi-file callable
+    header-map root-path server-names enable-proxy-protocol http-enable-proxy-protocol log-x-forwarded-for module wsgi-file callable
     mount vhost vhost-host interface factory manage-script-name no-default-app chdir2 pythonpath virtualenv lazy-apps lazy catch-exceptions
     wsgi-disable-file-wrapper pyargv paste paste-logger log-config pecan eval need-app plugins uwsgi-module post-fork worker-exit
     gunicorn-hooks import shared-import pymodule-alias post-pymodule-alias optimize no-site py-sys-executable thread-stack-size asgi
