@@ -114,7 +114,10 @@ impl<A: App> Connection<A> {
         }
         let timeout_ms = self.timeout_ms(context.worker);
         if let RequestStream::Messages(websocket) = &mut streaming.request_stream {
-            websocket.tend(&mut self.writer(), now_ms(), timeout_ms, context.worker.is_draining());
+            if context.worker.is_draining() {
+                websocket.leave_late(now_ms(), context.worker.is_told_to_stop());
+            }
+            websocket.tend(&mut self.writer(), now_ms(), timeout_ms);
         }
         let had_room = streaming.request_stream.room() > 0;
         if let Some(pending) = &mut streaming.suspended.pending {

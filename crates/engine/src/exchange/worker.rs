@@ -127,6 +127,11 @@ impl Worker {
         self.is_draining() || self.row.drained_ms.load(Relaxed) != 0
     }
 
+    /// The instance stops, so that no worker follows.
+    pub fn is_told_to_stop(&self) -> bool {
+        self.row.stopped_ms.load(Relaxed) != 0
+    }
+
     pub fn is_paused(&self) -> bool {
         self.paused.load(Relaxed)
     }

@@ -146,7 +146,7 @@ impl BlockingWebSocket {
             self.websocket.leave_at(now, is_stopping);
         }
         response.begin_turn();
-        self.websocket.tend(response, now, self.timeout_ms, false);
+        self.websocket.tend(response, now, self.timeout_ms);
     }
 
     /// The number of milliseconds that the owner may wait for the client before the next check.

@@ -321,6 +321,13 @@ impl WebSocket {
         self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
     }
 
+    /// The same at once, for one that was not open yet when the worker began to drain.
+    pub(crate) fn leave_late(&mut self, now_ms: u64, for_good: bool) {
+        if self.leave_ms == NEVER_MS {
+            self.leave_at(now_ms, for_good);
+        }
+    }
+
     /// Processes earlier input as far as there is room; the rest stays in `input`.
     pub(crate) fn take_in(&mut self, response: &mut ResponseWriter<'_>, input: &mut Vec<u8>, turn: &mut TurnBudget) {
         if !input.is_empty() && self.room() > 0 {
@@ -338,13 +345,10 @@ impl WebSocket {
 
     /// Sends pending data and enforces time limits: pings, the end of a client that sends nothing or reads nothing for
     /// `timeout_ms`, and the wait for its close frame.
-    pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64, is_draining: bool) {
+    pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64) {
         self.send_outgoing(response);
         self.answer_ping(response);
         self.look_after_slowness(response, now_ms, timeout_ms);
-        if is_draining && self.leave_ms == NEVER_MS {
-            self.leave_ms = now_ms;
-        }
         if let Some((violation, until_ms)) = self.violation
             && until_ms <= now_ms
         {
