@@ -387,7 +387,7 @@ def test_a_template_is_read_by_the_ending_before(end, check, tmp_path):
         (tmp_path / f"shop.{form}{end}").write_text(text.format(key="processes", value="many"))
         status, told, _ = check(f"shop.{form}{end}")
         assert status == FAILED, told
-        assert "`many` is no number" in told
+        assert "`many` is not a number" in told
 
 
 def test_a_typing_error_of_three_letters_has_its_proposal(check, tmp_path):

@@ -83,7 +83,7 @@ def test_a_start_is_not_redirected_by_a_replaced_file(option, laid, begin, groun
     ground.act(LAID[laid].format(name="file"))
     value = {"stats-push": f"file:path={path},freq=1"}.get(option, path)
     instance = begin(f"--{option}", value, ready=False)
-    settled = ("bolide: ready: ", "not started", "is out of reach of the log: it has no reader")
+    settled = ("bolide: ready: ", "not started", "is out of reach of the log: nothing reads from this named pipe")
     instance.wait_for(lambda: instance.process.poll() is not None or any(word in instance.log for word in settled), "an outcome")
     if instance.process.poll() is None:
         instance.send_signal(signal.SIGTERM)
@@ -115,7 +115,7 @@ def test_root_writes_to_no_named_pipe_in_the_users_folder(is_roots, begin, groun
         assert instance.wait_for_exit() == 1
         assert "is a FIFO in a folder of another user" in instance.log
     else:
-        instance.wait_for_log("is out of reach of the log: it has no reader")
+        instance.wait_for_log("is out of reach of the log: nothing reads from this named pipe")
         assert status(instance)
     ground.is_untouched()
 

@@ -1,5 +1,5 @@
-//! How many lines each log has lost since the start of the instance, in one page of shared memory. Every process that writes lines
-//! counts those that it drops, so that the count survives its end; the master reads the sums. It knows no line and no destination.
+//! The number of lines that each log has lost since the instance started, in one page of shared memory. Each process counts the lines
+//! that it drops, and the counts outlive it. The master reads the sums. This file must not know lines or destinations.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -128,7 +128,7 @@ impl Address {
         }
         let number = path.trim_matches('/');
         if !matches!(address.place, Place::Unix(_)) && !number.is_empty() {
-            address.database = number.parse().map_err(|_| "its database is no number; write …:6379/0".to_owned())?;
+            address.database = number.parse().map_err(|_| "its database is not a number; write …:6379/0".to_owned())?;
         }
         Ok(address)
     }
@@ -223,7 +223,7 @@ impl Query {
                 "connect-ms" => query.connect = Duration::from_millis(number(LIMIT_MS_MOST)?),
                 "answer-ms" => query.answer = Duration::from_millis(number(LIMIT_MS_MOST)?),
                 "hold-seconds" => query.hold = Some(Duration::from_secs(number(SECONDS_MOST)?)),
-                "db" => query.database = Some(value.parse().map_err(|_| "`db` is no number; write db=0".to_owned())?),
+                "db" => query.database = Some(value.parse().map_err(|_| "`db` is not a number; write db=0".to_owned())?),
                 "user" => query.user = Some(value),
                 "pass" => query.password = Some(value),
                 "ca" => query.authority = Some(PathBuf::from(value)),
@@ -307,7 +307,7 @@ mod tests {
             ("redis://[x]:1", "no IPv6 address"),
             ("redis://u:p#a@h", "write %23"),
             ("redis://u:p/a@h", "its port is not"),
-            ("redis://h/zero", "database is no number"),
+            ("redis://h/zero", "database is not a number"),
             ("redis://h?wait=1", "unknown key `wait`"),
             ("redis://h?folder=x", "unknown key `folder`"),
             ("redis://h?answer-ms=0", "not a number from 1 to 60000"),

@@ -1,11 +1,11 @@
-//! The lines that this process has dropped, in the count that all processes of the instance share. It knows no line. Every process
+//! Counts lines that this process drops, in memory that all processes of the instance share. It must not know lines. Every process
 //! runs it.
 
 use std::sync::OnceLock;
 
 use bolide_contract::log_losses::LogLosses;
 
-/// Unset in a process of no instance.
+/// Not set in a process that does not belong to an instance, such as that of a command.
 static SHARED: OnceLock<LogLosses> = OnceLock::new();
 
 /// Counts in this memory from now on. Lines that were lost before are in no count.

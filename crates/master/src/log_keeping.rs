@@ -130,7 +130,7 @@ impl LogKeeping {
             facts(0, logging.file.as_ref().map_or_else(|| "log".to_owned(), |path| path.display().to_string()), absence_of(0));
         let targets = logging.targets.iter().zip(1..).map(|(target, number)| {
             let absence = match &target.place {
-                LogPlace::Program(command) => self.programs.absence(command).map(|why| (why.to_owned(), None)),
+                LogPlace::Program(_) => self.programs.absence(number).map(|why| (why.to_owned(), None)),
                 _ => absence_of(number),
             };
             facts(number, log_reach::name_of(&target.place), absence)

@@ -142,7 +142,7 @@ fn prepare(
         log_sink::lines(warnings);
     }
     let Prepared { program, privileges, mut logs, listeners, reporting } = prepared?;
-    let log_programs = std::mem::take(&mut logs.programs);
+    let (log_programs, log_absences) = (std::mem::take(&mut logs.programs), std::mem::take(&mut logs.absences));
     let ready = take_process(&settings, privileges.as_ref(), logs, predecessor.is_some()).map(|(signals, terminal, printed)| {
         // A daemon closes the terminal; the `daemonize` parent in the foreground shows the lines there.
         *console = terminal.filter(|_| settings.control.background.is_none());
@@ -169,7 +169,7 @@ fn prepare(
     })?;
     alarms.begin(&settings);
     let files = Logs::new(&settings.logging, privileges.as_ref());
-    let logs = LogKeeping::new(files, LogReach::new(&settings.logging, now_ms()), log_programs, printed);
+    let logs = LogKeeping::new(files, LogReach::new(&settings.logging, log_absences, now_ms()), log_programs, printed);
     let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
     let mut emptied = Vec::new();
     let memories =
@@ -284,7 +284,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
     let mut console = match logs.log {
         None => None,
         Some(OpenedLog::File(file)) => Some(log_sink::redirect(&file)?),
-        Some(OpenedLog::Pipe(pipe)) => {
+        Some(OpenedLog::Pipe((pipe, _))) => {
             let console = log_sink::copy_of_standard_error()?;
             bolide_log::inherit(pipe)?;
             Some(console)

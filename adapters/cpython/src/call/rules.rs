@@ -1,4 +1,5 @@
-//! What the callables of an answer allow their application. It knows no request. The threads of a worker use it.
+//! Rules for what an application may do with its answer, the same for all requests of a worker. It must not know requests. The
+//! threads of a worker use it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +20,7 @@ pub struct AnswerRules {
 }
 
 impl AnswerRules {
-    /// Notes that an application has set a field that belongs to the server. One line for each application says so.
+    /// Logs that an application has set a field that belongs to the server, once for each application in this worker.
     #[cold]
     pub fn note_dropped(&self, application: u32, name: &[u8]) {
         let Some((mount, is_told)) = self.dropped.get(application as usize) else { return };

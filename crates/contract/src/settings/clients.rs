@@ -13,7 +13,7 @@ pub struct Clients {
     pub has_chosen_proxies: bool,
     /// The fields of trusted proxies that are used; empty: none.
     pub trusted_headers: Vec<TrustedHeader>,
-    /// The field `SCRIPT_NAME` of trusted proxies counts: the start of the path that they leave in it, as under gunicorn.
+    /// Trusted proxies may set the header `SCRIPT_NAME`, as under gunicorn. The path that they send still begins with it.
     pub takes_script_name: bool,
     /// `server-names`: hosts in lower case, without a trailing dot, or `*.` and a domain; an IPv6 address has its brackets.
     /// Empty: every host is served.

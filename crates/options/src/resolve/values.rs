@@ -200,7 +200,7 @@ fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
     let text = pair.value.as_deref().unwrap_or("1");
     let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
     if !text.contains(|letter: char| letter.is_ascii_digit()) {
-        let message = format!("`{} = {text}`: `{text}` is no number", pair.key);
+        let message = format!("`{} = {text}`: `{text}` is not a number", pair.key);
         return Diagnostic::error(Some(&pair.location), message).advise(format!("write {bounds} {unit}"));
     }
     Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of range", pair.key)).advise(format!("{bounds} {unit}"))

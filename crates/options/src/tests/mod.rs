@@ -296,7 +296,7 @@ fn test_keepalive_is_a_switch_or_a_number_of_seconds() {
 fn test_errors_name_file_and_line_and_what_to_write() {
     let cases = [
         ("processes = 0", "uwsgi.ini:4: error: `processes = 0` is out of range (1 to 1024 processes)"),
-        ("processes = many", "`processes = many`: `many` is no number"),
+        ("processes = many", "`processes = many`: `many` is not a number"),
         (
             "chmod-socket = 0666",
             "uwsgi.ini:4: error: `chmod-socket = 0666` is not a mode (write three octal digits, such as 660)",

@@ -108,7 +108,7 @@ impl FieldFacts {
         }
     }
 
-    /// Records a field whose name has an underscore. Returns whether it is kept for now.
+    /// Records a field whose name has an underscore. Returns whether it stays until the whole head is known.
     #[cold]
     pub(crate) fn note_underscored(&mut self, field: Field, block: &[u8], what: Underscores) -> Result<bool, Fault> {
         if field.name.of(block).eq_ignore_ascii_case(b"script_name") {

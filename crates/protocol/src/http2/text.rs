@@ -32,8 +32,9 @@ pub struct HeadText<'a> {
     /// Size of all fields so far, including the surplus of each.
     decoded_bytes: usize,
     underscores: Underscores,
-    /// A field was left out because its name has an underscore, and others are kept for now.
+    /// A field was left out because its name has an underscore.
     pub has_left_out: bool,
+    /// Such fields stay until the whole head is known.
     pub keeps_underscored: bool,
     /// The request is malformed (RFC 9113 section 8.1.1).
     pub is_malformed: bool,

@@ -15,7 +15,7 @@ use bolide_contract::scoreboard::now_ms;
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, OpenedFile, Rights};
 use crate::logs::log_programs::LogPrograms;
-use crate::logs::log_reach::{self, NewLog};
+use crate::logs::log_reach::{self, NewLog, Opened};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
 use crate::processes::system::seconds_since_1970;
@@ -45,6 +45,8 @@ pub struct OpenedLogs {
     pub targets: Vec<OwnedFd>,
     /// The programs that read lines of some of them.
     pub programs: LogPrograms,
+    /// The numbers of those that are out of reach, and why.
+    pub absences: Vec<(u32, String)>,
 }
 
 /// The opened file of `logto`.
@@ -54,7 +56,7 @@ pub enum OpenedLog {
     File(File),
     /// A named pipe, non-blocking. The master reads the output of applications and writes it there, because a pipe that nothing
     /// reads from would block them, and because it may be out of reach.
-    Pipe(OwnedFd),
+    Pipe(Opened),
 }
 
 /// The log files that can be rotated.
@@ -78,11 +80,24 @@ struct LogFile {
 /// # Errors
 /// One can't be opened. The message names the option and says what to do.
 pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
-    let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
-    let mut programs = LogPrograms::default();
-    let mut open = |target| open_target(target, logging, privileges, &mut programs);
-    let targets = logging.targets.iter().map(&mut open).collect::<Result<_, StartError>>()?;
-    Ok(OpenedLogs { log: log.transpose()?, targets, programs })
+    let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges)).transpose()?;
+    let (mut programs, mut absences) = (LogPrograms::default(), Vec::new());
+    let mut note = |number, name: &str, error: &Option<io::Error>| {
+        if let Some(error) = error {
+            log_sink::line(&log_reach::out_of_reach(name, error));
+            absences.push((number, error.to_string()));
+        }
+    };
+    if let (Some(OpenedLog::Pipe((_, error))), Some(path)) = (&log, &logging.file) {
+        note(0, &log_reach::name_of(&LogPlace::File(path.clone())), error);
+    }
+    let mut open = |(target, number): (&LogTarget, u32)| {
+        let (descriptor, error) = open_target(target, number, logging, privileges, &mut programs)?;
+        note(number, &log_reach::name_of(&target.place), &error);
+        Ok(descriptor)
+    };
+    let targets = logging.targets.iter().zip(1..).map(&mut open).collect::<Result<_, StartError>>()?;
+    Ok(OpenedLogs { log, targets, programs, absences })
 }
 
 /// Opens the file of `logto`.
@@ -97,7 +112,7 @@ pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>)
         let owner = privileges.filter(|_| is_users);
         let file = prepared(path, opened, &logging.files, owner, logging.files.truncate)?;
         if log_reach::is_named_pipe(&file) {
-            return Ok(OpenedLog::Pipe(file.into()));
+            return Ok(OpenedLog::Pipe((file.into(), None)));
         }
         guarded_files::set_blocking(&file)?;
         Ok(OpenedLog::File(file))
@@ -106,13 +121,12 @@ pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>)
         .map_err(|error| unwritable(path, "logto", &error))
 }
 
-/// What stands in for a named pipe that can't be opened because it has no reader, with a line about it. Another error stays.
-fn without_reader(path: &Path, error: io::Error, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
-    if !log_reach::is_pipe_without_reader(path, privileges) {
-        return Err(error);
+/// What stands in for a named pipe that can't be opened because it has no reader. Another error stays.
+fn without_reader(path: &Path, error: io::Error, privileges: Option<&Privileges>) -> io::Result<Opened> {
+    match log_reach::is_pipe_without_reader(path, privileges) {
+        true => Ok((log_reach::closed_pipe()?, Some(io::Error::other("nothing reads from this named pipe")))),
+        false => Err(error),
     }
-    log_sink::line(&log_reach::out_of_reach(&format!("the named pipe {}", path.display()), "it has no reader"));
-    log_reach::closed_pipe()
 }
 
 impl Logs {
@@ -250,10 +264,11 @@ fn prepared(
 
 fn open_target(
     target: &LogTarget,
+    number: u32,
     logging: &Logging,
     privileges: Option<&Privileges>,
     programs: &mut LogPrograms,
-) -> Result<OwnedFd, StartError> {
+) -> Result<Opened, StartError> {
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
     let no_descriptor =
@@ -265,26 +280,18 @@ fn open_target(
                 let owner = privileges.filter(|_| logging.files.are_users || opened.is_new);
                 prepared(path, opened, &logging.files, owner, false)
             })
-            .map(OwnedFd::from)
+            .map(|file| (file.into(), None))
             .or_else(|error| without_reader(path, error, privileges))
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
-        LogPlace::Descriptor(number) => crate::processes::system::copy_of(*number).map_err(|error| {
-            failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "pass it to the server that is started")
+        LogPlace::Descriptor(given) => crate::processes::system::copy_of(*given).map(|copy| (copy, None)).map_err(|error| {
+            failed(format!("the descriptor {given} (logger or req-logger fd)"), &error, "pass it to the server that is started")
         }),
-        LogPlace::Program(command) => programs.open(command, privileges, now_ms()).map_err(no_descriptor),
-        LogPlace::Udp(address) => log_reach::open_host(address).map(|opened| told(target, opened)).map_err(no_descriptor),
-        LogPlace::Unix(path) => {
-            log_reach::open_socket(path, privileges).map(|opened| told(target, opened)).map_err(no_descriptor)
+        LogPlace::Program(command) => {
+            programs.open(number, command, privileges, now_ms()).map(|input| (input, None)).map_err(no_descriptor)
         }
+        LogPlace::Udp(address) => log_reach::open_host(address).map_err(no_descriptor),
+        LogPlace::Unix(path) => log_reach::open_socket(path, privileges).map_err(no_descriptor),
     }
-}
-
-/// The socket, with a line if its destination is out of reach.
-fn told(target: &LogTarget, (socket, trouble): log_reach::Opened) -> OwnedFd {
-    if let Some(error) = trouble {
-        log_sink::line(&log_reach::out_of_reach(&log_reach::name_of(&target.place), &error.to_string()));
-    }
-    socket
 }
 
 fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {

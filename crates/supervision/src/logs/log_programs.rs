@@ -21,6 +21,8 @@ use crate::text::duration;
 /// A program that reads the lines of one log.
 #[derive(Debug)]
 pub struct LogProgram {
+    /// The log's number in the crate `log`.
+    number: u32,
     command: String,
     /// The end of the pipe that each program reads from.
     lines: PipeReader,
@@ -56,10 +58,10 @@ impl LogPrograms {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn open(&mut self, command: &str, privileges: Option<&Privileges>, now_ms: u64) -> io::Result<OwnedFd> {
+    pub fn open(&mut self, number: u32, command: &str, privileges: Option<&Privileges>, now_ms: u64) -> io::Result<OwnedFd> {
         let (lines, input) = io::pipe()?;
         fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
-        let mut program = LogProgram::of(command, lines);
+        let mut program = LogProgram::of(number, command, lines);
         if let Err(words) = program.start(privileges, now_ms) {
             log_sink::line(&words);
         }
@@ -90,9 +92,9 @@ impl LogPrograms {
         self.0.iter_mut().filter(due).map(start).collect()
     }
 
-    /// Why no program of this command runs; `None` if one does.
-    pub fn absence(&self, command: &str) -> Option<&str> {
-        let absent = self.0.iter().find(|program| program.command == command && program.running.is_none());
+    /// Why the program of the log with this number does not run; `None` if it does.
+    pub fn absence(&self, number: u32) -> Option<&str> {
+        let absent = self.0.iter().find(|program| program.number == number && program.running.is_none());
         absent.map(|program| program.end.as_str())
     }
 
@@ -104,9 +106,9 @@ impl LogPrograms {
 }
 
 impl LogProgram {
-    fn of(command: &str, lines: PipeReader) -> LogProgram {
+    fn of(number: u32, command: &str, lines: PipeReader) -> LogProgram {
         let (command, end) = (command.to_owned(), String::new());
-        LogProgram { command, lines, running: None, born_ms: 0, backoff: Backoff::default(), end }
+        LogProgram { number, command, lines, running: None, born_ms: 0, backoff: Backoff::default(), end }
     }
 
     fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<String, String> {
@@ -138,7 +140,7 @@ mod tests {
         let mut programs = LogPrograms::default();
         let running = || Guarded::for_test(pid);
         let (lines, _input) = io::pipe().expect("made");
-        programs.0.push(LogProgram { running: Some(running()), ..LogProgram::of("true", lines) });
+        programs.0.push(LogProgram { running: Some(running()), ..LogProgram::of(1, "true", lines) });
         assert_eq!(programs.wake_ms(5), None);
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));
         assert!(programs.note_end(pid, 3 << 8, 5));

@@ -66,6 +66,8 @@ struct Watched {
     place: Place,
     /// `None`: it is within reach.
     absence: Option<Absence>,
+    /// Lines that this log had lost when it was last known to be within reach.
+    lost_before: u64,
     /// A process that looks its name up.
     lookup: Option<PipeReader>,
 }
@@ -74,8 +76,6 @@ struct Watched {
 struct Absence {
     since_ms: u64,
     why: String,
-    /// Lines that this log had lost when it began.
-    lost_before: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,11 +139,12 @@ pub fn is_pipe_without_reader(path: &Path, privileges: Option<&Privileges>) -> b
 }
 
 impl LogReach {
-    /// The destinations of a start whose logs are open. They are out of reach if the crate `log` can't write to them now.
-    pub fn new(logging: &Logging, now_ms: u64) -> LogReach {
-        // What stands in for a pipe that had no reader has no name.
-        let is_pipe =
-            |number: u32| bolide_log::descriptor_of(number as usize).is_some_and(|log| is_named_pipe(log) || has_no_reader(log));
+    /// The destinations of a start whose logs are open, and those that were out of reach then, with the reasons.
+    pub fn new(logging: &Logging, absences: Vec<(u32, String)>, now_ms: u64) -> LogReach {
+        let absence_of = |number: u32| absences.iter().find(|(absent, _)| *absent == number).map(|(_, why)| why.clone());
+        // What stands in for a pipe without a reader has no name.
+        let is_open = |number: u32| bolide_log::descriptor_of(number as usize).is_some_and(is_named_pipe);
+        let is_pipe = |number: u32| absence_of(number).is_some() || is_open(number);
         let pipe = |number: u32, path: &Path| is_pipe(number).then(|| Place::Pipe(path.to_owned()));
         let log = logging.file.as_deref().and_then(|path| Some((0, pipe(0, path)?)));
         let targets = logging.targets.iter().zip(1..).filter_map(|(target, number)| match &target.place {
@@ -153,9 +154,8 @@ impl LogReach {
             LogPlace::Descriptor(_) | LogPlace::Program(_) => None,
         });
         let watch = |(number, place)| {
-            let mut watched = Watched { number, place, absence: None, lookup: None };
-            watched.absence = watched.is_out_of_reach().then(|| watched.absent_since(now_ms, "it was out of reach at the start"));
-            watched
+            let absence = absence_of(number).map(|why| Absence { since_ms: now_ms, why });
+            Watched { number, place, absence, lost_before: 0, lookup: None }
         };
         LogReach { watched: log.into_iter().chain(targets).map(watch).collect(), looked_ms: now_ms }
     }
@@ -184,28 +184,31 @@ impl LogReach {
 impl Watched {
     fn look(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Option<LogChange> {
         let is_new = self.absence.is_none();
+        let number = self.number;
+        let lost = bolide_log::losses::of(number as usize);
         if is_new && !self.is_out_of_reach() {
+            self.lost_before = lost;
             return None;
         }
-        let number = self.number;
         match self.open(privileges) {
             Ok(file) => {
-                let absence = self.absence.take().unwrap_or_else(|| self.absent_since(now_ms, ""));
-                let lost = match bolide_log::losses::of(number as usize).saturating_sub(absence.lost_before) {
+                // The counts are in memory that every process may write to.
+                let lost = match lost.saturating_sub(std::mem::replace(&mut self.lost_before, lost)) {
                     0 => "no line was lost".to_owned(),
                     1 => "1 line was lost".to_owned(),
                     lines => format!("{lines} lines were lost"),
                 };
-                let time = duration(now_ms.saturating_sub(absence.since_ms));
-                let words = format!("{} is within reach of the log again after {time}; {lost}", self.place);
+                // One that was away between two looks has been for the time between them at most.
+                let absent_ms = self.absence.take().map_or(LOOK_MS, |absence| now_ms.saturating_sub(absence.since_ms));
+                let words = format!("{} is within reach of the log again after {}; {lost}", self.place, duration(absent_ms));
                 Some(LogChange { words, new: NewLog { number, file }, is_first_there: true })
             }
             Err(Some(error)) if is_new => {
-                let why = error.to_string();
-                let words = out_of_reach(&self.place, &why);
-                self.absence = Some(self.absent_since(now_ms, &why));
                 // Processes write to nothing from now on, so that the first line that a new reader gets is the one about the gap.
+                // Without a free descriptor this is tried again.
                 let file = self.stand_in().ok()?;
+                let words = out_of_reach(&self.place, &error);
+                self.absence = Some(Absence { since_ms: now_ms, why: error.to_string() });
                 Some(LogChange { words, new: NewLog { number, file }, is_first_there: false })
             }
             Err(error) => {
@@ -215,10 +218,6 @@ impl Watched {
                 None
             }
         }
-    }
-
-    fn absent_since(&self, since_ms: u64, why: &str) -> Absence {
-        Absence { since_ms, why: why.to_owned(), lost_before: bolide_log::losses::of(self.number as usize) }
     }
 
     /// A datagram socket is connected until a send has found that the other end is gone, and a pipe without a reader is in error.
@@ -258,7 +257,7 @@ impl Watched {
 }
 
 /// The line about a destination that is out of reach.
-pub fn out_of_reach(place: &dyn std::fmt::Display, why: &str) -> String {
+pub fn out_of_reach(place: impl std::fmt::Display, why: &io::Error) -> String {
     format!(
         "WARNING: {place} is out of reach of the log: {why}; each process keeps up to {} MiB of lines for it, and it is tried again \
          every {} s",
