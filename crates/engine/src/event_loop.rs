@@ -14,6 +14,7 @@ mod multiplexing;
 mod orders;
 pub mod panics;
 mod pausing;
+mod polling;
 mod signal_pools;
 mod standby;
 mod threads;
@@ -29,8 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
 use bolide_contract::scoreboard::Accepting;
-use nix::errno::Errno;
-use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
@@ -45,6 +45,7 @@ use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
 use crate::event_loop::pausing::check_in;
+use crate::event_loop::polling::{must_look_before, poll};
 use crate::event_loop::signal_pools::watch_signal_pools;
 use crate::event_loop::uwsgi_signals::{adopt_signals, handle_uwsgi_signal};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
@@ -52,7 +53,7 @@ use crate::exchange::thread_context::ThreadContext;
 use crate::forks;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Due, EventSource, Key};
-use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
+use crate::scheduling::deadlines::NEVER_MS;
 use crate::sockets::socket;
 
 /// Events that one poll fetches.
@@ -60,9 +61,6 @@ pub(crate) const EVENTS: usize = 256;
 
 /// The shortest time between two cleanups of the file cache, in milliseconds.
 const TIDY_MS: u64 = 500;
-
-/// The peer sends no more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last bytes.
-const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
 /// Serves until an order to drain has been carried out. The calling thread runs the language, and is the worker's first thread.
 ///
@@ -180,7 +178,7 @@ impl<L: Language> Shared<L> {
             if self.worker.is_draining() && guard.connections.population().all() == 0 {
                 return LeadEnd::Drained;
             }
-            (guard, is_interrupted) = self.poll(guard, thread, app, &mut events);
+            (guard, is_interrupted) = poll(self, guard, thread, app, &mut events);
             is_interrupted &= app.is_held() || thread.core == 0;
             guard.housekeeping.corking.begin_turn();
         }
@@ -247,8 +245,14 @@ impl<L: Language> Shared<L> {
         let Some(mut connection) = guard.connections.check_out(key) else { return (guard, true) };
         connection.peer_has_ended = guard.connections.has_ended(key);
         connection.key = key;
-        let corking = &guard.housekeeping.corking;
-        let may_cork = alone && corking.is_on() && guard.connections.has_ready() && self.worker.is_tcp(connection.listener());
+        if guard.housekeeping.corking.take(key) {
+            // Its client has sent another request before it had this answer, and the call may be a long one.
+            connection.push();
+        }
+        let may_cork = guard.housekeeping.corking.is_on()
+            && guard.connections.has_ready()
+            && self.worker.is_tcp(connection.listener())
+            && (alone || !self.leadership.has_blocked_lately());
         // No answer is held unless the companion runs, which pushes it in time.
         thread.may_cork = may_cork && self.begin_companion();
         self.wake_companion(thread.clock.now_ms, &mut guard);
@@ -256,15 +260,20 @@ impl<L: Language> Shared<L> {
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
         let after = connection.attend(thread, app, &self.worker);
-        let held = connection.take_corked();
+        let is_held = connection.take_corked();
         let (mut guard, still_leads) = self.come_back(inside);
+        if is_held && !still_leads {
+            // The leader knows nothing of it.
+            connection.push();
+        }
+        let is_held = is_held && still_leads;
         self.place_back(key, connection, after, &mut guard, app);
         self.note_wanted_watch(&mut guard);
         if !still_leads {
             self.wake_leader(&mut guard);
-        } else if alone && guard.housekeeping.corking.attended(key, held) {
+        } else if guard.housekeeping.corking.attended(key, is_held) {
             Self::push_corked(&mut guard);
-        } else if held && guard.housekeeping.corking.holds_first() {
+        } else if is_held && guard.housekeeping.corking.holds_first() {
             self.guard_corked();
         }
         (guard, still_leads)
@@ -281,7 +290,7 @@ impl<L: Language> Shared<L> {
         let must_count = self.worker.has_scraper && state.housekeeping.census.note_change();
         // `waiting` is written under the lock that this thread holds: a leader that is about to sleep has set it already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
-        let is_late = Self::must_look_before(&state.connections, state.housekeeping.sleeps_until_ms);
+        let is_late = must_look_before::<L>(&state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
             && (is_late || must_count || self.needs_leader(state))
             && let Some(bell) = &self.bell
@@ -375,89 +384,6 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Fetches events. A first poll without a wait keeps the language. Only if it finds nothing, the language is released for a
-    /// poll that waits. The second value says whether a signal interrupted it.
-    fn poll<'a>(
-        &'a self,
-        mut guard: Guard<'a, L>,
-        thread: &mut ThreadContext,
-        app: &mut AppThread<L::App>,
-        events: &mut [EpollEvent],
-    ) -> (Guard<'a, L>, bool) {
-        let mut found = self.poll.wait(events, EpollTimeout::ZERO);
-        let slept_from_ms = thread.clock.now_ms;
-        let mut has_slept = false;
-        if matches!(found, Ok(0)) && !guard.connections.has_ready() {
-            has_slept = true;
-            let timeout = self.longest_wait(&mut guard, thread.clock.now_ms);
-            let timeout = guard.housekeeping.census.limit(timeout, thread.clock.now_ms);
-            // Set from before the state is unlocked until it is locked again: see `wake_leader`.
-            self.worker.row.waiting.store(1, Relaxed);
-            drop(guard);
-            app.let_go();
-            found = self.poll.wait(events, timeout);
-            app.come_back();
-            guard = self.lock_state();
-            self.worker.row.waiting.store(0, Relaxed);
-            if found == Ok(0) && self.has_work(&guard) {
-                found = self.poll.wait(events, EpollTimeout::ZERO);
-                if found == Ok(0) {
-                    self.log_lost_event();
-                }
-            }
-        }
-        let is_interrupted = self.queue_events(found, events, &mut guard.connections, thread);
-        let slept_ms = if has_slept { thread.clock.now_ms - slept_from_ms } else { 0 };
-        guard.housekeeping.work.note_sleep(slept_ms, thread.clock.now_ms, self.worker.row);
-        (guard, is_interrupted)
-    }
-
-    /// A time limit has revealed an event without a wake-up, which is served late. The tests fail on this log line.
-    pub(crate) fn log_lost_event(&self) {
-        complain(
-            self.worker.number,
-            "internal error: a connection had an event of which the loop was not told; its time limit \
-            revealed it",
-        );
-    }
-
-    /// Queues the events that the poll has found. Returns `true` if a signal interrupted it.
-    pub(crate) fn queue_events(
-        &self,
-        found: Result<usize, Errno>,
-        events: &[EpollEvent],
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        thread: &mut ThreadContext,
-    ) -> bool {
-        thread.clock.tick();
-        self.worker.row.turned_ms.store(thread.clock.now_ms, Relaxed);
-        if self.worker.settings.logging.may_log_requests() {
-            self.count_elsewhere();
-        }
-        match found {
-            Ok(count) => {
-                for event in &events[..count] {
-                    Self::take_event(event, connections);
-                }
-            }
-            Err(Errno::EINTR) => {}
-            // Every other error of epoll_wait(2) is a bug of this program. The master replaces the worker.
-            Err(errno) => {
-                complain(self.worker.number, &format!("the poll failed, the worker ends: {errno}"));
-                std::process::abort();
-            }
-        }
-        found == Err(Errno::EINTR)
-    }
-
-    pub(crate) fn take_event(event: &EpollEvent, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let key = Key(event.data());
-        if event.events().intersects(PEER_HAS_ENDED) {
-            connections.note_end(key);
-        }
-        connections.note_event(key);
-    }
-
     pub(crate) fn run_signal_handlers(&self, app: &mut AppThread<L::App>) {
         if app.enter().interrupted() == ControlFlow::Break(()) {
             self.worker.leaving.store(true, Relaxed);
@@ -485,41 +411,6 @@ impl<L: Language> Shared<L> {
     /// No thread of the worker is in the application, by the scoreboard, so taking the language waits for none of them.
     fn is_calm(&self) -> bool {
         self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
-    }
-
-    pub(crate) fn longest_wait(&self, state: &mut LeaderState<L::App>, now: u64) -> EpollTimeout {
-        let wait_ms = self.longest_wait_ms(state, now);
-        state.housekeeping.sleeps_until_ms = wait_ms.map_or(NEVER_MS, |wait_ms| now + wait_ms);
-        match wait_ms {
-            Some(milliseconds) => EpollTimeout::try_from(milliseconds).unwrap_or(EpollTimeout::MAX),
-            None => EpollTimeout::NONE,
-        }
-    }
-
-    /// Milliseconds until a timer is due, whatever the sockets do.
-    pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
-        let pauses = state.housekeeping.pauses.iter().filter(|pause| pause.until_ms != NEVER_MS);
-        let pause = pauses.map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
-        let next_look_ms = state.connections.next_look_ms();
-        let look = (next_look_ms != NEVER_MS).then(|| (next_look_ms + CLOCK_TICK_MS).saturating_sub(now));
-        let tidy = self.worker.files.and_then(|files| files.tidy_within_ms(now));
-        let tidy = tidy.map(|milliseconds| milliseconds.max(TIDY_MS));
-        let mercy_ends_ms = self.worker.mercy_ends_ms.load(Relaxed);
-        let mercy =
-            (mercy_ends_ms != u64::MAX && !state.housekeeping.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
-        let log = bolide_log::retry_ms();
-        let streams_end_ms = self.worker.streams_end_ms.load(Relaxed);
-        let streams = (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended)
-            .then(|| streams_end_ms.saturating_sub(now).max(1));
-        let memory = state.housekeeping.memory_trim.within_ms(now);
-        let moves = state.housekeeping.moves_at_ms.map(|when_ms| when_ms.saturating_sub(now).max(1));
-        let descriptors = state.housekeeping.descriptors.wake_ms().map(|when_ms| when_ms.saturating_sub(now).max(1));
-        [pause, look, tidy, mercy, streams, log, moves, memory, descriptors].into_iter().flatten().min()
-    }
-
-    /// A connection's time limit ends before a wait until `until_ms` does.
-    pub(crate) fn must_look_before(connections: &ConnectionTable<Connection<L::App>>, until_ms: u64) -> bool {
-        connections.next_look_ms().saturating_add(CLOCK_TICK_MS) < until_ms
     }
 
     /// Handles time limits, `max-requests`, and an end that the application has asked for.
@@ -581,12 +472,5 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn is_worn(&self) -> bool {
         self.worn_after.is_some_and(|most| self.worker.row.requests.load(Relaxed) >= most)
-    }
-
-    fn count_elsewhere(&self) {
-        let own = self.worker.row;
-        let others = self.scoreboard.rows().iter().filter(|row| row.is_of_request_worker() && !std::ptr::eq(*row, own));
-        let elsewhere: u64 = others.map(|row| row.requests.load(Relaxed)).sum();
-        self.worker.requests_elsewhere.store(elsewhere, Relaxed);
     }
 }

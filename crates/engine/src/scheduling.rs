@@ -12,6 +12,7 @@ pub mod corking;
 pub mod deadlines;
 pub mod descriptors;
 pub mod fairness;
+pub mod forecast;
 pub mod handover;
 pub mod held_answers;
 pub mod leadership;

@@ -103,10 +103,13 @@ fn requeue_listener<L: Language>(shared: &Shared<L>, number: usize, housekeeping
 
 /// Returns `true` if a connection was accepted.
 fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
+    let has_more_to_do = L::App::KEEPS_EXCHANGES || state.connections.has_ready();
     let most = match shared.has_other_workers() {
         // The first one is accepted in any case: the kernel may have woken no other worker for it.
         true => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
-        false => ACCEPTED_TURN_MOST,
+        false if has_more_to_do => ACCEPTED_TURN_MOST,
+        // The poll comes next, and reports those that are left.
+        false => state.housekeeping.accepts.count(ACCEPTED_TURN_MOST),
     };
     let mut accepted = 0;
     while accepted < most {
@@ -120,6 +123,7 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
             Entered::Nothing => break,
         }
     }
+    state.housekeeping.accepts.note(accepted, most);
     // They have waited in the listen queue as long as others have in the table, so it is their turn now.
     state.connections.bring_forward(accepted);
     accepted > 0

@@ -24,6 +24,7 @@ use crate::event_loop::handing_over::move_rest;
 use crate::event_loop::moving::Move;
 use crate::event_loop::moving::move_away;
 use crate::event_loop::orders::take_orders;
+use crate::event_loop::polling::take_event;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
@@ -243,7 +244,7 @@ impl<L: Language> Shared<L> {
             waits_elsewhere |= !matches!(source, EventSource::Connection(_));
             match source {
                 EventSource::Control => take_orders(self, &mut guard),
-                _ => Self::take_event(event, &mut guard.connections),
+                _ => take_event::<L>(event, &mut guard.connections),
             }
         }
         move_rest(self, &mut guard, now_ms());

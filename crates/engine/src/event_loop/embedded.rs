@@ -22,6 +22,7 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::Link;
 use crate::event_loop::multiplexing::call_connection;
+use crate::event_loop::polling::{log_lost_event, longest_wait_ms, must_look_before, queue_events};
 use crate::event_loop::worker_state::{Assignment, Shared};
 use crate::event_loop::{EVENTS, prepare};
 use crate::exchange::thread_context::ThreadContext;
@@ -173,7 +174,7 @@ impl<L: Language> EmbeddedWorker<L> {
             }
             let now_ms = thread.clock.now_ms;
             let census = guard.housekeeping.census.within_ms(now_ms);
-            let wait_ms = self.shared.longest_wait_ms(&guard, now_ms).into_iter().chain(census).min();
+            let wait_ms = longest_wait_ms(&self.shared, &guard, now_ms).into_iter().chain(census).min();
             self.told_until_ms.set(wait_ms.map_or(NEVER_MS, |wait_ms| now_ms + wait_ms));
             break Turned::Wait(wait_ms);
         };
@@ -218,7 +219,7 @@ impl<L: Language> EmbeddedWorker<L> {
         }
         let guard = self.shared.lock_state();
         let may_accept = !guard.housekeeping.pauses.is_empty() && self.has_room_again.replace(false);
-        may_accept || guard.connections.has_ready() || Shared::<L>::must_look_before(&guard.connections, self.told_until_ms.get())
+        may_accept || guard.connections.has_ready() || must_look_before::<L>(&guard.connections, self.told_until_ms.get())
     }
 
     /// Whether the application serves as many requests as it may: then no connection is accepted. The end of that state needs a
@@ -237,7 +238,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// wait for it.
     pub fn note_timer(&self) {
         if !self.is_turning.get() && self.shared.lock_state().connections.has_ready() {
-            self.shared.log_lost_event();
+            log_lost_event(&self.shared);
         }
     }
 
@@ -282,7 +283,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// Queues the events that are present. Returns their number.
     fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
-        if self.shared.queue_events(found, events, &mut self.shared.lock_state().connections, thread) {
+        if queue_events(&self.shared, found, events, &mut self.shared.lock_state().connections, thread) {
             self.shared.run_signal_handlers(app);
         }
         found.unwrap_or(0)

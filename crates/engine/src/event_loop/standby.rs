@@ -12,6 +12,7 @@ use bolide_contract::scoreboard::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::app::Language;
+use crate::event_loop::polling::longest_wait;
 use crate::event_loop::worker_state::Shared;
 use crate::scheduling::leadership::Need;
 
@@ -32,7 +33,7 @@ pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Nee
     if shared.needs_leader(&guard) {
         return Need::Waits;
     }
-    let wait = shared.longest_wait(&mut guard, now_ms());
+    let wait = longest_wait(shared, &mut guard, now_ms());
     // nix panics at the milliseconds of a wait without a limit.
     let due_ms = if wait.is_none() { None } else { wait.as_millis() };
     // Set under the lock, so that a thread that puts a connection back sees it: see `wake_leader`.

@@ -41,6 +41,7 @@ use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::corking::Corking;
 use crate::scheduling::descriptors::Descriptors;
 use crate::scheduling::fairness::WorkMeter;
+use crate::scheduling::forecast::{AcceptForecast, PollForecast};
 use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
@@ -122,6 +123,8 @@ pub(crate) struct Housekeeping {
     pub(crate) sleeps_until_ms: u64,
     pub(crate) corking: Corking,
     pub(crate) work: WorkMeter,
+    pub(crate) polls: PollForecast,
+    pub(crate) accepts: AcceptForecast,
     pub(crate) memory_trim: MemoryTrim,
     pub(crate) quick_calls: QuickCalls,
     /// What wakes the companion.

@@ -39,7 +39,8 @@ const SLOW_US: u64 = 30;
 /// One turn in this many is measured.
 const MEASURED_TURN: u32 = 16;
 
-/// The answers that the kernel holds. Only a worker with one thread holds them: with several, the leader may block meanwhile.
+/// The answers that the kernel holds. A worker with several threads holds none while its calls block: another client could not
+/// be answered meanwhile with one thread, but can be here.
 #[derive(Default)]
 pub struct Corking {
     held: Vec<Key>,
@@ -125,6 +126,15 @@ impl Corking {
         self.holds() && precise_us().saturating_sub(self.since_us) + LOOK_US >= HOLD_US
     }
 
+    /// The connection is attended to again. Returns whether its answer was held, which the caller pushes.
+    pub fn take(&mut self, key: Key) -> bool {
+        let place = self.held.iter().position(|held| *held == key);
+        if let Some(place) = place {
+            self.held.swap_remove(place);
+        }
+        place.is_some()
+    }
+
     /// The next answer to push.
     pub fn next(&mut self) -> Option<Key> {
         self.held.pop()
@@ -147,6 +157,16 @@ mod tests {
         }
         assert!(pushes >= 1, "nothing is held beyond {HELD_MOST} answers");
         assert!(!corking.attended(Key(0), false), "nothing is held now");
+    }
+
+    #[test]
+    fn an_answer_is_not_held_while_its_connection_is_attended_to() {
+        let mut corking = Corking::default();
+        corking.attended(Key(1), true);
+        corking.attended(Key(2), true);
+        assert!(corking.take(Key(1)));
+        assert!(!corking.take(Key(1)));
+        assert_eq!((corking.next(), corking.next()), (Some(Key(2)), None));
     }
 
     #[test]

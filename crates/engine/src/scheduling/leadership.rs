@@ -161,6 +161,11 @@ impl Leadership {
         self.word.compare_exchange(inside, inside + 1, SeqCst, SeqCst).is_ok()
     }
 
+    /// Whether a call was found to block within the last [`EAGER_MS`].
+    pub fn has_blocked_lately(&self) -> bool {
+        now_ms().saturating_sub(self.blocked_ms.load(SeqCst)) < EAGER_MS
+    }
+
     /// Takes the lead from a leader that is inside a call. For a thread that knows that this leader is blocked, because it holds
     /// the interpreter itself.
     pub fn seize(&self) -> bool {
@@ -248,7 +253,7 @@ impl Leadership {
         let mut idle_ticks = 0;
         let mut is_urgent = false;
         while !self.is_stopping() {
-            let eager = is_urgent || now_ms().saturating_sub(self.blocked_ms.load(SeqCst)) < EAGER_MS;
+            let eager = is_urgent || self.has_blocked_lately();
             is_urgent = false;
             pause(if eager { EAGER_TICK_US } else { TICK_US });
             let look = Glance::take(self);

@@ -11,7 +11,9 @@ use bolide_contract::tls::{Http2, Tls};
 use bolide_tls::TlsFacts;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
+use nix::sys::socket::{Shutdown, getpeername, shutdown};
+
+use crate::sockets::socket;
 
 /// One of the sockets that the master has passed on.
 #[derive(Debug)]
@@ -128,13 +130,11 @@ impl ListeningSocket {
         poll(&mut poll_fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
-    /// Accepts one connection. It is non-blocking. On Linux it inherits TCP_NODELAY from the listening socket.
+    /// Accepts one connection.
     pub fn accept(&self) -> Accepted {
         loop {
-            match accept4(self.descriptor.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
-                Ok(descriptor) => {
-                    return self.take(crate::sockets::socket::own(descriptor));
-                }
+            match socket::accept(self.descriptor.as_fd()) {
+                Ok((socket, address)) => return self.enter(socket, |_| address),
                 Err(Errno::EAGAIN) => return Accepted::Nothing,
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
                     return Accepted::Exhausted(errno.into());
@@ -150,9 +150,16 @@ impl ListeningSocket {
 impl ListeningSocket {
     /// Takes a connection that any process has accepted from this socket.
     pub fn take(&self, socket: OwnedFd) -> Accepted {
+        self.enter(socket, |socket| getpeername(socket.as_raw_fd()).ok().as_ref().and_then(socket::of_tcp))
+    }
+
+    fn enter(&self, socket: OwnedFd, address: impl FnOnce(&OwnedFd) -> Option<SocketAddr>) -> Accepted {
         match above_standard(socket) {
             Ok(socket) => {
-                let peer = if self.is_tcp { peer_of(&socket) } else { Peer { origin: PeerOrigin::Unix, ..Peer::default() } };
+                let peer = match self.is_tcp {
+                    true => address(&socket).map(Peer::of).unwrap_or_default(),
+                    false => Peer { origin: PeerOrigin::Unix, ..Peer::default() },
+                };
                 Accepted::Connection(socket, peer)
             }
             Err(error) => Accepted::Exhausted(error),
@@ -173,18 +180,4 @@ impl ListeningSocket {
 pub fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {
     // `try_clone` guarantees that the copy's number is above 2 (F_DUPFD_CLOEXEC from 3 on).
     if socket.as_raw_fd() > 2 { Ok(socket) } else { socket.try_clone() }
-}
-
-fn peer_of(socket: &OwnedFd) -> Peer {
-    let Ok(address) = getpeername::<SockaddrStorage>(socket.as_raw_fd()) else {
-        return Peer::default();
-    };
-    if let Some(address) = address.as_sockaddr_in() {
-        return Peer::of(SocketAddr::new(address.ip().into(), address.port()));
-    }
-    if let Some(address) = address.as_sockaddr_in6() {
-        return Peer::of(SocketAddr::new(address.ip().into(), address.port()));
-    }
-    debug_assert!(address.family().is_some());
-    Peer::default()
 }

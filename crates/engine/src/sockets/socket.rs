@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::sockopt::TcpNoDelay;
-use nix::sys::socket::{MsgFlags, Shutdown, recv, send, sendmsg, setsockopt, shutdown};
+use nix::sys::socket::{MsgFlags, Shutdown, SockaddrLike, SockaddrStorage, recv, send, sendmsg, setsockopt, shutdown};
 
 /// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,6 +49,31 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: MsgFlags) -> Read {
             Err(_) => Read::Broken,
         };
     }
+}
+
+/// Accepts one connection without a wait, and with the address of its peer: asking for it later would be one more system call. A
+/// UNIX socket has none to tell. It is non-blocking. On Linux it inherits TCP_NODELAY from the listening socket.
+///
+/// # Errors
+/// Those of accept4(2).
+pub fn accept(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<SocketAddr>), Errno> {
+    // SAFETY: a structure of integers and arrays of them, for which all zeroes is a valid value.
+    let mut address: nix::libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<nix::libc::sockaddr_storage>() as nix::libc::socklen_t;
+    let flags = nix::libc::SOCK_NONBLOCK | nix::libc::SOCK_CLOEXEC;
+    let at = (&raw mut address).cast::<nix::libc::sockaddr>();
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
+    let accepted = unsafe { nix::libc::accept4(listener.as_raw_fd(), at, &raw mut length, flags) };
+    let descriptor = own(Errno::result(accepted)?);
+    // SAFETY: the kernel has written an address of this length into the structure, which is large enough for each kind.
+    let peer = unsafe { SockaddrStorage::from_raw(at, Some(length)) };
+    Ok((descriptor, peer.as_ref().and_then(of_tcp)))
+}
+
+/// The address of a TCP socket; `None` for other kinds.
+pub fn of_tcp(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let version_4 = address.as_sockaddr_in().map(|address| SocketAddr::new(address.ip().into(), address.port()));
+    version_4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddr::new(address.ip().into(), address.port())))
 }
 
 /// Reads without consuming: the next read returns the same bytes.
