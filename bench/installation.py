@@ -13,6 +13,8 @@ import time
 from .interpreters import OWN
 from .machine import find_program
 from .places import (
+    FRESH_LOAD_PROGRAM,
+    FRESH_LOAD_SOURCE,
     LIMIT_PROGRAM,
     LIMIT_SOURCE,
     REPOSITORY,
@@ -36,6 +38,7 @@ C_PROGRAMS = {
     LIMIT_PROGRAM: (LIMIT_SOURCE, []),
     WEBSOCKET_LOAD_PROGRAM: (WEBSOCKET_LOAD_SOURCE, []),
     WAITING_LOAD_PROGRAM: (WAITING_LOAD_SOURCE, []),
+    FRESH_LOAD_PROGRAM: (FRESH_LOAD_SOURCE, []),
     WAITING_LIMIT_PROGRAM: (WAITING_LIMIT_SOURCE, []),
 }
 TLS_PROGRAMS = {TLS_LOAD_PROGRAM: (TLS_LOAD_SOURCE, ["-lssl", "-lcrypto", "-lpthread"])}

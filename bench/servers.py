@@ -26,10 +26,11 @@ WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", 
 
 @dataclass(frozen=True)
 class Behind:
-    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http, `socket` a UNIX socket, or None for TCP."""
+    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http; `socket` is a UNIX socket, or None for `host`."""
 
     protocol: str
     socket: Path | None = None
+    host: str = HOST
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _socket_words(launch, http_option):
     if launch.behind is None:
         return [http_option, _address(launch)]
     option = {"uwsgi": "--uwsgi-socket", "fastcgi": "--fastcgi-socket", "http": "--http-socket"}[launch.behind.protocol]
-    return [option, launch.behind.socket or _address(launch), "--chmod-socket=666"]
+    return [option, launch.behind.socket or f"{launch.behind.host}:{launch.port}", "--chmod-socket=666"]
 
 
 def _uwsgi_words(launch):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .. import queueing, workloads
 from ..servers import OURS
-from . import asgi, behind_nginx, connections, http2, resources, static_files, tls, transfers, waiting
+from . import asgi, behind_nginx, connections, fresh, http2, resources, static_files, tls, transfers, waiting
 from .cpu import Entry, compare, entries_of
 
 THREADS_COMPARED = 4
@@ -45,11 +45,11 @@ def _django_behind_nginx(session, name):
     return compare(session, name, workloads.DJANGO, behind_nginx.ways_of(session), start=behind_nginx.start)
 
 
-def _pairs(session, name, ability, suffix, options):
+def _pairs(session, name, ability, suffix, options, workload=workloads.HELLO):
     """Each server with the ability, twice: with its defaults, and with these options. Bolide's pair has a target."""
     servers = [server for server in session.chosen(ability) if server in (OURS, "uwsgi", "granian")]
     entries = [Entry(server + end, server, extra) for server in servers for end, extra in (("", {}), (suffix, options))]
-    return compare(session, name, workloads.HELLO, entries)
+    return compare(session, name, workload, entries)
 
 
 def _logging(session, name):
@@ -58,6 +58,14 @@ def _logging(session, name):
 
 def _threads(session, name):
     return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED})
+
+
+def _threads_django(session, name):
+    return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED}, workloads.DJANGO)
+
+
+def _threads_flask(session, name):
+    return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED}, workloads.FIBONACCI)
 
 
 def _cached(session, name):
@@ -86,6 +94,12 @@ SCENARIOS = {
     ),
     "logging": Scenario("cpu", "logging: hello with request logging on and off", _logging),
     "threads": Scenario("cpu", f"threads: hello with {THREADS_COMPARED} threads and with one", _threads),
+    "threads-django": Scenario("cpu", f"threads-django: Django with {THREADS_COMPARED} threads and with one", _threads_django),
+    "threads-flask": Scenario("cpu", f"threads-flask: Flask with {THREADS_COMPARED} threads and with one", _threads_flask),
+    "fresh": Scenario("cpu", "fresh: hello with a connection for each request", fresh.http),
+    "fresh-ways": Scenario(
+        "cpu", "fresh-ways: the same over HTTP and the uwsgi protocol, over TCP and UNIX sockets, by workers", fresh.ways
+    ),
     "cached": Scenario("cpu", "cached: hello as an item of a cache, and as the application's answer", _cached),
     **{
         name: Scenario("cpu", f"{name}: a file of {size.words}", static_files.whole(size))
