@@ -26,7 +26,7 @@ WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", 
 
 @dataclass(frozen=True)
 class Behind:
-    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http; `socket` is a UNIX socket, or None for `host`."""
+    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http; `socket` a UNIX socket, or None for `host`."""
 
     protocol: str
     socket: Path | None = None

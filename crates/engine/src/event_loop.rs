@@ -45,7 +45,7 @@ use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
 use crate::event_loop::pausing::check_in;
-use crate::event_loop::polling::{must_look_before, poll};
+use crate::event_loop::polling::{TIDY_MS, must_look_before, poll};
 use crate::event_loop::signal_pools::watch_signal_pools;
 use crate::event_loop::uwsgi_signals::{adopt_signals, handle_uwsgi_signal};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
@@ -58,9 +58,6 @@ use crate::sockets::socket;
 
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;
-
-/// The shortest time between two cleanups of the file cache, in milliseconds.
-const TIDY_MS: u64 = 500;
 
 /// Serves until an order to drain has been carried out. The calling thread runs the language, and is the worker's first thread.
 ///

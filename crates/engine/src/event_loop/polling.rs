@@ -9,12 +9,14 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::connection::Connection;
-use crate::event_loop::TIDY_MS;
 use crate::event_loop::worker_state::{Guard, LeaderState, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
+
+/// The shortest time between two cleanups of the file cache, in milliseconds.
+pub(crate) const TIDY_MS: u64 = 500;
 
 /// The peer sends no more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
