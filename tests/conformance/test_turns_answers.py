@@ -47,9 +47,9 @@ def make_batch(held, attempt, clients):
     return first
 
 
-@pytest.mark.parametrize("application", ["wsgi", "asgi"])
-def test_quick_answers_of_a_batch_do_not_wait_for_the_slow_call_behind_them(hold, application):
-    held = hold(application=application)
+@pytest.mark.parametrize(("application", "threads"), [("wsgi", 1), ("wsgi", 4), ("asgi", 1)])
+def test_quick_answers_of_a_batch_do_not_wait_for_the_slow_call_behind_them(hold, application, threads):
+    held = hold(f"threads = {threads}", application=application)
     clients = [connect(held) for _ in range(QUICK + 1)]
     attempts = iter(range(100))
 

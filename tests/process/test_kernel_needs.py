@@ -3,7 +3,9 @@
 import ctypes
 import os
 import platform
+import re
 import resource
+import socket
 import struct
 import subprocess
 
@@ -17,6 +19,7 @@ CALLS = {
     "x86_64": {"epoll_create1": 291, "eventfd2": 290, "timerfd_create": 283, "accept4": 288},
     "aarch64": {"epoll_create1": 20, "eventfd2": 19, "timerfd_create": 85, "accept4": 242},
 }
+GETPEERNAME = {"x86_64": 52, "aarch64": 205}
 #: linux/seccomp.h, linux/filter.h, linux/prctl.h.
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 LOAD_NUMBER, IF_EQUAL, RETURN = 0x20, 0x15, 0x06
@@ -42,8 +45,8 @@ def refuse_call(number, error):
     assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.create_string_buffer(described), 0, 0) == 0
 
 
-def start(folder, prepare, *arguments):
-    (folder / "shop.py").write_text("def application(e, s):\n    s('200 OK', [])\n    return [b'']\n")
+def start(folder, prepare, *arguments, answer="b''"):
+    (folder / "shop.py").write_text(f"def application(e, s):\n    s('200 OK', [])\n    return [{answer}]\n")
     command = [*program(), "--http-socket", "127.0.0.1:0", "--module", "shop", "--master", "--chdir", str(folder), *arguments]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, preexec_fn=prepare, **streams)
@@ -63,6 +66,23 @@ def test_a_start_without_a_system_call_that_workers_need_ends_with_its_name(name
     assert status == START_FAILED
     assert f"not started: the kernel refuses the system call `{name}`: " in lines[-1]
     assert "seccomp" in lines[-1]
+
+
+@pytest.mark.skipif(platform.machine() not in GETPEERNAME, reason="the number of getpeername is not in this file")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_the_address_of_a_client_comes_with_its_connection(host, tmp_path):
+    number = GETPEERNAME[platform.machine()]
+    told = "e['REMOTE_ADDR'].encode() + b' ' + e['REMOTE_PORT'].encode()"
+    with start(tmp_path, lambda: refuse_call(number, EPERM), "--http-socket", f"{host}:0", answer=told) as process:
+        listening = next(found for line in process.stdout if (found := re.search(r"listening at http://(.*):(\d+)$", line)))
+        while " ready" not in process.stdout.readline():
+            pass
+        with socket.create_connection((listening[1].strip("[]"), int(listening[2])), timeout=TIMEOUT_SECONDS) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            own = client.getsockname()
+            answer = b"".join(iter(lambda: client.recv(4096), b""))
+        process.terminate()
+    assert answer.endswith(f"\r\n\r\n{own[0]} {own[1]}".encode())
 
 
 def test_a_start_without_a_timer_names_the_limit(tmp_path):
