@@ -302,6 +302,38 @@ def test_code_that_hangs_while_it_loads_does_not_keep_mended_code_out(hang, star
     assert set(load.bodies) == {"sound", "mended-at-last"}
 
 
+#: The first worker of a new version hangs while it loads; the other one loads it, and answers its probe.
+HALF_HANGING = """\
+import os, pathlib, time
+try:
+    os.close(os.open(pathlib.Path(__file__).with_name("first"), os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    pass
+else:
+    print("hanging", flush=True)
+    time.sleep(300)
+def application(environ, start_response):
+    print("probed", flush=True)
+    start_response("200 OK", [])
+    return []
+"""
+
+
+def test_a_worker_that_ends_with_its_abandoned_generation_is_not_reported_as_killed(start, tmp_path):
+    write(tmp_path, "sound")
+    instance = start("--processes", "2", "--lazy-apps", "--reload-probe", "/", module="shop", environment=IMPATIENT)
+    (tmp_path / "shop.py").write_text(HALF_HANGING)
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log("^hanging$")
+    # It is ready, and waits for the other one.
+    instance.wait_for_log("^probed$")
+    write(tmp_path, "mended-at-last")
+    instance.reload(3)
+    wait_until(lambda: len(instance.processes()) == 4, "the end of the abandoned generation")
+    assert instance.body() == "mended-at-last"
+    assert "was killed by" not in instance.log
+
+
 def test_a_sighup_restarts_a_hanging_first_start(start, tmp_path):
     write(tmp_path, "hanging", before=HANGS["load"][0])
     instance = start(module="shop", ready=False)

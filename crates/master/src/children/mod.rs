@@ -360,9 +360,20 @@ impl Children {
     /// Kills a prototype and its process group: its workers, and processes that the application forked while it was loaded.
     pub fn kill_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         self.kill(id, kill_reason, now_ms);
-        if let Some(child) = self.find(id).filter(|child| child.is_prototype()) {
-            end_group(child);
+        self.end_group(id, kill_reason, now_ms);
+    }
+
+    /// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped. Each of its
+    /// workers and helpers is noted as killed, because the signal also reaches those that have begun. Otherwise the log would report
+    /// an end that the master has caused as an unexpected one.
+    pub fn end_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
+        let Some(prototype) = self.find(id).filter(|child| child.is_prototype()) else { return };
+        let (group, generation) = (prototype.pid, prototype.generation);
+        for id in self.ids(|child| !child.is_prototype() && child.generation == generation) {
+            self.kill(id, kill_reason, now_ms);
         }
+        // The call fails if the group is empty.
+        let _ = group.map(|pid| killpg(pid, Signal::SIGKILL));
     }
 
     /// Hands connections that were not accepted yet to serving workers, preferring those without a request in flight. With
@@ -512,12 +523,6 @@ fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
         (Some(count), _) => format!("; {count} requests that wait on other connections are lost"),
         (None, count) => format!("; {} could not be handed over in time", counted(count as u64, "other connection")),
     }
-}
-
-/// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped.
-pub fn end_group(prototype: &Child) {
-    // The call fails if the group is empty.
-    let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
 }
 
 fn send_signal(child: &Child, signal: i32) {

@@ -16,7 +16,6 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::children::child::{Child, Event, KillReason, Progress, Role};
-use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::children::single_signals::{self, Step};
 use crate::control::commands::{self, Command, Letter};
@@ -460,12 +459,12 @@ impl Supervisor {
             ends::note_pause(pid, pause, &mut self.children, now);
         }
         while let Some(pid) = system::next_end() {
-            let child = self.children.with_pid(pid);
-            if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
+            let child = self.children.with_pid(pid).map(|child| (child.id, child.is_prototype() && !child.has_served));
+            if let Some((id, true)) = child {
                 // Kills the processes that the application started while it was loaded. The group's number was not reused yet.
-                end_group(child);
+                self.children.end_group(id, KillReason::GivenUp, now);
             }
-            let child = child.map(|child| child.id);
+            let child = child.map(|(id, _)| id);
             let status = system::take_status(pid);
             let is_known = self.attendants.note_end(pid, status, now)
                 || self.exporters.note_end(pid, status, now)
