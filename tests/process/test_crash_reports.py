@@ -4,12 +4,15 @@ import contextlib
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
+import time
 
 import pytest
 from support.client import Closed
 from support.server import program
+from support.waiting import wait_until
 
 DEADLY = """
 import ctypes, faulthandler, os, signal, threading, time
@@ -27,6 +30,9 @@ def application(environ, start_response):
 
         threading.Thread(target=wait_elsewhere, daemon=True).start()
         ctypes.string_at(0)
+    if environ["PATH_INFO"] == "/stuck":
+        print("stuck", flush=True)
+        wait_elsewhere()
     if environ["PATH_INFO"] == "/exit":
         os._exit(3)
     if environ["PATH_INFO"] == "/killed":
@@ -142,6 +148,26 @@ def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
     assert report["killed_for"] == "harakiri"
     assert "in do_wait" in report["stacks"]
     assert "longer than `harakiri`" in read_aloud(path)
+
+
+def test_a_worker_that_gets_no_cpu_for_a_while_leaves_its_stacks_all_the_same(deadly):
+    instance, _ = deadly("--harakiri", "1")
+    worker = instance.worker()
+    client = instance.connect()
+    client.send(b"GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n")
+    instance.wait_for_log("^stuck$")
+    # A process without CPU time: a kill that does not wait for its stack would come first.
+    os.kill(worker, signal.SIGSTOP)
+    instance.wait_for_text("its Python stack:")
+    asked = time.monotonic()
+    wait_until(lambda: time.monotonic() > asked + 1.3, "more than the wait for its connections")
+    os.kill(worker, signal.SIGCONT)
+    instance.wait_for_text("crash report: ")
+    path = instance.log.split("read it with: bolide crash ")[-1].splitlines()[0]
+    with open(path) as file:
+        report = json.load(file)
+    assert "in application" in report["stacks"]
+    assert "in application" in instance.log.split("its Python stack:")[1]
 
 
 def test_the_handler_of_the_application_still_gets_the_fault(deadly):

@@ -5,6 +5,7 @@ use bolide_contract::message::{crash_signal, stack_signal};
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
 use bolide_contract::settings::{HarakiriPolicy, Settings};
 use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::process_state::awaits_signal;
 use bolide_supervision::processes::{exit_report, signals, system};
 use bolide_supervision::text::duration;
 
@@ -14,6 +15,8 @@ use crate::provision::Provision;
 
 /// Time between the signal that requests the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;
+/// The same if the thread has not run since, because the machine is busy, in milliseconds.
+const STACK_LATE_MS: u64 = 2000;
 /// Interval at which a request is checked while the listen queue is below `harakiri-queue-threshold`, in milliseconds.
 const QUEUE_CHECK_MS: u64 = 1000;
 /// The shortest interval between checks, in milliseconds: the resolution of the scoreboard's clock is 4 ms.
@@ -25,7 +28,9 @@ struct Suspect {
     child: u64,
     slot: u32,
     count: u64,
-    asked_ms: u64,
+    /// When its stack should be there, and when it is waited for no more.
+    stack_due_ms: u64,
+    stack_late_ms: u64,
     /// When its worker got the signal before the kill.
     warned_ms: Option<u64>,
 }
@@ -51,6 +56,15 @@ pub enum Watched {
     Helper {
         limit_ms: Option<u64>,
     },
+}
+
+/// What a check considers beside the requests themselves.
+#[derive(Clone, Copy)]
+pub struct Beside<'a> {
+    /// The number of connections that are not accepted yet.
+    waiting: u32,
+    /// Whether the stack of a child's request that was asked for it has not been written yet.
+    owes_stack: &'a dyn Fn(u64, &InFlight) -> bool,
 }
 
 /// The watch over the requests of all workers.
@@ -105,12 +119,12 @@ impl Watch {
         self.next_ms
     }
 
-    /// Checks children, given as (child, row, kind), if that is due. `waiting` is the number of connections that are not accepted yet.
+    /// Checks children, given as (child, row, kind), if that is due.
     pub fn check(
         &mut self,
         children: &[(u64, u32, Watched)],
         scoreboard: &Scoreboard,
-        waiting: u32,
+        beside: Beside<'_>,
         now_ms: u64,
     ) -> Vec<Verdict> {
         if now_ms < self.next_ms {
@@ -118,7 +132,7 @@ impl Watch {
         }
         let mut verdicts = Vec::new();
         let queue_threshold = self.policy.queue_threshold;
-        let is_spared = queue_threshold > 0 && waiting < queue_threshold;
+        let is_spared = queue_threshold > 0 && beside.waiting < queue_threshold;
         let mut still = Vec::new();
         // A request that begins right after this check is due one limit from now; only requests in flight are due earlier.
         let mut next_ms = now_ms.saturating_add(self.shortest_ms);
@@ -138,11 +152,22 @@ impl Watch {
                     next_ms = next_ms.min(now_ms + QUEUE_CHECK_MS);
                     continue;
                 }
-                let new = Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms, warned_ms: None };
-                let mut suspect = known.copied().unwrap_or(new);
+                let mut suspect = known.copied().unwrap_or(Suspect {
+                    child,
+                    slot: request.slot,
+                    count: request.count,
+                    stack_due_ms: now_ms + STACK_MS,
+                    stack_late_ms: now_ms + STACK_LATE_MS,
+                    warned_ms: None,
+                });
+                // A kill would lose the stack, which says why there is one.
+                let is_due = suspect.warned_ms.is_none() && now_ms >= suspect.stack_due_ms;
+                if is_due && now_ms < suspect.stack_late_ms && (beside.owes_stack)(child, &request) {
+                    suspect.stack_due_ms = suspect.stack_late_ms.min(now_ms + STACK_MS);
+                }
                 let kill_ms = match (suspect.warned_ms, self.policy.graceful_ms) {
                     (Some(warned_ms), Some(graceful_ms)) => warned_ms.saturating_add(graceful_ms),
-                    _ => suspect.asked_ms + STACK_MS,
+                    _ => suspect.stack_due_ms,
                 };
                 if now_ms < kill_ms {
                     next_ms = next_ms.min(kill_ms);
@@ -189,7 +214,13 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     let watched: Vec<_> = living.filter_map(|child| child.row().map(|row| (child.id, row, kind(child)))).collect();
     let counts_waiting = provision.settings().lifecycle.harakiri_policy.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
-    for verdict in watch.check(&watched, children.scoreboard(), waiting, now) {
+    let writes_reports = provision.settings().lifecycle.crash_reports.is_some();
+    let owes_stack = |id: u64, request: &InFlight| {
+        let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else { return false };
+        let awaits_report = writes_reports && child.is_request_worker() && child.state_at_fault.is_none();
+        awaits_report || awaits_signal(pid.as_raw(), request.thread, &[stack_signal(), crash_signal()])
+    };
+    for verdict in watch.check(&watched, children.scoreboard(), Beside { waiting, owes_stack: &owes_stack }, now) {
         match verdict {
             Verdict::AskStack { child: id, request, limit_ms } => {
                 let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
@@ -207,7 +238,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                     log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                 }
                 // The report about its death has the stacks of all threads.
-                if child.is_request_worker() && provision.settings().lifecycle.crash_reports.is_some() {
+                if child.is_request_worker() && writes_reports {
                     let _ = system::signal_thread(pid, request.thread, crash_signal());
                 }
                 children.order_hand_over(id, has_takers, now);
@@ -235,7 +266,7 @@ mod tests {
 
     const WORKERS: &[(u64, u32, Watched)] = &[(7, 0, Watched::Worker), (8, 1, Watched::Worker)];
 
-    const NONE_WAITING: u32 = 0;
+    const NONE_WAITING: Beside<'_> = Beside { waiting: 0, owes_stack: &|_, _| false };
 
     fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
         Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriPolicy::default())
@@ -278,9 +309,9 @@ mod tests {
         let policy = HarakiriPolicy { queue_threshold: 3, ..HarakiriPolicy::default() };
         let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
         board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
-        assert_eq!(watch.check(WORKERS, &board, 2, 1001), []);
+        assert_eq!(watch.check(WORKERS, &board, Beside { waiting: 2, ..NONE_WAITING }, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
-        assert_eq!(watch.check(WORKERS, &board, 3, 2001).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, Beside { waiting: 3, ..NONE_WAITING }, 2001).len(), 1);
         // A request whose stack was requested is not spared any more.
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
     }
@@ -298,6 +329,27 @@ mod tests {
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1550), []);
         let killed = watch.check(WORKERS, &board, NONE_WAITING, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
+    }
+
+    #[test]
+    fn a_kill_waits_for_a_stack_that_a_busy_machine_has_not_written_yet_and_not_for_ever() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        const OWES: Beside<'_> = Beside { waiting: 0, owes_stack: &|_, request| request.text == "GET /busy" };
+        for (writes_ms, killed_ms) in [(1500 + STACK_MS, 1500 + 2 * STACK_MS), (u64::MAX, 1500 + STACK_LATE_MS)] {
+            let mut watch = watch_of(Some(1000), None).expect("watches");
+            board.recorder(1, 1).expect("a slot").begin(500, &[b"GET /busy"]);
+            assert!(matches!(&watch.check(WORKERS, &board, OWES, 1500)[..], [Verdict::AskStack { .. }]));
+            let mut now_ms = watch.wake_ms();
+            while now_ms < killed_ms {
+                let waiting = if now_ms > writes_ms { NONE_WAITING } else { OWES };
+                assert_eq!(watch.check(WORKERS, &board, waiting, now_ms), []);
+                assert!(watch.wake_ms() <= now_ms + STACK_MS);
+                now_ms = watch.wake_ms();
+            }
+            let waiting = if now_ms > writes_ms { NONE_WAITING } else { OWES };
+            assert!(matches!(&watch.check(WORKERS, &board, waiting, now_ms)[..], [Verdict::Kill { child: 8, .. }]));
+            board.recorder(1, 1).expect("a slot").end();
+        }
     }
 
     #[test]

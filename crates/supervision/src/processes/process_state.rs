@@ -47,6 +47,18 @@ pub fn thread_state(pid: i32, thread: u32) -> Option<char> {
     text.rsplit_once(')').and_then(|(_, numbers)| numbers.trim_start().chars().next())
 }
 
+/// Whether one of these signals, which were sent to this thread, still waits for it to run.
+pub fn awaits_signal(pid: i32, thread: u32, signals: &[i32]) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).is_ok_and(|text| has_pending(&text, signals))
+}
+
+/// The set of pending signals of the thread in a status file: hexadecimal, with bit 0 for signal 1 (proc(5)).
+fn has_pending(text: &str, signals: &[i32]) -> bool {
+    let pending = text.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let set = pending.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or_default();
+    signals.iter().any(|signal| set.checked_shr(signal.cast_unsigned().wrapping_sub(1)).is_some_and(|rest| rest & 1 == 1))
+}
+
 /// State letter and parent of a process.
 fn process_state(pid: i32) -> Option<(String, i32)> {
     let text = numbers_of(pid)?;
@@ -72,6 +84,20 @@ mod tests {
         let this = Pid::this().as_raw();
         assert!(thread_state(this, this as u32).is_some());
         assert_eq!(thread_state(this, 0), None);
+    }
+
+    #[test]
+    fn a_signal_that_a_thread_has_not_taken_yet_is_pending() {
+        let status = "Name:\tpython3\nSigQ:\t1/30000\nSigPnd:\t0000080000000201\nShdPnd:\t0000000000000008\n";
+        for (signals, is_pending) in
+            [(&[1][..], true), (&[10], true), (&[44], true), (&[2, 44], true), (&[2, 4, 64], false), (&[0], false)]
+        {
+            assert_eq!(has_pending(status, signals), is_pending, "{signals:?}");
+        }
+        assert!(!has_pending("", &[1]));
+        let this = Pid::this().as_raw();
+        assert!(!awaits_signal(this, this as u32, &[libc::SIGUSR1]));
+        assert!(!awaits_signal(this, 0, &[libc::SIGUSR1]));
     }
 
     #[test]
