@@ -29,6 +29,10 @@ const ANSWER_MS: u64 = 5_000;
 /// Milliseconds that a client has to answer a close frame.
 const CLOSE_MS: u64 = 5_000;
 
+/// The same at a stop: the whole instance waits for this client. Then its connection is closed without its answer, as a server may
+/// do at any time (RFC 6455 section 7.1.1: "an endpoint MAY close the connection via any means available when required").
+const STOP_CLOSE_MS: u64 = 1_000;
+
 /// A frame buffer beyond this size is freed after its message.
 const KEPT_BYTES: usize = 64 * 1024;
 
@@ -295,7 +299,8 @@ impl WebSocket {
         }
         self.close_status.get_or_insert_with(|| CloseStatus { code, reason: reason.to_owned() });
         self.write_close(may_be_sent(code).then_some(code), reason, response);
-        self.stage = SocketStage::Closing { until_ms: now_ms() + CLOSE_MS };
+        let most_ms = if self.leaves_for_good() { STOP_CLOSE_MS } else { CLOSE_MS };
+        self.stage = SocketStage::Closing { until_ms: now_ms() + most_ms };
     }
 
     /// The number of bytes that may be read now; callers only compare it with 0.
@@ -319,6 +324,17 @@ impl WebSocket {
     pub(crate) fn leave_at(&mut self, when_ms: u64, for_good: bool) {
         self.leave_ms = self.leave_ms.min(when_ms);
         self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
+        // It may be closing already.
+        if let SocketStage::Closing { until_ms } = &mut self.stage
+            && for_good
+        {
+            *until_ms = (*until_ms).min(when_ms + STOP_CLOSE_MS);
+        }
+    }
+
+    /// The instance stops.
+    fn leaves_for_good(&self) -> bool {
+        self.leave_code == GOING_AWAY
     }
 
     /// The same at once, for one that was not open yet when the worker began to drain.
@@ -355,15 +371,18 @@ impl WebSocket {
             self.fail(violation, response);
         }
         if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
-            let reason = if self.leave_code == GOING_AWAY { "the server is stopping" } else { "the server is restarting" };
+            let reason = if self.leaves_for_good() { "the server is stopping" } else { "the server is restarting" };
             self.close(self.leave_code, reason, response);
         }
         if self.stage == SocketStage::Open {
             self.look_after_silence(response, now_ms);
         }
         match self.stage {
-            // Otherwise the unread data would delay the end further, by the time limit of slow clients.
-            SocketStage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
+            // Otherwise the unread data would delay the end further, by the time limit of slow clients; and at a stop, the
+            // connection would linger for a client that has had its time.
+            SocketStage::Closing { until_ms } if until_ms <= now_ms && (self.has_unsent(response) || self.leaves_for_good()) => {
+                response.give_client_up();
+            }
             SocketStage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
             SocketStage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
             _ => {}
