@@ -2,10 +2,33 @@
 
 use std::ptr::null_mut;
 
-use pyo3::ffi;
+use pyo3::exceptions::PyOSError;
+use pyo3::{PyTypeInfo, Python, ffi};
 
 use crate::native::call;
 use crate::object::{Object, latin1};
+
+pyo3::create_exception!(bolide, ClientDisconnected, PyOSError, "The client has disconnected, or stopped reading.");
+
+/// Clears the exception that is set if it is the one that tells a WSGI application that its client has left. Such a request has
+/// not failed, and its line in the log says what became of it. True: it was that exception.
+pub fn clear_client_disconnected() -> bool {
+    // SAFETY: an exception is set, so the thread holds the interpreter; the type lives as long as it does.
+    unsafe {
+        let is_ours = ffi::PyErr_ExceptionMatches(client_disconnected()) != 0;
+        if is_ours {
+            ffi::PyErr_Clear();
+        }
+        is_ours
+    }
+}
+
+/// The type of [`ClientDisconnected`].
+pub fn client_disconnected() -> *mut ffi::PyObject {
+    // SAFETY: only threads that hold the interpreter call Python's exceptions.
+    let python = unsafe { Python::assume_attached() };
+    ClientDisconnected::type_object_raw(python).cast()
+}
 
 /// Sets an exception with this text, and returns `None` for the caller to return.
 pub fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {

@@ -137,6 +137,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
     module.add("HELPER_SIGNAL", bolide_contract::message::helper_signal())?;
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
+    // Made here: a type can't be made while an exception is set, and it is compared with those of applications.
+    module.add("ClientDisconnected", module.py().get_type::<exceptions::ClientDisconnected>())?;
     module.add_class::<helper::HelperLink>()?;
     module.add_class::<services::spooler_work::SpoolerWork>()?;
     module.add_class::<prototype::Assignment>()?;

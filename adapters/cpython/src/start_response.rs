@@ -16,7 +16,7 @@ use crate::call::cooperation::{Cooperation, cooperation};
 use crate::call::current as current_request;
 use crate::call::rules::AnswerRules;
 use crate::call::state::{CallState, Place};
-use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
+use crate::exceptions::{assertion_error, client_disconnected, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound, without_interpreter};
 use crate::object::{Object, bytes_of};
 use crate::uwsgi_module;
@@ -547,8 +547,7 @@ fn client_is_gone(write_errors: bool) -> Option<()> {
     if !write_errors {
         return Some(());
     }
-    // SAFETY: the exception type lives as long as the interpreter.
-    raise(unsafe { ffi::PyExc_OSError }, "write error: the client has disconnected, or stopped reading")
+    raise(client_disconnected(), "write error: the client has disconnected, or stopped reading")
 }
 
 /// Raises the exception of `sys.exc_info()`: the head has been sent, so only the application's error can be reported.

@@ -22,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::call::cooperation::{ClientEvent, Cooperation, cooperation, visit};
 use crate::call::current::CurrentRequest;
+use crate::exceptions::ClientDisconnected;
 use crate::uwsgi_module;
 
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
@@ -266,7 +267,9 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool, context:
         on_websocket(&request, |websocket, response| websocket.look(response))?;
     }
     if request.with(|response| response.client_is_gone()) != Some(false) {
-        return Err(PyOSError::new_err("unable to send websocket message: the client has disconnected, or stopped reading"));
+        return Err(ClientDisconnected::new_err(
+            "unable to send websocket message: the client has disconnected, or stopped reading",
+        ));
     }
     Ok(())
 }
@@ -292,11 +295,11 @@ fn uwsgi_close_websocket(py: Python<'_>, code: u16, reason: &[u8], context: &Bou
 }
 
 fn has_ended_for_sending() -> PyErr {
-    PyOSError::new_err("unable to send websocket message: the connection has ended")
+    ClientDisconnected::new_err("unable to send websocket message: the connection has ended")
 }
 
 fn has_ended_for_receiving() -> PyErr {
-    PyOSError::new_err("unable to receive websocket message: the connection has ended")
+    ClientDisconnected::new_err("unable to receive websocket message: the connection has ended")
 }
 
 fn no_websocket() -> PyErr {

@@ -7,6 +7,7 @@
 
 pub mod buffers;
 pub mod compression;
+mod departure;
 pub mod fields;
 mod files;
 pub mod filters;
@@ -33,6 +34,7 @@ use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
+pub use departure::end_without_client;
 pub use writer::ResponseWriter;
 
 /// Bytes that are buffered for a slow client before the application's iterator is suspended.

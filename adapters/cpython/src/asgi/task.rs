@@ -5,7 +5,7 @@ use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Visited;
 use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
+use bolide_engine::response::{ResponseWriter, end_without_client};
 use pyo3::ffi;
 
 use super::awaited::show_awaited;
@@ -40,6 +40,18 @@ enum TaskEnd {
     DisconnectedIndirectly,
     /// The exception is set.
     Raised,
+}
+
+/// What the end of a task means for its exchange.
+enum Conclusion {
+    /// The answer is complete, or has no client any more.
+    Finished,
+    /// The application has given its answer up because the client has left: that is no failure.
+    ClientLeft,
+    /// The failure has been logged.
+    Failed,
+    /// The failure has been logged, and the worker must end.
+    FailedFatally,
 }
 
 /// `has_left` returns whether the client has disconnected. It is called only if the task has failed.
@@ -92,15 +104,21 @@ pub fn ended_at_once(
         return Outcome::Finished;
     }
     AsgiExchange::with(object, |exchange| exchange.connection = connection);
-    let outcome = conclude(asgi, object, &end, &described());
+    let conclusion = conclude(asgi, object, &end, &described());
     let waiters = AsgiExchange::with(object, |exchange| {
-        if !matches!(outcome, Outcome::Finished) {
-            exchange.visit(close_failed);
+        match conclusion {
+            Conclusion::Finished => {}
+            Conclusion::ClientLeft => drop(exchange.visit(end_left)),
+            Conclusion::Failed | Conclusion::FailedFatally => drop(exchange.visit(close_failed)),
         }
         exchange.disconnect()
     });
     waiters.wake(asgi);
-    outcome
+    match conclusion {
+        Conclusion::Finished | Conclusion::ClientLeft => Outcome::Finished,
+        Conclusion::Failed => Outcome::Failed,
+        Conclusion::FailedFatally => Outcome::FailedFatally,
+    }
 }
 
 /// Follows a task that continues after its first step. `None`: an exception is set.
@@ -135,14 +153,18 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
         let is_over = exchange.protocol.is_complete() || exchange.protocol.is_disconnected();
         (exchange.place_in_log(), exchange.application, is_over)
     });
-    let outcome = conclude(asgi, object, &end, &request);
-    if !matches!(outcome, Outcome::Finished) && !is_over {
-        let failed_in = asgi.embedded().filter(|_| !matches!(end, TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly));
-        if let Some(embedded) = failed_in {
-            embedded.count_exception(application);
-        }
+    let conclusion = conclude(asgi, object, &end, &request);
+    let has_failed = matches!(conclusion, Conclusion::Failed | Conclusion::FailedFatally);
+    let failed_in = asgi.embedded().filter(|_| has_failed);
+    if let Some(embedded) = failed_in {
+        embedded.count_exception(application);
+    }
+    if !matches!(conclusion, Conclusion::Finished) && !is_over {
         let waiters = AsgiExchange::with(object, |exchange| {
             exchange.visit(|protocol, response, request_stream| {
+                if matches!(conclusion, Conclusion::ClientLeft) {
+                    return end_left(protocol, response, request_stream);
+                }
                 if let Some(embedded) = failed_in.filter(|_| response.head_has_left()) {
                     embedded.count_broken_off(response);
                 }
@@ -162,6 +184,13 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     asgi.want_turn();
 }
 
+/// Ends an exchange whose application has given it up because the client has left.
+fn end_left(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
+    if !close_failed(protocol, response, request_stream) {
+        end_without_client(response);
+    }
+}
+
 /// Closes an open WebSocket whose application has failed. False: it is not open.
 fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
     let (ProtocolState::WebSocket(socket), RequestStream::Messages(websocket)) = (protocol, request_stream) else { return false };
@@ -171,60 +200,67 @@ fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>,
     socket.is_open()
 }
 
-/// Determines the outcome of an application that has not simply completed its answer. Failures are logged here.
-fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &FaultPlace) -> Outcome<ExchangeHandle> {
+/// Determines what the end of an application means that has not simply completed its answer. Failures are logged here.
+fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &FaultPlace) -> Conclusion {
     let (complete, disconnected) =
         AsgiExchange::with(object, |exchange| (exchange.protocol.is_complete(), exchange.protocol.is_disconnected()));
     match end {
-        TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly if complete => Outcome::Finished,
-        TaskEnd::Disconnected => Outcome::Failed,
+        TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly if complete => Conclusion::Finished,
+        TaskEnd::Disconnected => Conclusion::ClientLeft,
         TaskEnd::DisconnectedIndirectly => {
             log_disconnect(asgi, object, described);
-            Outcome::Failed
+            Conclusion::ClientLeft
         }
         TaskEnd::Raised if complete => {
             log_request_exception(&asgi.fault_log, described, ", after its response");
-            Outcome::Finished
+            Conclusion::Finished
         }
-        TaskEnd::Raised => failed(&asgi.fault_log, described),
-        TaskEnd::Cancelled if complete || disconnected => Outcome::Finished,
+        TaskEnd::Raised => match failed::<()>(&asgi.fault_log, described) {
+            Outcome::FailedFatally => Conclusion::FailedFatally,
+            _ => Conclusion::Failed,
+        },
+        TaskEnd::Cancelled if complete || disconnected => Conclusion::Finished,
         TaskEnd::Cancelled => {
             log_message(
                 &asgi.fault_log,
                 &format!("{described}: the application's task was cancelled before its response was complete"),
             );
-            Outcome::Failed
+            Conclusion::Failed
         }
-        TaskEnd::Returned if disconnected => Outcome::Finished,
+        TaskEnd::Returned if disconnected => Conclusion::Finished,
         TaskEnd::Returned if AsgiExchange::with(object, |exchange| matches!(exchange.protocol, ProtocolState::WebSocket(_))) => {
             returned_from_websocket(asgi, object, described)
         }
         TaskEnd::Returned if AsgiExchange::with(object, client_has_gone) => {
             log_disconnect(asgi, object, described);
-            Outcome::Failed
+            Conclusion::ClientLeft
         }
         TaskEnd::Returned => {
             log_message(&asgi.fault_log, &format!("{described}: the application returned without completing its response"));
-            Outcome::Failed
+            Conclusion::Failed
         }
     }
 }
 
 /// The application of a WebSocket has returned without a close: determines the outcome, and logs it.
-fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &FaultPlace) -> Outcome<ExchangeHandle> {
+fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &FaultPlace) -> Conclusion {
     let is_open =
         AsgiExchange::with(object, |exchange| matches!(&exchange.protocol, ProtocolState::WebSocket(socket) if socket.is_open()));
+    if !is_open && AsgiExchange::with(object, client_has_gone) {
+        log_disconnect(asgi, object, described);
+        return Conclusion::ClientLeft;
+    }
     if !is_open {
         log_message(
             &asgi.fault_log,
             &format!("{described}: the application returned without accepting or closing the WebSocket"),
         );
-        return Outcome::Failed;
+        return Conclusion::Failed;
     }
     let mut close = SendEvent::WebSocket(WebSocketSendEvent::Close { code: NORMAL, reason: String::new() });
     // If the message can't be sent, the client has disconnected by itself.
     let _is_gone = AsgiExchange::with(object, |exchange| exchange.deliver(&mut close)).is_err();
-    Outcome::Finished
+    Conclusion::Finished
 }
 
 /// True if the client of a request has disconnected; the application may have been told so, and have returned.

@@ -14,7 +14,7 @@ use super::pool::{Job, JobEnd, Seat};
 use crate::answer::Answer;
 use crate::call::cooperation::{Cooperation, visit};
 use crate::call::state::{CallState, Place};
-use crate::exceptions::keeping_exception;
+use crate::exceptions::{clear_client_disconnected, keeping_exception};
 use crate::faults::{FaultPlace, failed, log_message, log_set_exception};
 use crate::native::call;
 use crate::object::Object;
@@ -193,7 +193,7 @@ fn raised(gevent: &Gevent, seat: &Object, state: &CallState, environ: &Object) -
         log_message(&gevent.wsgi.fault_log, &format!("{}: its greenlet was killed", described(gevent, environ)));
         return Ended::Killed;
     }
-    if clear_own_timeout(seat) || clear_end_of_taken(state) {
+    if clear_own_timeout(seat) || clear_end_of_taken(state) || clear_client_disconnected() {
         return Ended::Answered;
     }
     match failed::<()>(&gevent.wsgi.fault_log, &described(gevent, environ)) {

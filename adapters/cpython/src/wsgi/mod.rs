@@ -21,6 +21,7 @@ use crate::answer::Answer;
 use crate::call::current::forget_current;
 use crate::contexts::Contexts;
 use crate::environ::EnvironMemo;
+use crate::exceptions::clear_client_disconnected;
 use crate::faults::{FaultPlace, described, failed, log_message, log_set_exception};
 use crate::memory;
 use crate::native::without_interpreter;
@@ -230,8 +231,12 @@ impl WsgiThread {
     }
 
     /// An application that has taken over its connection ends with an exception that tells other servers to send no answer
-    /// (gunicorn: StopIteration, Werkzeug: ConnectionError). True: it was that exception, which is now cleared.
+    /// (gunicorn: StopIteration, Werkzeug: ConnectionError), and one whose client has left with that of `write`. True: it was one
+    /// of them, which is now cleared.
     fn forgive(&self, response: &ResponseWriter<'_>) -> bool {
+        if clear_client_disconnected() {
+            return true;
+        }
         // SAFETY: the thread holds the interpreter, and an exception is set; the types live as long as it does.
         unsafe {
             let is_usual = ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0
