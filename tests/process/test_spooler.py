@@ -4,11 +4,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
 from support import processes
 from support.killed_at_step import KilledAtStep
+from support.server import program
 from support.spooler import MODIFIER, SHOP, Shop, jobs_in, put, write_job
 from support.uwsgi import packet
 from support.waiting import wait_until
@@ -491,6 +493,22 @@ def test_the_frequency_is_changed_while_spoolers_run(shop):
     # The second job wakes the spooler, which reads the frequency then.
     found.server.get("/")
     found.wait_for_count(8)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_a_folder_that_the_user_of_the_application_cannot_use_is_a_warning_of_the_start_and_of_check(start, open_folder):
+    folder = open_folder / "theirs"
+    folder.mkdir(mode=0o700)
+    (open_folder / "shop.py").write_text("def application(environ, start_response):\n    pass\n")
+    (open_folder / "app.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:0\nmodule = shop\nuid = nobody\nspooler = {folder}\n")
+    warning = f"app.ini:5: warning: the spool folder {folder} belongs to root (mode 700), and `uid` is nobody"
+    checked = subprocess.run([*program(), "check", "app.ini"], cwd=open_folder, capture_output=True, text=True, timeout=60)
+    assert checked.stdout.count(warning) == 1, checked.stdout
+    # The user of uid may not be able to execute the Python of these tests: the warning does not depend on that.
+    instance = start("--ini", open_folder / "app.ini", module=None, socket=None, ready=False, alarms=True)
+    instance.wait_for_text(warning.removeprefix("app.ini:5: warning: "))
+    assert instance.log.count(warning.removeprefix("app.ini:5: warning: ")) == 1
+    assert f"chown nobody {folder}" in instance.log
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

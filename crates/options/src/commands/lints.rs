@@ -45,8 +45,6 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
         context.sockets(settings);
         let ports = rights::of_ports(settings, |origin| context.located(origin));
         context.diagnostics.extend(ports);
-        let folders = rights::of_spool_folders(settings, |origin| context.located(origin));
-        context.diagnostics.extend(folders);
         context.processes(settings);
         context.asynchronous(settings);
         context.certificates(settings);

@@ -104,6 +104,9 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
 }
 
 fn manual(arguments: &[String]) -> Reading {
+    if let [_, further, ..] = arguments {
+        return Reading::usage_error(Subcommand::Manual, &format!("`{further}` has no meaning here"));
+    }
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => return Reading::Manual { page: crate::manual::man::page() },
         "markdown" => crate::manual::reference::page(),
@@ -114,6 +117,9 @@ fn manual(arguments: &[String]) -> Reading {
 
 fn completions(arguments: &[String]) -> Reading {
     let Some(shell) = arguments.first() else { return Reading::usage_error(Subcommand::Completions, "no shell is named") };
+    if let Some(further) = arguments.get(1) {
+        return Reading::usage_error(Subcommand::Completions, &format!("`{further}` has no meaning here"));
+    }
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },
         None => Reading::usage_error(Subcommand::Completions, &format!("there are no completions for `{shell}`")),

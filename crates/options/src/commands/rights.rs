@@ -1,21 +1,16 @@
 //! Lints about the rights of the user who checks: a start by that user could not listen at a port below 1024, or change to another
 //! user. It reads the limits of the kernel, and opens nothing. The process of the command line runs it.
 
-use std::os::unix::fs::MetadataExt;
-
 use bolide_contract::settings::{Address, Settings};
 use nix::unistd::{Gid, Group, User, getegid, geteuid, getgroups};
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
-use crate::trust::Writer;
 
 /// The lowest port that every user may listen at, unless the kernel says otherwise.
 const LOWEST_PORT: u16 = 1024;
 /// The number of CAP_NET_BIND_SERVICE in the mask of capabilities (linux/capability.h).
 const BIND_SERVICE: u32 = 10;
-/// The permission bits of a mode (inode(7)).
-const MODE_BITS: u32 = 0o777;
 
 /// The finding that this user may not listen at a port.
 pub fn may_not_listen(place: Option<&Location>, port: u16) -> Diagnostic {
@@ -37,19 +32,6 @@ pub fn of_ports(settings: &Settings, located: impl Fn(&str) -> Location) -> Vec<
         _ => None,
     });
     ports.map(|(listener, port)| may_not_listen(Some(&located(&listener.origin)), port).local()).collect()
-}
-
-/// Reports folders of the spooler that the user of `uid` can't use: every job would fail.
-pub fn of_spool_folders(settings: &Settings, located: impl Fn(&str) -> Location) -> Vec<Diagnostic> {
-    let (Some(writer), Some(name)) = (Writer::of(&settings.identity), &settings.identity.user) else { return Vec::new() };
-    let of_others = settings.spooling.folders.iter().filter_map(|folder| {
-        let found = folder.path.metadata().ok().filter(|_| !writer.may_fill(&folder.path))?;
-        let owner = User::from_uid(found.uid().into()).ok().flatten().map_or_else(|| found.uid().to_string(), |user| user.name);
-        let (path, mode) = (folder.path.display(), found.mode() & MODE_BITS);
-        let message = format!("the spool folder {path} belongs to {owner} (mode {mode:o}), and `uid` is {name}");
-        Some(Diagnostic::warning(Some(&located(&folder.origin)), message).advise(format!("chown {name} {path}")).local())
-    });
-    of_others.collect()
 }
 
 fn has_bind_service() -> bool {

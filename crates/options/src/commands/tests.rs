@@ -3,6 +3,7 @@
 use bolide_contract::settings::ApplicationSource;
 
 use crate::Reading;
+use crate::subcommand::Subcommand;
 use crate::tests::{Folder, outcome};
 
 /// The text that a command prints, and its exit status.
@@ -73,6 +74,28 @@ fn test_check_prints_json_and_lines() {
     assert_eq!((found["severity"].as_str(), found["advice"].as_str()), (Some("warning"), Some("leave them out")));
     let (text, _) = printed(&folder, "check --format=lines uwsgi.ini");
     assert_eq!(text, "uwsgi.ini:4:7: warning: `'A=B'`: the quotes are part of the value (leave them out)\n");
+}
+
+#[test]
+fn test_json_of_every_command_is_json_or_a_mistake() {
+    let folder = Folder::new("json-everywhere");
+    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :8001\nmodule = app\n");
+    for command in Subcommand::ALL {
+        for words in ["", " uwsgi.ini", " harakiri", " man", " markdown", " bash"] {
+            let line = format!("{}{words} --json", command.name());
+            match outcome(&folder, &line, &[]) {
+                // It explains the option.
+                Ok(Reading::Print { .. }) if line == "explain --json" => {}
+                Ok(Reading::Print { text, status }) if status != 2 => {
+                    assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{line}: {text}");
+                }
+                Ok(Reading::Manual { .. } | Reading::Run { .. } | Reading::Version { .. }) => {
+                    panic!("{line} does something else")
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 #[test]

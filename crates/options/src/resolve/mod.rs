@@ -233,6 +233,9 @@ impl<'a> Draft<'a> {
         compiled.check(&services, &alarms, &mut context);
         let spooler_harakiri_ms = self.spooler.harakiri_ms;
         let spooling = self.spooler.complete(&mut context);
+        if !is_jailed {
+            background::spooler::check_folders(&spooling, &self.identity, &mut context);
+        }
         helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
         helpers.extend(script);
         let settings = Settings {

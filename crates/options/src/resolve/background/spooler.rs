@@ -1,9 +1,13 @@
-//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file. Runs in the process that reads
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the folders. Runs in the process that reads
 //! the configuration.
 
+use std::os::unix::fs::MetadataExt;
+
 use bolide_contract::children::{Helper, Task};
+use bolide_contract::settings::Identity;
 use bolide_contract::spooling::{SpoolFolder, Spooling};
 use bolide_distributed::{Address, Purpose};
+use nix::unistd::User;
 
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
@@ -12,7 +16,10 @@ use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, SpoolerDraft};
 use crate::resolve::services::distributed;
 use crate::resolve::values;
+use crate::trust::Writer;
 
+/// The permission bits of a mode (inode(7)).
+const MODE_BITS: u32 = 0o777;
 /// The highest number of spoolers of one folder, and of folders.
 pub const SPOOLERS_MOST: i64 = 64;
 
@@ -85,4 +92,17 @@ fn existing(context: &mut Context, path: &str, location: &Location) -> std::path
         context.diagnostics.push(Diagnostic::error(Some(location), message).local());
     }
     path
+}
+
+/// Reports folders that the user of `uid` can't use: every job would fail.
+pub fn check_folders(spooling: &Spooling, identity: &Identity, context: &mut Context) {
+    let (Some(writer), Some(name)) = (Writer::of(identity), &identity.user) else { return };
+    for folder in &spooling.folders {
+        let Some(found) = folder.path.metadata().ok().filter(|_| !writer.may_fill(&folder.path)) else { continue };
+        let owner = User::from_uid(found.uid().into()).ok().flatten().map_or_else(|| found.uid().to_string(), |user| user.name);
+        let (path, mode) = (folder.path.display(), found.mode() & MODE_BITS);
+        let message = format!("the spool folder {path} belongs to {owner} (mode {mode:o}), and `uid` is {name}");
+        let place = context.read.effects.iter().map(|pair| &pair.location).find(|place| place.to_string() == folder.origin);
+        context.diagnostics.push(Diagnostic::warning(place, message).advise(format!("chown {name} {path}")).local());
+    }
 }
