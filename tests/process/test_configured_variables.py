@@ -7,6 +7,8 @@ import signal
 import urllib.request
 
 import pytest
+from support import processes
+from support.waiting import wait_until
 from support_users import NOBODY
 
 #: Zones without daylight saving time, far from each other and from UTC.
@@ -90,6 +92,43 @@ def test_a_variable_that_unenv_removes_reaches_no_program(start, monkeypatch, tm
     for line in ("job none", "hook none", "daemon none"):
         instance.wait_for_log(rf"{line}$")
     assert "secret" not in instance.log
+
+
+@pytest.mark.parametrize("option", ["logger", "req-logger"])
+def test_a_program_that_reads_lines_has_the_variables_of_the_configuration(option, start, call, monkeypatch, tmp_path):
+    monkeypatch.setenv("OF_THE_START", "secret")
+    ini, note, pid, said = (tmp_path / name for name in ("piped.ini", "note", "pid", "said"))
+    # `$$` stays the number of the program, which the test ends.
+    program = f"echo $$ > {pid}; echo $COLOUR $PATH ${{OF_THE_START-none}} >> {note}; exec cat >> {said}"
+
+    def configure(colour):
+        lines = [f"env = COLOUR={colour}", f"env = PATH=/{colour}:/usr/bin:/bin", "unenv = OF_THE_START"]
+        ini.write_text("\n".join(["[uwsgi]", *lines, f"{option} = pipe:{program}", ""]))
+
+    def noted():
+        return note.read_text().splitlines() if note.exists() else []
+
+    configure("red")
+    instance = start("--ini", str(ini), logging=True, alarms=True, ready=False)
+    wait_until(lambda: noted() == ["red /red:/usr/bin:/bin none"], noted)
+    wait_until(lambda: "bolide: ready: " in instance.log + (said.read_text() if said.exists() else ""), "it serves")
+    # The next program has what the instance has then.
+    configure("blue")
+    assert call("reload", "--wait", str(instance.pid))[0] == 0
+    processes.kill(int(pid.read_text()))
+    wait_until(lambda: noted()[1:] == ["blue /blue:/usr/bin:/bin none"], noted)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, whose programs become the application's user")
+def test_a_program_of_the_applications_user_has_all_variables_of_that_users_file(start, open_folder):
+    file, note = open_folder / "app.env", open_folder / "note"
+    file.write_text("LD_AUDIT_OF_TEST=/tmp/theirs.so\nCOLOUR=red\n")
+    note.touch()
+    for path in (open_folder, file, note):
+        os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
+    program = f"echo $(id -u) $LD_AUDIT_OF_TEST $COLOUR >> {note}; exec cat > /dev/null"
+    start("--uid", "nobody", "--env-file", str(file), "--req-logger", f"pipe:{program}", logging=True, ready=False)
+    wait_until(lambda: note.read_text() == f"{NOBODY.pw_uid} /tmp/theirs.so red\n", note.read_text)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, whose hooks another user's file must not change")

@@ -8,7 +8,7 @@ use bolide_contract::message::{self, Order};
 use bolide_services::statistics::LogFacts;
 use bolide_supervision::logs::captured_output::CapturedOutput;
 use bolide_supervision::logs::log_files::Logs;
-use bolide_supervision::logs::log_programs::LogPrograms;
+use bolide_supervision::logs::log_programs::{LaunchMeans, LogPrograms};
 use bolide_supervision::logs::log_reach::{self, LogReach, NewLog};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
@@ -108,7 +108,8 @@ impl LogKeeping {
 
     /// Restarts log programs that have ended, and opens the destinations again that are out of reach.
     pub fn reach_again(&mut self, children: &Children, provision: &Provision, now_ms: u64) {
-        log_sink::lines(&self.programs.start_due(provision.privileges(), now_ms));
+        let means = LaunchMeans { privileges: provision.privileges(), application: &provision.settings().application };
+        log_sink::lines(&self.programs.start_due(means, now_ms));
         for found in self.reach.look(provision.privileges(), now_ms) {
             let first = Some(found.words.as_str()).filter(|_| found.is_first_there);
             // The destination is replaced first, because the line may go there.

@@ -231,7 +231,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     attendants::identities(&settings.attendant, privileges.as_ref())?;
     alarms::check_descriptors(&settings.alarms)?;
     let program = configuration.program(settings)?;
-    let logs = log_files::open_all(&settings.logging, privileges.as_ref())?;
+    let logs = log_files::open_all(settings, privileges.as_ref())?;
     let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap && !in_namespaces.contains(phase)) {
         hooking::at_start(settings, phase)?;

@@ -79,10 +79,7 @@ impl LaunchEnvironment {
             command.env_remove(variable);
         }
         let is_root = launch.identity.is_some_and(|identity| identity.uid.is_root());
-        match is_root {
-            true => environment::give(&mut command, &environment::for_root(&self.application)),
-            false => environment::give(&mut command, &self.application),
-        }
+        environment::give_with_rights(&mut command, &self.application, is_root);
         command.stdin(if launch.has_stdin { Stdio::inherit() } else { Stdio::null() });
         let reader = match launch.outlives {
             true => None,

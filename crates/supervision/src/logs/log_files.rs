@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
 use bolide_contract::scoreboard::now_ms;
+use bolide_contract::settings::Settings;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, OpenedFile, Rights};
-use crate::logs::log_programs::LogPrograms;
+use crate::logs::log_programs::{LaunchMeans, LogPrograms};
 use crate::logs::log_reach::{self, NewLog, Opened};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
@@ -79,7 +80,9 @@ struct LogFile {
 ///
 /// # Errors
 /// One can't be opened. The message names the option and says what to do.
-pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
+pub fn open_all(settings: &Settings, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
+    let logging = &settings.logging;
+    let means = LaunchMeans { privileges, application: &settings.application };
     let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges)).transpose()?;
     let (mut programs, mut absences) = (LogPrograms::default(), Vec::new());
     let mut note = |number, name: &str, error: &Option<io::Error>| {
@@ -92,7 +95,7 @@ pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<Op
         note(0, &log_reach::name_of(&LogPlace::File(path.clone())), error);
     }
     let mut open = |(target, number): (&LogTarget, u32)| {
-        let (descriptor, error) = open_target(target, number, logging, privileges, &mut programs)?;
+        let (descriptor, error) = open_target((target, number), logging, means, &mut programs)?;
         note(number, &log_reach::name_of(&target.place), &error);
         Ok(descriptor)
     };
@@ -263,12 +266,12 @@ fn prepared(
 }
 
 fn open_target(
-    target: &LogTarget,
-    number: u32,
+    (target, number): (&LogTarget, u32),
     logging: &Logging,
-    privileges: Option<&Privileges>,
+    means: LaunchMeans<'_>,
     programs: &mut LogPrograms,
 ) -> Result<Opened, StartError> {
+    let privileges = means.privileges;
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
     let no_descriptor =
@@ -287,7 +290,7 @@ fn open_target(
             failed(format!("the descriptor {given} (logger or req-logger fd)"), &error, "pass it to the server that is started")
         }),
         LogPlace::Program(command) => {
-            programs.open(number, command, privileges, now_ms()).map(|input| (input, None)).map_err(no_descriptor)
+            programs.open(number, command, means, now_ms()).map(|input| (input, None)).map_err(no_descriptor)
         }
         LogPlace::Udp(address) => log_reach::open_host(address).map_err(no_descriptor),
         LogPlace::Unix(path) => log_reach::open_socket(path, privileges).map_err(no_descriptor),

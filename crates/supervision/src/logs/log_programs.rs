@@ -7,13 +7,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use bolide_contract::settings::ApplicationSettings;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, geteuid};
 
 use crate::logs::log_guard::{self, Guarded};
 use crate::logs::log_sink;
 use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
 use crate::processes::child_setup;
+use crate::processes::environment;
 use crate::processes::exit_report::Cause;
 use crate::processes::privileges::Privileges;
 use crate::text::duration;
@@ -38,11 +40,22 @@ pub struct LogProgram {
 #[derive(Debug, Default)]
 pub struct LogPrograms(Vec<LogProgram>);
 
+/// What a program starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchMeans<'a> {
+    /// Its user; `None`: the master's.
+    pub privileges: Option<&'a Privileges>,
+    /// It has the variables of the configuration.
+    pub application: &'a ApplicationSettings,
+}
+
 /// Starts a program that reads log lines. It ends when the last writer of its pipe is gone, or when its guard ends it.
-fn start(command: &str, lines: &PipeReader, privileges: Option<&Privileges>) -> io::Result<Guarded> {
+fn start(command: &str, lines: &PipeReader, means: LaunchMeans<'_>) -> io::Result<Guarded> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
-    if let Some(privileges) = privileges {
+    let user = means.privileges.map_or_else(geteuid, |privileges| privileges.uid);
+    environment::give_with_rights(&mut shell, means.application, user.is_root());
+    if let Some(privileges) = means.privileges {
         shell.uid(privileges.uid.as_raw()).gid(privileges.gid.as_raw());
     }
     // SAFETY: the function makes async-signal-safe calls only, and touches nothing that existed before the fork.
@@ -58,11 +71,11 @@ impl LogPrograms {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn open(&mut self, number: u32, command: &str, privileges: Option<&Privileges>, now_ms: u64) -> io::Result<OwnedFd> {
+    pub fn open(&mut self, number: u32, command: &str, means: LaunchMeans<'_>, now_ms: u64) -> io::Result<OwnedFd> {
         let (lines, input) = io::pipe()?;
         fcntl(&input, FcntlArg::F_SETFL(OFlag::O_WRONLY | OFlag::O_NONBLOCK))?;
         let mut program = LogProgram::of(number, command, lines);
-        if let Err(words) = program.start(privileges, now_ms) {
+        if let Err(words) = program.start(means, now_ms) {
             log_sink::line(&words);
         }
         self.0.push(program);
@@ -86,9 +99,9 @@ impl LogPrograms {
     }
 
     /// Restarts the programs that have ended and whose pause is over. Returns the message or error of each for the log.
-    pub fn start_due(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Vec<String> {
+    pub fn start_due(&mut self, means: LaunchMeans<'_>, now_ms: u64) -> Vec<String> {
         let due = |program: &&mut LogProgram| program.running.is_none() && program.backoff.over(now_ms);
-        let start = |program: &mut LogProgram| program.start(privileges, now_ms).unwrap_or_else(|words| words);
+        let start = |program: &mut LogProgram| program.start(means, now_ms).unwrap_or_else(|words| words);
         self.0.iter_mut().filter(due).map(start).collect()
     }
 
@@ -111,9 +124,9 @@ impl LogProgram {
         LogProgram { number, command, lines, running: None, born_ms: 0, backoff: Backoff::default(), end }
     }
 
-    fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<String, String> {
+    fn start(&mut self, means: LaunchMeans<'_>, now_ms: u64) -> Result<String, String> {
         let LogProgram { command, lines, end, backoff, .. } = self;
-        let started = start(command, lines, privileges).map_err(|error| {
+        let started = start(command, lines, means).map_err(|error| {
             let pause = duration(backoff.failed_early(now_ms));
             if end.is_empty() {
                 *end = format!("could not be started: {error}");
@@ -145,7 +158,8 @@ mod tests {
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));
         assert!(programs.note_end(pid, 3 << 8, 5));
         assert_eq!((programs.wake_ms(5), programs.0[0].backoff.over(104)), (Some(105), false));
-        assert!(programs.start_due(None, 104).is_empty());
+        let means = LaunchMeans { privileges: None, application: &ApplicationSettings::default() };
+        assert!(programs.start_due(means, 104).is_empty());
         programs.0[0].running = Some(running());
         programs.0[0].born_ms = 200;
         assert!(programs.note_end(pid, 0, 300));

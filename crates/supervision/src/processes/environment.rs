@@ -68,6 +68,15 @@ pub fn give(command: &mut Command, application: &ApplicationSettings) {
     command.envs(application.environment.iter().map(|(name, value)| (name, value)));
 }
 
+/// Gives a program the variables of the configuration. `is_root`: it runs with root's rights, so if the application has its own
+/// user, it gets none that choose code and that another user may have written.
+pub fn give_with_rights(command: &mut Command, application: &ApplicationSettings, is_root: bool) {
+    match is_root {
+        true => give(command, &for_root(application)),
+        false => give(command, application),
+    }
+}
+
 /// Gives a program the variables with which this process was started.
 pub fn restore(command: &mut Command) {
     for (name, value) in OWN.into_iter().zip(at_start()) {
