@@ -48,6 +48,10 @@ def become_master():
     """Run the master in this process, whatever debugger it may have."""
     from bolide import _native
 
+    if "LC_CTYPE" in os.environ:
+        from bolide import coerced_locale
+
+        coerced_locale.drop()
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     imports = [entry for entry in [*sys.path, folder, sys.argv[0]] if isinstance(entry, str)]
     _native.main(sys.argv[1:], sys.executable or None, folder, imports)

@@ -72,7 +72,7 @@ class Half:
         import atexit
 
         import bolide
-        from bolide import threads
+        from bolide import coerced_locale, threads
 
         # A call of `bolide.run` from now on comes from the application's own module, which is being loaded to be served.
         bolide.is_application_process = True
@@ -89,7 +89,7 @@ class Half:
             os.environ[key] = value
         for key in application["removed_variables"]:
             os.environ.pop(key, None)
-        drop_coerced_locale()
+        coerced_locale.drop()
         if python["executable"]:
             sys.executable = python["executable"]
         threads.stack_bytes = python["thread_stack_bytes"] or 0
@@ -376,21 +376,6 @@ def finish(native):
     for number in native.GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     native.finish_log()
-
-
-def drop_coerced_locale():
-    """Remove LC_CTYPE from the environment if the interpreter has put it there (PEP 538): programs that the application starts
-    have the variables of the configuration, as with uWSGI.
-    """
-    if os.environ.get("LC_CTYPE") in ("C.UTF-8", "C.utf8", "UTF-8"):
-        try:
-            with open("/proc/self/environ", "rb") as at_start:
-                variables = at_start.read().split(b"\0")
-        except OSError:
-            # Without /proc nothing tells who has set it.
-            return
-        if not any(pair.startswith(b"LC_CTYPE=") for pair in variables):
-            del os.environ["LC_CTYPE"]
 
 
 def stop_without_terminal(*arguments, **more):

@@ -13,6 +13,14 @@ from support_users import NOBODY
 
 #: Zones without daylight saving time, far from each other and from UTC.
 TOKYO, LIMA = "XXT-9", "XXL+5"
+#: What the application has, and a program that it starts.
+TELLS = """\
+import os, subprocess
+program = subprocess.run("printf %s ${LC_CTYPE-none}", shell=True, capture_output=True, text=True, check=True).stdout
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [f"{os.environ.get('LC_CTYPE', 'none')} {program}".encode()]
+"""
 DATE = r"\w{3} \w{3} +\d+ (\d\d):\d\d:\d\d \d{4}"
 
 
@@ -92,6 +100,22 @@ def test_a_variable_that_unenv_removes_reaches_no_program(start, monkeypatch, tm
     for line in ("job none", "hook none", "daemon none"):
         instance.wait_for_log(rf"{line}$")
     assert "secret" not in instance.log
+
+
+@pytest.mark.parametrize("master", [True, False])
+@pytest.mark.parametrize(("variables", "wanted"), [({}, "none"), ({"LC_CTYPE": "C.UTF-8"}, "C.UTF-8")])
+def test_the_application_has_no_locale_that_an_interpreter_has_set(variables, wanted, master, start, monkeypatch, tmp_path):
+    # Without a locale, CPython sets LC_CTYPE in its own environment (PEP 538). The console script is such an interpreter.
+    for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "tells.py").write_text(TELLS)
+    instance = start(
+        "--pythonpath", tmp_path, "--hook-asap", "exec:echo hook ${LC_CTYPE-none}", module="tells", master=master, alarms=True
+    )  # fmt: skip
+    assert instance.body() == f"{wanted} {wanted}"
+    instance.wait_for_log(rf"hook {wanted}$")
 
 
 @pytest.mark.parametrize("option", ["logger", "req-logger"])
