@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from support.client import Client
-from support.tls import Authority, TlsClient, context_of, openssl, s_client
+from support.tls import Authority, Credentials, TlsClient, context_of, openssl, s_client
 from support.waiting import wait_until
 
 TLS_ON_PLAIN = "The client speaks TLS"
@@ -294,16 +294,41 @@ def test_certificates_of_another_authority_and_those_of_servers_are_refused(serv
     server.wait_for_log("its certificate was not accepted")
 
 
+def self_signed(folder, name, *extensions):
+    """Returns credentials that a client has made for itself."""
+    key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
+    openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
+    added = [part for extension in extensions for part in ("-addext", extension)]
+    openssl("req", "-x509", "-new", "-key", key, "-subj", f"/O=Bolide/CN={name}", "-days", 30, *added, "-out", certificate)
+    return Credentials(certificate, key)
+
+
 def test_each_cause_of_a_refused_certificate_has_its_line(serve, authority, credentials, clients, tmp_path):
-    server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials, f",,!{clients.certificate}"))
+    server = serve("wsgi-file = {apps}/echo.py\nssl-verify-depth = 0", listen=https(credentials, f",,!{clients.certificate}"))
     stranger = Authority(tmp_path, "Strangers").client("mallory")
-    for wrong in (stranger, clients.server("mallory.example"), None, stranger):
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            with TlsClient(address_of(server), context_of(authority, client=wrong)) as client:
-                client.request()
-    for cause in ("no known authority issued it", "it is not for clients", "it sent no certificate"):
-        server.wait_for_text(cause)
-    assert server.whole_log().count("refused a TLS handshake") == 3
+    alone = self_signed(tmp_path, "alone")
+    leaf = self_signed(tmp_path, "leaf", "basicConstraints=critical,CA:FALSE", "extendedKeyUsage=clientAuth")
+    of_the_authority = Credentials(clients.certificate, clients.key)
+    department = Authority(tmp_path, "Tests Department", parent=clients)
+    causes = [
+        ("no known authority issued it", stranger, 2),
+        ("it is not for clients", clients.server("mallory.example"), 1),
+        ("it sent no certificate (tls-client-auth)", None, 1),
+        ("it has expired", clients.client("late", days=-1), 1),
+        ("its chain is longer than ssl-verify-depth allows", department.client("carol"), 1),
+        ("it is self-signed, and not one of the authorities", alone, 1),
+        ("it is self-signed, and not one of the authorities", leaf, 1),
+        ("it is an authority's (CA:TRUE), not a client's", of_the_authority, 1),
+    ]
+    for _, wrong, times in causes:
+        for _ in range(times):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                with TlsClient(address_of(server), context_of(authority, client=wrong)) as client:
+                    client.request()
+    distinct = {cause for cause, _, _ in causes}
+    for cause in distinct:
+        server.wait_for_log(rf"{re.escape(cause)}$")
+    assert server.whole_log().count("refused a TLS handshake") == len(distinct)
 
 
 @pytest.mark.parametrize(("depth", "is_let_in"), [(0, False), (1, True)])
@@ -319,7 +344,7 @@ def test_chains_of_clients_are_as_long_as_they_may_be(serve, authority, credenti
     else:
         with pytest.raises((ssl.SSLError, ConnectionError)), TlsClient(address_of(server), context) as client:
             client.request()
-        server.wait_for_log("within ssl-verify-depth")
+        server.wait_for_text("its chain is longer than ssl-verify-depth allows")
 
 
 # Sessions.

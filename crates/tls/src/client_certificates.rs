@@ -1,4 +1,5 @@
-//! Client certificates: verified by rustls, with a limit for the length of the chain (`ssl-verify-depth`). Workers run it.
+//! Client certificates: verified by rustls, with a limit for the length of the chain (`ssl-verify-depth`), and the reasons of
+//! refusals that rustls does not tell apart. Workers run it.
 
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore, SignatureScheme};
 use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::certificate::certificates_of;
 use crate::provider::provider;
@@ -35,10 +38,58 @@ pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String
     Ok(Some(Arc::new(BoundedChains { verifier, roots, most: tls.verify_depth })))
 }
 
-/// Whether a certificate was refused for its version: only version 3 says what a key may be used for (RFC 5280 section 4.2.1.3).
-pub fn is_of_old_version(fault: &CertificateError) -> bool {
-    let CertificateError::Other(other) = fault else { return false };
-    matches!(other.0.downcast_ref::<webpki::Error>(), Some(webpki::Error::UnsupportedCertVersion))
+/// A client's certificate that it has signed itself, and that is none of the authorities'.
+#[derive(Debug)]
+struct SelfSigned;
+
+impl std::fmt::Display for SelfSigned {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("the certificate is self-signed")
+    }
+}
+
+impl std::error::Error for SelfSigned {}
+
+/// Returns why a client's certificate was refused, as the rest of a sentence about it. It contains nothing that the client has
+/// sent.
+pub fn refusal_reason(fault: &CertificateError) -> &'static str {
+    match fault {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
+        CertificateError::UnknownIssuer => "no known authority issued it",
+        CertificateError::BadSignature => "its signature is invalid",
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "its signature has an unsupported algorithm"
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not for clients",
+        CertificateError::BadEncoding => "it can't be read",
+        CertificateError::Revoked => "it was revoked",
+        CertificateError::Other(other) if other.0.is::<SelfSigned>() => "it is self-signed, and not one of the authorities",
+        CertificateError::Other(other) => other.0.downcast_ref().map_or(NOT_ACCEPTABLE, reason_of_chain),
+        _ => NOT_ACCEPTABLE,
+    }
+}
+
+const NOT_ACCEPTABLE: &str = "it is not acceptable";
+
+/// The reasons for which rustls has no word.
+fn reason_of_chain(fault: &webpki::Error) -> &'static str {
+    match fault {
+        webpki::Error::MaximumPathDepthExceeded => "its chain is longer than ssl-verify-depth allows",
+        webpki::Error::PathLenConstraintViolated => "its chain is longer than one of its authorities allows (pathlen)",
+        webpki::Error::NameConstraintViolation => "one of its authorities may not issue such names (nameConstraints)",
+        webpki::Error::CaUsedAsEndEntity => "it is an authority's (CA:TRUE), not a client's",
+        webpki::Error::EndEntityUsedAsCa => "a certificate in its chain is no authority's (CA:FALSE)",
+        webpki::Error::UnsupportedCriticalExtension => "it has an unknown critical extension",
+        // Only version 3 says what a key may be used for (RFC 5280 section 4.2.1.3).
+        webpki::Error::UnsupportedCertVersion => "it has X.509 version 1, but only version 3 is accepted (openssl x509 -extfile)",
+        _ => NOT_ACCEPTABLE,
+    }
+}
+
+fn refused(why: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(why))))
 }
 
 /// A verifier that limits the length of chains.
@@ -53,7 +104,6 @@ struct BoundedChains {
 impl BoundedChains {
     /// Finds a path to an authority that is short enough. The other conditions of a valid chain were checked before.
     fn check_length(&self, client: &CertificateDer<'_>, between: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
-        let too_long = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() <= self.most as usize {
             true => Ok(()),
             false => Err(webpki::Error::MaximumPathDepthExceeded),
@@ -62,7 +112,27 @@ impl BoundedChains {
         let algorithms = provider().signature_verification_algorithms.all;
         let usage = KeyUsage::client_auth();
         let found = client.verify_for_usage(algorithms, &self.roots.roots, between, now, usage, None, Some(&is_short));
-        found.map(|_| ()).map_err(|_| too_long())
+        found.map(|_| ()).map_err(|_| refused(webpki::Error::MaximumPathDepthExceeded))
+    }
+
+    /// Returns the fault of a certificate more exactly, if the client has signed it itself.
+    fn exact(&self, fault: Error, client: &CertificateDer<'_>) -> Error {
+        let Error::InvalidCertificate(reason) = &fault else { return fault };
+        let is_authority = |other: &OtherError| matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity));
+        // `openssl req -x509` makes certificates with CA:TRUE.
+        let may_be_self_signed = match reason {
+            CertificateError::UnknownIssuer => true,
+            CertificateError::Other(other) => is_authority(other),
+            _ => false,
+        };
+        if may_be_self_signed && self.is_self_signed(client) { refused(SelfSigned) } else { fault }
+    }
+
+    fn is_self_signed(&self, client: &CertificateDer<'_>) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(client) else { return false };
+        let subject = certificate.subject().as_raw();
+        let is_known = || self.root_hint_subjects().iter().any(|name| name.as_ref() == subject);
+        certificate.issuer().as_raw() == subject && !is_known()
     }
 }
 
@@ -85,7 +155,7 @@ impl ClientCertVerifier for BoundedChains {
         between: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.verifier.verify_client_cert(client, between, now)?;
+        let verified = self.verifier.verify_client_cert(client, between, now).map_err(|fault| self.exact(fault, client))?;
         if between.len() > self.most as usize {
             self.check_length(client, between, now)?;
         }

@@ -17,7 +17,7 @@ mod tickets;
 
 pub use authorities::{read_authorities, system_authorities};
 pub use certificate::{LoadedCertificate, UNSUPPORTED_KEY, load, names_of};
-pub use client_certificates::is_of_old_version;
+pub use client_certificates::refusal_reason;
 pub use config::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 pub use facts::{ClientFacts, TlsFacts};
 pub use inspection::{Gap, Inspection, inspect};

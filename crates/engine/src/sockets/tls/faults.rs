@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use bolide_contract::meters::TlsFailure;
-use bolide_tls::rustls::{AlertDescription, CertificateError, Error, PeerIncompatible, PeerMisbehaved};
+use bolide_tls::rustls::{AlertDescription, Error, PeerIncompatible, PeerMisbehaved};
 
 /// A failed handshake.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl TlsFault {
             TlsFault::Left => "a handshake that ended",
             TlsFault::TooSlow => "a slow handshake",
             TlsFault::TooLong => "a long handshake",
-            TlsFault::Failed(Error::InvalidCertificate(fault)) => certificate_reason(fault),
+            TlsFault::Failed(Error::InvalidCertificate(fault)) => bolide_tls::refusal_reason(fault),
             TlsFault::Failed(Error::NoCertificatesPresented) => "no certificate",
             TlsFault::Failed(error) => match failure_of(error) {
                 TlsFailure::NothingInCommon => "nothing in common",
@@ -105,7 +105,7 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
         Error::PeerIncompatible(_) => "it and this server have no TLS parameters in common".into(),
         Error::NoApplicationProtocol => "it asks for an unsupported protocol (ALPN)".into(),
         Error::NoCertificatesPresented => "it sent no certificate (tls-client-auth)".into(),
-        Error::InvalidCertificate(fault) => format!("its certificate was not accepted: {}", certificate_reason(fault)).into(),
+        Error::InvalidCertificate(fault) => format!("its certificate was not accepted: {}", bolide_tls::refusal_reason(fault)).into(),
         Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::BadCertificate) => {
             "it does not trust this server's certificate".into()
         }
@@ -118,21 +118,5 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
         }
         Error::PeerSentOversizedRecord => "one of its records is too large".into(),
         _ => "the TLS library gave up".into(),
-    }
-}
-
-fn certificate_reason(fault: &CertificateError) -> &'static str {
-    match fault {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
-        CertificateError::UnknownIssuer => "no known authority issued it, within ssl-verify-depth",
-        CertificateError::BadSignature => "its signature is invalid",
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not for clients",
-        CertificateError::BadEncoding => "it can't be read",
-        CertificateError::Revoked => "it was revoked",
-        fault if bolide_tls::is_of_old_version(fault) => {
-            "it has X.509 version 1, but only version 3 is accepted (openssl x509 -extfile)"
-        }
-        _ => "it is not acceptable",
     }
 }
