@@ -69,6 +69,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
         forks::set_fork_hooks(shared.clone());
     }
     threads::run(&shared)?;
+    shared.worker.peer_warnings.log_rest(shared.worker.number);
     shared.report(|row, pid| Report::Leaving { row, pid });
     Ok(())
 }
@@ -287,7 +288,7 @@ impl<L: Language> Shared<L> {
         let must_count = self.worker.has_scraper && state.housekeeping.census.note_change();
         // `waiting` is written under the lock that this thread holds: a leader that is about to sleep has set it already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
-        let is_late = must_look_before::<L>(&state.connections, state.housekeeping.sleeps_until_ms);
+        let is_late = must_look_before(self, &state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
             && (is_late || must_count || self.needs_leader(state))
             && let Some(bell) = &self.bell
@@ -451,6 +452,7 @@ impl<L: Language> Shared<L> {
             housekeeping.tidied_ms = now;
             files.tidy(now);
         }
+        self.worker.peer_warnings.log_due(self.worker.number, now);
         let is_paused = self.worker.is_paused();
         connections.look(now, |connection| match is_paused && connection.awaits_request() {
             // The end of the pause sets its time limit again.

@@ -26,19 +26,15 @@ pub(super) fn path_of(head: &[u8]) -> Option<String> {
     Some(format!("{} {}{cut}", head.get(..method)?.escape_ascii(), path.escape_ascii()))
 }
 
-/// Logs at most one line a minute for each peer and kind of fault. `subject` is the refused thing, `what` follows the peer's
+/// Logs at most one line a minute for each peer and kind of fault, and counts the others. `subject` is the refused thing, `what` follows the peer's
 /// name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
-    let Some(untold) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
-    let mut more = String::new();
-    if untold.of_peer > 0 {
-        more.push_str(&format!(" ({} more like it since the last line)", untold.of_peer));
+    let line = || format!("refused {subject} of {}{what}", peer.name());
+    let said = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms, line);
+    if let Some(said) = said {
+        complain(context.worker.number, &said);
     }
-    if untold.of_others > 0 {
-        more.push_str(&format!(" ({} failures of other peers were not logged)", untold.of_others));
-    }
-    complain(context.worker.number, &format!("refused {subject} of {}{what}{more}", peer.name()));
 }
 
 /// The listening socket of a connection, as a part of a sentence: its configuration may be wrong.

@@ -219,7 +219,9 @@ impl<L: Language> EmbeddedWorker<L> {
         }
         let guard = self.shared.lock_state();
         let may_accept = !guard.housekeeping.pauses.is_empty() && self.has_room_again.replace(false);
-        may_accept || guard.connections.has_ready() || must_look_before::<L>(&guard.connections, self.told_until_ms.get())
+        may_accept
+            || guard.connections.has_ready()
+            || must_look_before(&self.shared, &guard.connections, self.told_until_ms.get())
     }
 
     /// Whether the application serves as many requests as it may: then no connection is accepted. The end of that state needs a
@@ -254,6 +256,7 @@ impl<L: Language> EmbeddedWorker<L> {
 
     /// Reports to the master that every connection is closed: the application's own end follows.
     pub fn tell_drained(&self) {
+        self.shared.worker.peer_warnings.log_rest(self.shared.worker.number);
         self.shared.report(|row, pid| Report::Drained { row, pid });
     }
 

@@ -123,7 +123,7 @@ pub(crate) fn longest_wait<L: Language>(shared: &Shared<L>, state: &mut LeaderSt
 pub(crate) fn longest_wait_ms<L: Language>(shared: &Shared<L>, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
     let pauses = state.housekeeping.pauses.iter().filter(|pause| pause.until_ms != NEVER_MS);
     let pause = pauses.map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
-    let next_look_ms = state.connections.next_look_ms();
+    let next_look_ms = next_look_ms(shared, &state.connections);
     let look = (next_look_ms != NEVER_MS).then(|| (next_look_ms + CLOCK_TICK_MS).saturating_sub(now));
     let tidy = shared.worker.files.and_then(|files| files.tidy_within_ms(now));
     let tidy = tidy.map(|milliseconds| milliseconds.max(TIDY_MS));
@@ -140,9 +140,17 @@ pub(crate) fn longest_wait_ms<L: Language>(shared: &Shared<L>, state: &LeaderSta
     [pause, look, tidy, mercy, streams, log, moves, memory, descriptors].into_iter().flatten().min()
 }
 
-/// A connection's time limit ends before a wait until `until_ms` does.
-pub(crate) fn must_look_before<L: Language>(connections: &ConnectionTable<Connection<L::App>>, until_ms: u64) -> bool {
-    connections.next_look_ms().saturating_add(CLOCK_TICK_MS) < until_ms
+/// A connection's time limit ends, or a count of warnings is due, before a wait until `until_ms` ends.
+pub(crate) fn must_look_before<L: Language>(
+    shared: &Shared<L>,
+    connections: &ConnectionTable<Connection<L::App>>,
+    until_ms: u64,
+) -> bool {
+    next_look_ms(shared, connections).saturating_add(CLOCK_TICK_MS) < until_ms
+}
+
+fn next_look_ms<L: Language>(shared: &Shared<L>, connections: &ConnectionTable<Connection<L::App>>) -> u64 {
+    connections.next_look_ms().min(shared.worker.peer_warnings.due_ms())
 }
 
 pub(super) fn count_elsewhere<L: Language>(shared: &Shared<L>) {
