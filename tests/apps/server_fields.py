@@ -1,4 +1,6 @@
-"""Sets fields that belong to the server: `/field?NAME=VALUE` sets one, and the other paths frame their body in chunks."""
+"""Sets fields that belong to the server: `/field?NAME=VALUE` sets one, `/status/STATUS` has that status, and the other paths
+frame their body in chunks.
+"""
 
 from urllib.parse import parse_qsl
 
@@ -24,6 +26,9 @@ BODIES = {
 
 def application(environ, start_response):
     path = environ["PATH_INFO"].strip("/")
+    if path.startswith("status/"):
+        start_response(path.partition("/")[2], parse_qsl(environ["QUERY_STRING"]))
+        return []
     if path == "field":
         fields = parse_qsl(environ["QUERY_STRING"])
         start_response("200 OK", [("Content-Type", "text/plain"), *fields])

@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from support import uwsgi
+from support import fastcgi, scgi, uwsgi
 from support.client import Closed
 from support.http2 import Both, Reset
 
@@ -13,7 +13,9 @@ TEXT = b"one two three"
 LARGE = bytes(range(256)) * 16384
 #: The bodies that the application frames itself, and whose framing is sent as it is.
 BODIES = {"plain": [TEXT], "parts": [b"4\r\none \r\n", b"9;name=value\r\ntwo three\r\n", b"0\r\nX-Trailer: 1\r\n\r\n"]}
-LISTEN = ("http-socket = 127.0.0.1:0", "uwsgi-socket = 127.0.0.1:0")
+#: Protocols of front servers, which have no connection of their own to describe.
+GATEWAYS = {"uwsgi": uwsgi, "scgi": scgi, "fastcgi": fastcgi}
+LISTEN = ("http-socket = 127.0.0.1:0", "puwsgi-socket = 127.0.0.1:0", *(f"{name}-socket = 127.0.0.1:0" for name in GATEWAYS))
 FIELDS = [
     ("Connection", "keep-alive"),
     ("connection", "X-Other"),
@@ -42,6 +44,37 @@ def test_a_field_that_belongs_to_the_server_is_dropped(server, name, value):
         for _ in range(2):
             response = client.request(target=f"/field?{name}={value}")
             assert (response.status, response.body, response.get(name)) == (200, TEXT, None)
+
+
+@pytest.mark.parametrize("gateway", GATEWAYS)
+@pytest.mark.parametrize(("name", "value"), [*FIELDS, ("Connection", "close")])
+def test_front_servers_get_no_such_field_either(server, gateway, name, value):
+    answer = GATEWAYS[gateway].ask(server.address(gateway), target=f"/field?{name}={value}")
+    assert (answer.status, answer.body, answer.all(name)) == (200, TEXT, [])
+
+
+def test_the_kept_connection_of_a_front_server_outlives_such_a_field(server):
+    with server.connect(server.address("fastcgi")) as kept, server.connect(server.address("puwsgi")) as persistent:
+        for name, value in [*FIELDS, ("Connection", "close"), ("Connection", "close")]:
+            target = f"/field?{name}={value}"
+            kept.send(fastcgi.request(target=target, keep=True))
+            answer = fastcgi.read_answer(kept)
+            assert (answer.status, answer.body, answer.all(name)) == (200, TEXT, [])
+            persistent.send(uwsgi.packet(uwsgi.request_variables(target=f"{target}&Content-Length={len(TEXT)}")))
+            answer = persistent.read_response()
+            assert (answer.status, answer.body, answer.get(name)) == (200, TEXT, None)
+
+
+def test_a_status_that_switches_protocols_is_no_final_one(serve):
+    # Only the server can hand a connection over, so a client that believed it would wait forever.
+    server = serve(APPLICATION, listen=LISTEN)
+    target = "/status/101?Upgrade=websocket&Connection=Upgrade"
+    for gateway, protocol in GATEWAYS.items():
+        assert protocol.ask(server.address(gateway), target=target).status == 500
+    with server.connect() as client:
+        response = client.request(target=target)
+        assert (response.status, response.get("upgrade")) == (500, None)
+    server.wait_for_log("the status is not a final one", count=len(GATEWAYS) + 1)
 
 
 @pytest.mark.parametrize("value", ["close", "Close", "keep-alive, close"])
@@ -88,8 +121,9 @@ def test_clients_of_other_protocols_get_the_data_of_the_chunks(server, kind):
         client.send(f"GET /{kind}/ HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
         response = client.read_response()
         assert (response.body, response.get("transfer-encoding")) == (wanted, None)
-    answer = uwsgi.ask(server.address("uwsgi"), target=f"/{kind}/")
-    assert (answer.body, answer.all("transfer-encoding")) == (wanted, [])
+    for gateway, protocol in GATEWAYS.items():
+        answer = protocol.ask(server.address(gateway), target=f"/{kind}/")
+        assert (answer.body, answer.all("transfer-encoding")) == (wanted, [])
 
 
 @pytest.mark.parametrize("kind", ["whole", "parts", "bytes", "large"])

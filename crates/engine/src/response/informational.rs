@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::http1::is_token;
+use bolide_protocol::response::Wire;
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, When, reason_phrase};
@@ -31,7 +32,9 @@ impl Response {
     /// it. `frames_chunks`: a body with `Transfer-Encoding: chunked` consists of chunks.
     #[cold]
     pub fn drop_field(&mut self, name: &[u8], value: &[u8], frames_chunks: bool) {
-        if name.eq_ignore_ascii_case(b"connection") && has_word(value, b"close") {
+        // It means the connection with the client. That with a front server is the front server's (FastCGI 1.0 section 5.1).
+        let is_clients = matches!(self.encoder.wire(), Wire::Http11 | Wire::Http10);
+        if is_clients && name.eq_ignore_ascii_case(b"connection") && has_word(value, b"close") {
             self.close_after();
         }
         if frames_chunks && name.eq_ignore_ascii_case(b"transfer-encoding") && has_word(value, b"chunked") {
