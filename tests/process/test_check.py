@@ -444,12 +444,16 @@ def test_config_shows_every_value_of_an_option_that_may_be_given_several_times(t
         "spooler": ("one", "two"),
         "mime-file": ("one.py", "two.py"),
         "add-cache-item": ("a=1", "b=2"),
+        "warmup": ("/one", "/two"),
+        "envdir": ("one", "two"),
     }
     lines = [f"{name} = {value}" for name, values in pairs.items() for value in values]
     configure(tmp_path, "cache2 = name=default,items=9\n" + "\n".join(lines) + "\n")
     application(tmp_path)
     shown = completed([*program(), "config", "shop.ini"], tmp_path, {}).stdout
     assert [line for line in lines if line not in shown] == []
+    # So none of them is called overridden either.
+    assert "has no effect" not in completed([*program(), "check", "shop.ini"], tmp_path, {}).stdout
     (tmp_path / "shop.json").write_text(completed([*program(), "config", "--json", "shop.ini"], tmp_path, {}).stdout)
     told = json.loads((tmp_path / "shop.json").read_text())
     assert [value for values in pairs.values() for value in values if f'"{value}"' not in json.dumps(told)] == []

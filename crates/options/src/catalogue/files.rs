@@ -11,12 +11,12 @@ const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", 
 const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches; here the first rule that matches sets the only field, in the order file, path, URI, type.";
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("static-map", set!(|draft, _, pair| files::add_map(draft, MapKind::Replace, pair)?), Value::Special, "", "Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the application (see `static-serve`).")
+    OptionEntry::supported("static-map", set!(|draft, _, pair| files::add_map(draft, MapKind::Replace, pair)?), Value::Special, "", "Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the application (see `static-serve`).").several()
         .uwsgi("In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A folder without a trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see `static-dot-files`).")
         .example("static-map = /static=/srv/shop/static\nstatic-map = /favicon.ico=/srv/shop/static/favicon.ico"),
-    OptionEntry::supported("static-map2", set!(|draft, _, pair| files::add_map(draft, MapKind::Append, pair)?), Value::Special, "", "Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.")
+    OptionEntry::supported("static-map2", set!(|draft, _, pair| files::add_map(draft, MapKind::Append, pair)?), Value::Special, "", "Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.").several()
         .example("static-map2 = /static=/srv/shop"),
-    OptionEntry::supported("check-static", set!(|draft, _, pair| draft.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()))), Value::Path, "", "Looks for every path in this folder first; missing files go to the application.")
+    OptionEntry::supported("check-static", set!(|draft, _, pair| draft.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()))), Value::Path, "", "Looks for every path in this folder first; missing files go to the application.").several()
         .example("check-static = /srv/shop/public"),
     OptionEntry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.files.document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
         .example("check-static-docroot = true"),

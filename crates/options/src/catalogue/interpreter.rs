@@ -85,7 +85,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Path,
         "",
         "Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir). An empty file removes the variable.",
-    )
+    ).several()
     .example("envdir = /srv/shop/env"),
     OptionEntry::supported(
         "early-envdir",
@@ -93,7 +93,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Path,
         "",
         "As `envdir`.",
-    )
+    ).several()
     .uwsgi("In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for the application only.")
     .example("early-envdir = /srv/shop/env"),
     OptionEntry::supported(

@@ -268,6 +268,7 @@ fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
         help: entry.help,
         uwsgi: entry.uwsgi,
         example: entry.example,
+        is_several: entry.takes_several(),
     }
 }
 

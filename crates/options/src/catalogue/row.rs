@@ -271,6 +271,8 @@ pub struct OptionEntry {
     pub example: &'static str,
     /// Further names, which uWSGI does not have.
     pub also: &'static [&'static str],
+    /// Each value of a form of its own is in effect, as of a list: see [`OptionRow::is_several`].
+    pub is_several: bool,
 }
 
 impl OptionEntry {
@@ -281,11 +283,31 @@ impl OptionEntry {
         default: &'static str,
         help: &'static str,
     ) -> OptionEntry {
-        OptionEntry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
+        OptionEntry {
+            name,
+            status: Status::Supported(setting),
+            value,
+            default,
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+            is_several: false,
+        }
     }
 
     pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> OptionEntry {
-        OptionEntry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
+        OptionEntry {
+            name,
+            status: Status::Accepted(why),
+            value,
+            default: "",
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+            is_several: false,
+        }
     }
 
     pub const fn planned(
@@ -304,15 +326,36 @@ impl OptionEntry {
             uwsgi: "",
             example: "",
             also: &[],
+            is_several: false,
         }
     }
 
     pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+        OptionEntry {
+            name,
+            status: Status::Protective(instead),
+            value,
+            default: "",
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+            is_several: false,
+        }
     }
 
     pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+        OptionEntry {
+            name,
+            status: Status::Refused(instead),
+            value,
+            default: "",
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+            is_several: false,
+        }
     }
 
     pub const fn uwsgi(mut self, differs: &'static str) -> OptionEntry {
@@ -328,6 +371,23 @@ impl OptionEntry {
     pub const fn also(mut self, names: &'static [&'static str]) -> OptionEntry {
         self.also = names;
         self
+    }
+
+    /// The option can be given several times, which neither its setting nor the form of its value says.
+    pub const fn several(mut self) -> OptionEntry {
+        self.is_several = true;
+        self
+    }
+
+    /// Whether each value of the option is in effect, and not only the last one.
+    pub fn takes_several(&self) -> bool {
+        let adds = match self.status {
+            Status::Supported(setting) => {
+                matches!(setting, Setting::Texts(_) | Setting::LocatedTexts(_) | Setting::Listen(_) | Setting::Watch(..))
+            }
+            _ => false,
+        };
+        self.is_several || adds || matches!(self.value, Value::List | Value::Address)
     }
 }
 
@@ -352,6 +412,8 @@ pub struct OptionRow {
     pub help: &'static str,
     pub uwsgi: &'static str,
     pub example: &'static str,
+    /// Each value is in effect, and not only the last one.
+    pub is_several: bool,
 }
 
 impl OptionRow {

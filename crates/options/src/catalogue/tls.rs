@@ -43,18 +43,18 @@ const TOO_OLD: &str =
     "remove it: clients without TLS 1.2 are not served, since TLS 1.0, 1.1 and SSL must not be used (RFC 8996, RFC 7568)";
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("https", set!(|draft, _, pair| tls::listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?), Value::Special, "", "Listen on this address with HTTPS: `ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, files in PEM. The certificate's file also contains the intermediate certificates. `ADDRESS,auto` creates a certificate for development; `ADDRESS` alone uses that of `tls-certificate` and `tls-key`. CLIENT-CA asks clients for a certificate of these authorities, `!CLIENT-CA` refuses those without one.")
+    OptionEntry::supported("https", set!(|draft, _, pair| tls::listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?), Value::Special, "", "Listen on this address with HTTPS: `ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, files in PEM. The certificate's file also contains the intermediate certificates. `ADDRESS,auto` creates a certificate for development; `ADDRESS` alone uses that of `tls-certificate` and `tls-key`. CLIENT-CA asks clients for a certificate of these authorities, `!CLIENT-CA` refuses those without one.").several()
         .uwsgi("uWSGI accepts any client certificate, from any authority; here an invalid one is refused. CIPHERS apply to TLS 1.2, as there; those without forward secrecy are omitted. A UNIX socket may speak TLS too.")
         .example("https = :8443,/etc/ssl/app.pem,/etc/ssl/app.key\nhttps = :8443,app.pem,app.key,HIGH,!clients.pem\nhttps = 127.0.0.1:8443,auto"),
-    OptionEntry::supported("https2", set!(|draft, _, pair| tls::listen(draft, SocketKind::HttpRouter, &tls::of_key_values(pair)?, pair)?), Value::Special, "", "Listen on this address with HTTPS, in another form: `addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`.")
+    OptionEntry::supported("https2", set!(|draft, _, pair| tls::listen(draft, SocketKind::HttpRouter, &tls::of_key_values(pair)?, pair)?), Value::Special, "", "Listen on this address with HTTPS, in another form: `addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`.").several()
         .uwsgi("`spdy=1` is an error: SPDY is obsolete, and HTTP/2 is on.")
         .example("https2 = addr=:8443,cert=app.pem,key=app.key"),
-    OptionEntry::supported("https-socket", set!(|draft, _, pair| tls::listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?), Value::Special, "", "Like `https`, with the time limit of `socket-timeout`.")
+    OptionEntry::supported("https-socket", set!(|draft, _, pair| tls::listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?), Value::Special, "", "Like `https`, with the time limit of `socket-timeout`.").several()
         .uwsgi("uWSGI closes the connection after each response; here it is kept alive.")
         .example("https-socket = :8443,/etc/ssl/app.pem,/etc/ssl/app.key"),
     OptionEntry::refused("https-socket-modifier1", MODIFIER, "The uWSGI plugin that serves requests of `https-socket`.", "leave it out: every request goes to the application"),
     OptionEntry::refused("https-socket-modifier2", MODIFIER, "A variant of `https-socket-modifier1`.", "leave it out: every request goes to the application"),
-    OptionEntry::supported("ssl-socket", set!(|draft, _, pair| tls::listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?), Value::Special, "", "Listen on this address with the uwsgi protocol over TLS, in the syntax of `https`. nginx speaks it with `uwsgi_pass suwsgi://…`.")
+    OptionEntry::supported("ssl-socket", set!(|draft, _, pair| tls::listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?), Value::Special, "", "Listen on this address with the uwsgi protocol over TLS, in the syntax of `https`. nginx speaks it with `uwsgi_pass suwsgi://…`.").several()
         .example("ssl-socket = :3032,app.pem,app.key"),
     OptionEntry::supported("tls-certificate", Setting::Located(|draft| &mut draft.tls.certificate), Value::Path, "", "The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`, the addresses of `http` and `http-socket` speak TLS with it.")
         .example("https = :8443\ntls-certificate = /etc/ssl/app.pem\ntls-key = /etc/ssl/app.key")
@@ -91,10 +91,10 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::accepted("https-session-context", Value::Text, "Names the context of TLS sessions.", "a session can be resumed with the same listener settings, whatever their name"),
     OptionEntry::accepted("ssl-tmp-dir", Value::Path, "The folder for certificates that are written into the configuration itself.", "nothing is written: certificates and keys stay in memory"),
     OptionEntry::accepted("ssl-verbose", Value::Switch, "Logs TLS failures.", "a failed handshake is always logged, once per peer and minute"),
-    OptionEntry::supported("sni", Setting::By(tls::add_server_name), Value::Special, "", "A certificate for clients that ask for these names: `NAME CERTIFICATE,KEY`; several names separated by commas, `*.example.com` for each of one level.")
+    OptionEntry::supported("sni", Setting::By(tls::add_server_name), Value::Special, "", "A certificate for clients that ask for these names: `NAME CERTIFICATE,KEY`; several names separated by commas, `*.example.com` for each of one level.").several()
         .uwsgi("CIPHERS and CLIENT-CA after the key apply to the whole address here: name them with `https`. A client authority that the address does not have is an error.")
         .example("sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key\nsni = example.org,*.example.org org.pem,org.key"),
-    OptionEntry::supported("sni-regexp", Setting::By(tls::add_server_name), Value::Special, "", "A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used for the names that it contains.")
+    OptionEntry::supported("sni-regexp", Setting::By(tls::add_server_name), Value::Special, "", "A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used for the names that it contains.").several()
         .example("sni-regexp = ^(www\\.)?example\\.org$ org.pem,org.key"),
     OptionEntry::supported("sni-dir", Setting::Located(|draft| &mut draft.tls.folder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
         .uwsgi("uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.")

@@ -10,8 +10,7 @@ use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
 use super::plan::{self, PlanStep};
 use crate::catalogue::catalogue;
-use crate::catalogue::row::Setting;
-use crate::catalogue::row::{OptionRow, Status, Theme, Value};
+use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::command_line::collect;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
@@ -188,40 +187,15 @@ const SAME_SETTING: [&[&str]; 6] = [
     &["envdir", "early-envdir"],
 ];
 
-/// Options of a form of their own of which each value is in effect, as of a list.
-const REPEATED: [&str; 15] = [
-    "add-cache-item",
-    "check-static",
-    "https",
-    "https-socket",
-    "https2",
-    "load-file-in-cache",
-    "load-file-in-cache-gzip",
-    "mule",
-    "sni",
-    "sni-regexp",
-    "spooler",
-    "spooler-external",
-    "ssl-socket",
-    "static-map",
-    "static-map2",
-];
-
-/// Whether each value of an option is in effect, and not only the last one.
-fn is_repeated(row: &OptionRow) -> bool {
-    let adds = match row.status {
-        Status::Supported(setting) => {
-            matches!(setting, Setting::Texts(_) | Setting::LocatedTexts(_) | Setting::Listen(_) | Setting::Watch(..))
-        }
-        _ => true,
-    };
-    adds || matches!(row.value, Value::List | Value::Address) || REPEATED.contains(&row.name())
+/// An option without an effect here shows what is written.
+fn shows_all(row: &OptionRow) -> bool {
+    row.is_several || !matches!(row.status, Status::Supported(_))
 }
 
 /// The values of one option that are in effect: all values of a list, the last value of a single one, else the default.
 fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
-    let shown = if is_repeated(row) { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
+    let shown = if shows_all(row) { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
     if shown.is_empty() && !row.default.is_empty() && has_default_in_effect(row, effects) {
         return vec![InEffect { row, text: row.default.into(), location: None }];
     }

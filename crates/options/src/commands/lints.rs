@@ -210,7 +210,7 @@ impl LintContext<'_> {
         let mut last: HashMap<&str, &Pair> = HashMap::new();
         for pair in &self.read.effects {
             let Some(row) = catalogue().get(&pair.key) else { continue };
-            if matches!(row.value, Value::List | Value::Address | Value::Special) || !matches!(row.status, Status::Supported(_)) {
+            if row.is_several || row.value == Value::Special || !matches!(row.status, Status::Supported(_)) {
                 continue;
             }
             if let Some(earlier) = last.insert(row.name(), pair)

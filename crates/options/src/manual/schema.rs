@@ -44,7 +44,7 @@ fn option(row: &OptionRow) -> Json {
     let is_list = match row.status {
         // Keywords of the language act each time.
         Status::Supported(Setting::Language(_)) => true,
-        Status::Supported(_) => matches!(row.value, Value::List | Value::Address | Value::Special),
+        Status::Supported(_) => row.is_several || row.value == Value::Special,
         _ => true,
     };
     let mut made = Map::new();

@@ -16,14 +16,13 @@ pub fn value(row: &OptionRow) -> String {
         Value::OneOf(words) => format!("one of {}", listed(words, "and")),
         Value::Text => "text".to_owned(),
         Value::Path => "a path".to_owned(),
-        Value::Address => "an address; it can be given several times".to_owned(),
-        Value::List => "text; it can be given several times".to_owned(),
+        Value::Address => "an address".to_owned(),
+        Value::List => "text".to_owned(),
         Value::Special => "see uWSGI's manual".to_owned(),
     };
-    match row.argument {
-        Argument::Optional => format!("{kind}; optional"),
-        _ => kind,
-    }
+    let times = if row.is_several { "; it can be given several times" } else { "" };
+    let optional = if row.argument == Argument::Optional { "; optional" } else { "" };
+    format!("{kind}{times}{optional}")
 }
 
 /// The placeholder of the value in a usage: `SECONDS`, `FILE`, `on|off`.

@@ -8,10 +8,10 @@ use crate::resolve::background::spooler::{SPOOLERS_MOST, add_external, add_spool
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("spooler", Setting::By(add_spooler), Value::Path, "", "Adds a folder of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job that `uwsgi.spool` writes. May be given several times; `uwsgi.spool` writes to the first folder unless a job names another one. A job is a file that is removed after it was done, so it survives restarts and crashes. The folder is created for the application's user if it is missing. With `redis://HOST:6379/0?folder=PATH`, a Redis or Valkey server has the jobs and the spoolers of all machines work on them; the folder keeps new jobs while the server is away. The address is that of `lock-engine`, with the keys `folder` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that has died).")
+    OptionEntry::supported("spooler", Setting::By(add_spooler), Value::Path, "", "Adds a folder of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job that `uwsgi.spool` writes. `uwsgi.spool` writes to the first folder unless a job names another one. A job is a file that is removed after it was done, so it survives restarts and crashes. The folder is created for the application's user if it is missing. With `redis://HOST:6379/0?folder=PATH`, a Redis or Valkey server has the jobs and the spoolers of all machines work on them; the folder keeps new jobs while the server is away. The address is that of `lock-engine`, with the keys `folder` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that has died).").several()
         .uwsgi("The files have uWSGI's format and names, so either server continues with the jobs of the other. A new job is noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the folder `failed`, and so is a file that is no job, which uWSGI deletes.")
         .example("spooler = jobs\nspooler = redis://127.0.0.1:6379/0?folder=kept"),
-    OptionEntry::supported("spooler-external", Setting::By(add_external), Value::Path, "", "Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.")
+    OptionEntry::supported("spooler-external", Setting::By(add_external), Value::Path, "", "Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.").several()
         .example("spooler-external = /srv/mailer/jobs"),
     OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.spooler.settings.processes), Value::Number { least: 1, most: SPOOLERS_MOST, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
         .example("spooler = jobs\nspooler-processes = 4"),
@@ -26,7 +26,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("spooler = jobs\nspooler-harakiri = 600"),
     OptionEntry::supported("spooler-chdir", Setting::Located(|draft| &mut draft.spooler.job_folder), Value::Path, "the folder of the jobs", "The working directory of the functions of jobs.")
         .example("spooler = jobs\nspooler-chdir = ."),
-    OptionEntry::supported("spooler-import", Setting::Texts(|draft| &mut draft.spooler.settings.imports), Value::List, "", "A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. May be given several times. If the import fails, the spooler logs why and continues.")
+    OptionEntry::supported("spooler-import", Setting::Texts(|draft| &mut draft.spooler.settings.imports), Value::List, "", "A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the import fails, the spooler logs why and continues.")
         .example("spooler = jobs\nspooler-import = json"),
     OptionEntry::supported("spooler-quiet", Setting::Switch(|draft| &mut draft.spooler.settings.is_quiet), Value::Switch, "off", "Does not log each job. Errors are logged.")
         .example("spooler = jobs\nspooler-quiet = true"),

@@ -10,7 +10,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Special,
         "",
         "An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item that a cache still has from before a reload stays.",
-    )
+    ).several()
     .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *"),
     OptionEntry::supported(
         "load-file-in-cache",
@@ -18,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Special,
         "",
         "A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is the name of the file as written. A file that can't be read is a line in the log.",
-    )
+    ).several()
     .uwsgi("a reload loads the files again (uWSGI begins with an empty cache after a reload)")
     .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg"),
     OptionEntry::supported(
@@ -27,7 +27,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Value::Special,
         "",
         "As `load-file-in-cache`, compressed with gzip.",
-    )
+    ).several()
     .uwsgi("uWSGI stores bytes of its memory behind the compressed content")
     .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg"),
     OptionEntry::supported(
