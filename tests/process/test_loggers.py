@@ -517,3 +517,16 @@ def test_rules_about_lines_see_uwsgis_tags_and_the_log_has_none(says, tmp_path):
     assert "cron echo (pid " not in read(rest)
     assert "daemon sleep: started" not in read(rest)
     assert "uwsgi-" not in read(cron) + read(daemons) + read(rest)
+
+
+@pytest.mark.parametrize("order", [("logto", "logto2"), ("logto2", "logto")], ids=" ".join)
+def test_logto2_is_the_log_wherever_it_is_written_beside_logto(order, says, call, tmp_path):
+    logs = {name: tmp_path / f"{name}.log" for name in order}
+    instance = says(*(f"{name} = {path}" for name, path in logs.items()), where=logs["logto2"])
+    ask(instance, "printed")
+    wait_until(lambda: "\nprinted\n" in read(logs["logto2"]), "what it has printed")
+    assert read(logs["logto"]) == ""
+    started_with = ("--http-socket", "127.0.0.1:0", "--pythonpath", tmp_path, "--module", "says")
+    said = call("check", tmp_path / "log.ini", *started_with)[1]
+    assert "note: `logto" in said
+    assert "is not used: lines go to the file of `logto2`" in said

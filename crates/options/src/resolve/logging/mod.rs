@@ -16,7 +16,8 @@ use crate::resolve::values;
 
 pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.logging.log_to = Some(pair.location.clone());
-    log_to(draft, pair)
+    // uWSGI turns to the file of `logto2` last, wherever it is written.
+    if draft.logging.has_log_to2 { values::text(pair).map(drop) } else { log_to(draft, pair) }
 }
 
 /// Like `logto`, but the files belong to the user of the workers.
@@ -91,6 +92,11 @@ pub fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnost
 impl LoggingDraft {
     /// Completes the settings. Files of loggers start at the folder of `chdir`, as in uWSGI, which opens them after `logto`.
     pub fn complete(mut self, context: &mut Context) -> Logging {
+        if let (true, Some(location)) = (self.has_log_to2, &self.log_to) {
+            let message =
+                "`logto` is not used: lines go to the file of `logto2`, as in uWSGI, which only begins with that of `logto`";
+            context.diagnostics.push(Diagnostic::note(Some(location), message));
+        }
         let mut made = self.settings;
         made.file = self.file.map(|path| context.absolute_at_start(path));
         if let Some(path) = made.file.take_if(|_| !made.takes_all_output) {
