@@ -38,6 +38,7 @@ pub fn fork(settings: &Settings, privileges: Option<&Privileges>) -> io::Result<
     system::close_others(&kept.collect::<Vec<i32>>());
     // A process group of its own, which is killed as a whole. The call fails if the group is already ours.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    leash.wear();
     let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly));
     Ok(Side::Child(prepared.and_then(|()| child_setup::die_with(master))))
 }
