@@ -5,6 +5,7 @@ import time
 import pytest
 from support.client import Client
 from support.repeating import Repeating
+from support.waiting import wait_until
 from support_instance import DONE
 
 RELOADS = 6
@@ -83,3 +84,21 @@ def test_no_connection_that_is_made_after_it_has_the_old_code(start, call, tmp_p
         late = [got for began, got in asking.answers if returned <= began < until and got < version]
         assert late == [], f"after the reload to {version}"
     assert {version for _, version in done} <= {got for _, got in asking.answers}
+
+
+def test_a_reload_during_the_start_is_answered_when_the_instance_serves(start, call, tmp_path):
+    begun = tmp_path / "begun"
+    # The first load lasts until the reload abandons it.
+    source = f"""\
+import pathlib, time
+begun = pathlib.Path({str(begun)!r})
+if not begun.exists():
+    begun.touch()
+    time.sleep(1000)
+"""
+    (tmp_path / "shop.py").write_text(source + WSGI.format(version="b'new'"))
+    instance = start("--pythonpath", tmp_path, module="shop", ready=False)
+    wait_until(begun.exists, lambda: instance.log)
+    status, said = call("reload", "--wait", str(instance.pid))
+    assert (status, "serves" in said) == (DONE, True), said
+    assert instance.body() == "new"

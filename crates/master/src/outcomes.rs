@@ -16,6 +16,7 @@ use serde_json::json;
 
 use crate::children::Children;
 use crate::children::child::{Child, State};
+use crate::generations::generation::Reason;
 use bolide_supervision::processes::system::seconds_since_1970;
 
 /// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
@@ -96,6 +97,16 @@ impl Outcomes {
             }
         }
         self.reloads.note(seconds_since_1970(), self.cause, result.err());
+    }
+
+    /// Records that a generation has taken over. The first one counts as no reload, but clients that asked for a reload during the
+    /// start wait for it.
+    pub fn note_serving(&mut self, number: u32, reason: Reason, channel: &mut ControlSocket) {
+        match reason {
+            Reason::Ordered => self.note_reload(Ok(number), channel),
+            Reason::First => self.settle(format!("generation {number} serves"), channel, clock_ms()),
+            Reason::PrototypeDied => {}
+        }
     }
 
     /// Records a success. Waiting clients are notified when the old workers have stopped accepting.

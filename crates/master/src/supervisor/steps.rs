@@ -276,9 +276,7 @@ impl Supervisor {
         let (old, vacated_by) = self.generations.replace_serving(formed);
         self.apply_plan(old);
         self.ending.has_served = true;
-        if is_ordered {
-            self.outcomes.note_reload(Ok(number), &mut self.control.channel);
-        }
+        self.outcomes.note_serving(number, forming.reason, &mut self.control.channel);
         match (old, vacated_by) {
             (None, None) => {
                 // With `lazy-apps`, workers load the application, and the time of the prototype has no meaning.
