@@ -123,7 +123,7 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
             Entered::Nothing => break,
         }
     }
-    state.housekeeping.accepts.note(accepted, most);
+    state.housekeeping.accepts.note(accepted);
     // They have waited in the listen queue as long as others have in the table, so it is their turn now.
     state.connections.bring_forward(accepted);
     accepted > 0
