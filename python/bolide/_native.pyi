@@ -28,6 +28,11 @@ STACK_SIGNAL: int
 ASK_RELOAD: int
 ASK_STOP: int
 
+class ClientDisconnected(OSError):
+    """The client has disconnected, or stopped reading, and the application sends to it (ASGI 2.4: "a server-specific subclass of
+    OSError"; `write` of WSGI; WebSockets of `uwsgi`).
+    """
+
 def main(arguments: list[str], interpreter: str | None, package_folder: str | None, imports: list[str]) -> None:
     """Have the master run when this interpreter has ended. `arguments` are those of the command line, without the program's name.
 

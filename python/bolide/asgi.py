@@ -13,6 +13,7 @@ import types
 import weakref
 
 from bolide import shutdown
+from bolide._native import ClientDisconnected
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, report, tell
 from bolide.loops import event_loop_factory
@@ -33,11 +34,6 @@ __all__ = [
 
 #: Most tasks that the report of a blocked loop names.
 TASKS_TOLD = 20
-
-
-class ClientDisconnected(OSError):
-    """``send()`` was called after the client had disconnected (ASGI 2.4: "a server-specific subclass of OSError")."""
-
 
 #: Most exceptions of a chain that are examined.
 CHAIN_MOST = 100

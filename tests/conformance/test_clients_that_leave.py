@@ -83,8 +83,10 @@ def test_an_asgi_application_whose_client_leaves_its_upload_has_not_failed(versi
     leave = begin_upload(server, version, path)[way]
     server.wait_for_log("^a part$")
     leave()
-    assert status_of(server, f"POST {path}") == "0"
-    assert value_of(metrics_address(server), "bolide_requests_total", status="none") == 1
+    status = status_of(server, f"POST {path}")
+    # A head that has begun is sent if another event comes before the application ends.
+    assert status == "0" or (path, status) == ("/begins", "200")
+    assert value_of(metrics_address(server), "bolide_requests_total", status="none" if status == "0" else "2xx") == 1
     assert_no_failure(server)
 
 

@@ -8,7 +8,13 @@ use pyo3::{PyTypeInfo, Python, ffi};
 use crate::native::call;
 use crate::object::{Object, latin1};
 
-pyo3::create_exception!(bolide, ClientDisconnected, PyOSError, "The client has disconnected, or stopped reading.");
+pyo3::create_exception!(
+    bolide,
+    ClientDisconnected,
+    PyOSError,
+    "The client has disconnected, or stopped reading, and the application sends to it (ASGI 2.4: \"a server-specific subclass of \
+    OSError\"; `write` of WSGI; WebSockets of `uwsgi`)."
+);
 
 /// Clears the exception that is set if it is the one that tells a WSGI application that its client has left. Such a request has
 /// not failed, and its line in the log says what became of it. True: it was that exception.
