@@ -101,3 +101,19 @@ def test_what_a_program_has_started_goes_with_a_killed_master(harm, starter, sta
     finally:
         for pid in filter(is_alive, pids):
             processes.kill(pid)
+
+
+def test_what_a_touch_hook_has_started_goes_with_it_if_it_is_killed(start, tmp_path):
+    program, noted, touched = tmp_path / "harm", tmp_path / "noted", tmp_path / "touched"
+    program.write_text(f"#!/bin/sh\necho $$ > {noted}.part; mv {noted}.part {noted}\nkill -KILL $PPID\nexec sleep 1000\n")
+    program.chmod(0o755)
+    touched.touch()
+    instance = start("--hook-touch", f"{touched} exec:exec {program}")
+    os.utime(touched, (1, 1))
+    pid = int(wait_until(lambda: noted.exists() and noted.read_text(), lambda: instance.log))
+    try:
+        wait_until(lambda: not is_alive(pid), lambda: f"{processes.look(pid)}\n{instance.log}")
+    finally:
+        if is_alive(pid):
+            processes.kill(pid)
+    instance.expects_alarms = True

@@ -50,9 +50,13 @@ impl TouchHooks {
     pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
         let position = self.running.iter().position(|one| one.pid == pid)?;
         let ended = self.running.swap_remove(position);
-        // Processes that it left in the background are not ours.
-        ended.leash.let_go();
         let cause = Cause::from_status(status);
+        match cause {
+            // Processes that it left in the background are not ours.
+            Cause::Exited(_) => ended.leash.let_go(),
+            // It has not left them by itself: they end with it.
+            _ => drop(ended.leash),
+        }
         if !matches!(cause, Cause::Exited(0 | FAILED)) {
             log_sink::line(&format!("a hook (touch, pid {pid}) {}", cause.words()));
         }
