@@ -62,5 +62,6 @@ def test_code_that_does_not_load_ends_the_chain_and_the_old_workers_serve_on(cha
         write(tmp_path, "mended!")
         touch(tmp_path)
         instance.wait_for_log(r"chain reload: all workers are replaced$")
+        load.wait(lambda: load.bodies["mended!"] > 0, "the mended version")
     assert load.losses == []
     assert set(load.bodies) == {"old", "mended!"}
