@@ -7,7 +7,6 @@
 
 pub mod buffers;
 pub mod compression;
-mod departure;
 pub mod fields;
 mod files;
 pub mod filters;
@@ -34,7 +33,6 @@ use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
-pub use departure::end_without_client;
 pub use writer::ResponseWriter;
 
 /// Bytes that are buffered for a slow client before the application's iterator is suspended.
@@ -549,6 +547,16 @@ impl Response {
 /// Returns the standard reason phrase of a status; for unknown ones it is empty, which RFC 9112 section 4 allows.
 pub fn reason_phrase(code: u16) -> &'static str {
     bolide_routes::reason(code).unwrap_or_default()
+}
+
+/// Ends a request that the application has given up because its client left. If no part of the response was sent, none is: the
+/// request has no status in the log and the counters, because neither the application nor the server has failed.
+pub fn end_without_client(writer: &mut ResponseWriter<'_>) {
+    if !writer.head_has_left() {
+        writer.response.forget_head();
+    }
+    writer.cut_off();
+    writer.give_client_up();
 }
 
 #[cfg(test)]

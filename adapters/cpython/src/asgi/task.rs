@@ -44,9 +44,9 @@ enum TaskEnd {
 
 /// What the end of a task means for its exchange.
 enum Conclusion {
-    /// The answer is complete, or has no client any more.
+    /// The answer is complete, or its client is gone.
     Finished,
-    /// The application has given its answer up because the client has left: that is no failure.
+    /// The application gave up its answer because the client left, which is no failure.
     ClientLeft,
     /// The failure has been logged.
     Failed,

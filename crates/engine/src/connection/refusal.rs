@@ -26,8 +26,8 @@ pub(super) fn path_of(head: &[u8]) -> Option<String> {
     Some(format!("{} {}{cut}", head.get(..method)?.escape_ascii(), path.escape_ascii()))
 }
 
-/// Logs at most one line a minute for each peer and kind of fault, and counts the others. `subject` is the refused thing, `what` follows the peer's
-/// name.
+/// Logs at most one line a minute for each peer and kind of fault, and counts the others. `subject` is the refused thing, `what`
+/// follows the peer's name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
     let line = || format!("refused {subject} of {}{what}", peer.name());

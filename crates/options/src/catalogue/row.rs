@@ -271,11 +271,16 @@ pub struct OptionEntry {
     pub example: &'static str,
     /// Further names, which uWSGI does not have.
     pub also: &'static [&'static str],
-    /// Each value of a form of its own is in effect, as of a list: see [`OptionRow::is_several`].
+    /// Set by [`OptionEntry::several`].
     pub is_several: bool,
 }
 
 impl OptionEntry {
+    /// A row without the texts and facts that most rows do without.
+    const fn plain(name: &'static str, status: Status, value: Value, default: &'static str, help: &'static str) -> OptionEntry {
+        OptionEntry { name, status, value, default, help, uwsgi: "", example: "", also: &[], is_several: false }
+    }
+
     pub const fn supported(
         name: &'static str,
         setting: Setting,
@@ -283,31 +288,11 @@ impl OptionEntry {
         default: &'static str,
         help: &'static str,
     ) -> OptionEntry {
-        OptionEntry {
-            name,
-            status: Status::Supported(setting),
-            value,
-            default,
-            help,
-            uwsgi: "",
-            example: "",
-            also: &[],
-            is_several: false,
-        }
+        OptionEntry::plain(name, Status::Supported(setting), value, default, help)
     }
 
     pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> OptionEntry {
-        OptionEntry {
-            name,
-            status: Status::Accepted(why),
-            value,
-            default: "",
-            help,
-            uwsgi: "",
-            example: "",
-            also: &[],
-            is_several: false,
-        }
+        OptionEntry::plain(name, Status::Accepted(why), value, "", help)
     }
 
     pub const fn planned(
@@ -317,45 +302,15 @@ impl OptionEntry {
         help: &'static str,
         meanwhile: &'static str,
     ) -> OptionEntry {
-        OptionEntry {
-            name,
-            status: Status::Planned(milestone, meanwhile),
-            value,
-            default: "",
-            help,
-            uwsgi: "",
-            example: "",
-            also: &[],
-            is_several: false,
-        }
+        OptionEntry::plain(name, Status::Planned(milestone, meanwhile), value, "", help)
     }
 
     pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry {
-            name,
-            status: Status::Protective(instead),
-            value,
-            default: "",
-            help,
-            uwsgi: "",
-            example: "",
-            also: &[],
-            is_several: false,
-        }
+        OptionEntry::plain(name, Status::Protective(instead), value, "", help)
     }
 
     pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry {
-            name,
-            status: Status::Refused(instead),
-            value,
-            default: "",
-            help,
-            uwsgi: "",
-            example: "",
-            also: &[],
-            is_several: false,
-        }
+        OptionEntry::plain(name, Status::Refused(instead), value, "", help)
     }
 
     pub const fn uwsgi(mut self, differs: &'static str) -> OptionEntry {
