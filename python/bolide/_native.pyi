@@ -23,7 +23,6 @@ MESSAGE_SENT: int
 MESSAGE_FULL: int
 MESSAGE_TOO_LONG: int
 #: The signal at which a worker writes its Python stack to the log.
-STACK_SIGNAL: int
 #: Requests for `uwsgi_ask`.
 ASK_RELOAD: int
 ASK_STOP: int
@@ -167,6 +166,9 @@ def finish_log() -> None:
 
 def log_descriptor() -> int | None:
     """Return the log's descriptor, for writing from a signal handler; it is above 2. None if this process has no log."""
+
+def write_stack_at_signal() -> None:
+    """Have a thread that gets the server's signal for it write its stack to the log, and set the handler. Raise OSError."""
 
 def set_process_name(name: str) -> None:
     """Set the process title for `ps` and `top`, cut to the room there is."""

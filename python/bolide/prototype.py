@@ -194,7 +194,6 @@ class Half:
 
     def freeze(self):
         """Freeze all loaded objects, so that workers share their pages instead of copying them at their first collection."""
-        import faulthandler
         import gc
 
         if self.gunicorn is not None and not self.log.is_forked():
@@ -204,7 +203,7 @@ class Half:
         # The master asks for the stack of a thread that exceeds its time limit before it kills the worker, and of a worker that
         # does not begin to serve. Workers must have the handler from their first moment on, because the signal's default action
         # ends the process.
-        faulthandler.register(self.native.STACK_SIGNAL, file=self.native.log_descriptor(), all_threads=False, chain=False)
+        self.native.write_stack_at_signal()
 
     def fork(self, is_worker):
         """Fork this process. Return the result of ``os.fork``."""

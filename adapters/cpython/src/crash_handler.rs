@@ -11,9 +11,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bolide_contract::message::{self, Report, crash_signal};
+use bolide_prototype::signals::keep_errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use pyo3::Python;
-use pyo3::types::{PyAnyMethods, PyDict};
+
+use crate::stack_signal;
 
 /// The signals of faults.
 const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT];
@@ -43,7 +45,8 @@ static IS_BUSY: AtomicBool = AtomicBool::new(false);
 pub fn install(row: u32, control: &OwnedFd) -> io::Result<()> {
     let memory = memfd_create(c"bolide-crash", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     let dump_signal = crash_signal() + 1;
-    register_dump(dump_signal, memory.as_raw_fd()).map_err(io::Error::other)?;
+    Python::attach(|py| stack_signal::register(py, dump_signal, Some(memory.as_raw_fd()), true))
+        .map_err(|error| io::Error::other(error.to_string()))?;
     // SAFETY: all zeros are a valid value of this type of integers and null pointers.
     let mut before: [libc::sigaction; FAULTS.len()] = unsafe { std::mem::zeroed() };
     for (signal, place) in FAULTS.iter().zip(&mut before) {
@@ -71,19 +74,11 @@ pub fn install(row: u32, control: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Has Python's own `faulthandler` write the stacks of all threads to the file at this signal: it needs no interpreter lock.
-fn register_dump(signal: i32, file: RawFd) -> Result<(), String> {
-    Python::attach(|python| {
-        let options = PyDict::new(python);
-        options.set_item("file", file)?;
-        options.set_item("all_threads", true)?;
-        options.set_item("chain", false)?;
-        python.import("faulthandler")?.call_method("register", (signal,), Some(&options)).map(drop)
-    })
-    .map_err(|error| error.to_string())
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    keep_errno(|| note_signal(signal, info, context));
 }
 
-extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+fn note_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(place) = PLACE.get() else { return };
     if !IS_BUSY.swap(true, Ordering::Relaxed) {
         // SAFETY: the kernel passes a valid `siginfo_t`; an address in it is a number that is not followed.

@@ -26,6 +26,7 @@ mod procname;
 mod prototype;
 mod sampling;
 mod services;
+mod stack_signal;
 mod start_response;
 mod threads;
 mod uwsgi_module;
@@ -136,7 +137,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("EXIT_RECYCLED", bolide_contract::message::EXIT_RECYCLED)?;
     module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
     module.add("HELPER_SIGNAL", bolide_contract::message::helper_signal())?;
-    module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
     // Made here: a type can't be made while an exception is set, and it is compared with those of applications.
     module.add("ClientDisconnected", module.py().get_type::<exceptions::ClientDisconnected>())?;
     module.add_class::<helper::HelperLink>()?;
@@ -161,6 +161,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
+    module.add_function(wrap_pyfunction!(stack_signal::write_stack_at_signal, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_is_coloured, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::run_prototype, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;

@@ -177,7 +177,7 @@ pub(crate) fn is_owner() -> bool {
 }
 
 /// Restores `errno` after a handler: the interrupted code may be about to read it.
-pub(crate) fn keep_errno(body: impl FnOnce()) {
+pub fn keep_errno(body: impl FnOnce()) {
     // SAFETY: the C library returns a pointer that belongs to the calling thread.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above; it is valid for as long as the thread lives.
