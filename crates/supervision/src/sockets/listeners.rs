@@ -44,7 +44,7 @@ const WAITING_MOST: usize = 4096;
 
 /// Time that a start waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
 /// then, so a supervisor that restarts it at once succeeds at the first attempt.
-pub const ADDRESS_WAIT_MS: u64 = 2_500;
+const ADDRESS_WAIT_MS: u64 = 2_500;
 /// Time between two attempts to bind, in milliseconds.
 const ADDRESS_LOOK_MS: u64 = 50;
 
@@ -68,12 +68,12 @@ impl Listeners {
         owner: Option<&Privileges>,
     ) -> Result<Listeners, StartError> {
         let mut listeners = Listeners::default();
-        let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
+        let mut wait = AddressWait::default();
         for listener in wanted {
             let position = handed.iter().position(|(address, _)| *address == listener.address);
             let bound = match position.map(|position| handed.swap_remove(position).1) {
                 Some(socket) => taken_over(&socket, listener).map(|endpoint| (socket, endpoint)),
-                None => bind_when_free(listener, wanted, owner, until),
+                None => bind_when_free(listener, wanted, owner, &mut wait),
             };
             match bound {
                 Ok((descriptor, endpoint)) => {
@@ -186,37 +186,55 @@ impl From<String> for Refusal {
 }
 
 /// Says which address is waited for.
-fn tell_wait(what: &str) -> bool {
+fn tell_wait(what: &str) {
     let most = crate::text::duration(ADDRESS_WAIT_MS);
     crate::logs::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
-    true
 }
 
-/// Binds one socket. An address in use is tried again until `until`.
+/// The one wait of a start for addresses in use. It begins when the first has been found to be in use by a process that may be about
+/// to exit: finding that takes long on a machine that is busy.
+#[derive(Debug, Default)]
+pub struct AddressWait {
+    until: Option<Instant>,
+}
+
+impl AddressWait {
+    fn begin(&mut self) {
+        self.until.get_or_insert_with(|| Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS));
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// Binds one socket. An address in use is tried again until the wait is over.
 pub fn bind_when_free(
     listener: &Listener,
     all: &[Listener],
     owner: Option<&Privileges>,
-    until: Instant,
+    wait: &mut AddressWait,
 ) -> Result<(OwnedFd, Endpoint), String> {
     let mut is_told = false;
     loop {
-        match bind_one(listener, all, owner) {
+        let (what, port) = match bind_one(listener, all, owner) {
             Ok(bound) => return Ok(bound),
-            Err(Refusal::InUse(_) | Refusal::Port(..)) if is_told && Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
-            }
-            Err(Refusal::Port(what, port)) => {
-                let owner = port_owner::find(port);
-                // Another program does not end because a server wants its port.
-                if Instant::now() >= until || owner.as_ref().is_some_and(|owner| !owner.may_end()) {
-                    return Err(port_owner::in_use(&what, owner.as_ref()));
-                }
-                is_told = tell_wait(&what);
-            }
-            Err(Refusal::InUse(what)) if Instant::now() < until => is_told = tell_wait(&what),
+            Err(Refusal::InUse(what)) if !wait.is_over() => (what, None),
+            Err(Refusal::Port(what, port)) if !wait.is_over() => (what, Some(port)),
             Err(refusal) => return Err(refusal.message()),
+        };
+        if is_told {
+            std::thread::sleep(Duration::from_millis(ADDRESS_LOOK_MS));
+            continue;
         }
+        let owner = port.and_then(port_owner::find);
+        // Another program does not end because a server wants its port.
+        if owner.as_ref().is_some_and(|owner| !owner.may_end()) {
+            return Err(port_owner::in_use(&what, owner.as_ref()));
+        }
+        tell_wait(&what);
+        is_told = true;
+        wait.begin();
     }
 }
 

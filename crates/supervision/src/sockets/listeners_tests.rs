@@ -126,6 +126,21 @@ fn a_port_in_use_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
+fn the_wait_for_an_address_begins_when_its_owner_has_been_looked_for() {
+    // The look may take longer than the whole wait, and the owner may have gone meanwhile.
+    let holder = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let wanted = tcp("127.0.0.1", holder.local_addr().expect("a name").port());
+    let mut wait = AddressWait::default();
+    assert!(!wait.is_over() && wait.until.is_none());
+    assert!(bind_when_free(&wanted, &[], None, &mut wait).is_err());
+    assert!(wait.until.is_none(), "nothing is waited for if the owner does not exit");
+    wait.begin();
+    let first = wait.until;
+    wait.begin();
+    assert!(first.is_some() && wait.until == first && !wait.is_over());
+}
+
+#[test]
 fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
     let folder = Folder::new("unix");
     let path = folder.path().join("app.sock");

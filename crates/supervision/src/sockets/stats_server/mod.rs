@@ -7,7 +7,6 @@ mod request;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
 
 use bolide_contract::settings::{Listener, Protocol};
 use bolide_contract::sockets::SocketTuning;
@@ -25,7 +24,7 @@ use crate::error::StartError;
 use crate::logs::log_sink;
 use crate::polling::{ServerToken, Source};
 use crate::processes::privileges::Privileges;
-use crate::sockets::listeners::{ADDRESS_WAIT_MS, Endpoint, bind_when_free, taken_over};
+use crate::sockets::listeners::{AddressWait, Endpoint, bind_when_free, taken_over};
 
 /// Clients at the same time; a further one replaces the oldest.
 const CLIENTS_MOST: usize = 64;
@@ -360,9 +359,8 @@ const BACKLOG: u32 = 100;
 /// # Errors
 /// An address that can't be bound.
 pub fn bind(server: &StatisticsServer, owner: Option<&Privileges>) -> Result<(OwnedFd, Endpoint), StartError> {
-    let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
     let listener = listener(server);
-    bind_when_free(&listener, &[], owner, until).map_err(|message| trouble(&listener, &message))
+    bind_when_free(&listener, &[], owner, &mut AddressWait::default()).map_err(|message| trouble(&listener, &message))
 }
 
 /// Takes the socket that the previous master has handed over, which is not ours yet.
