@@ -162,7 +162,8 @@ def say(port, expression):
 
 def notes_in(folder):
     file = folder / "notes"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    # A line that is still written has no end yet.
+    return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
 
 
 def without_names(notes):

@@ -89,8 +89,11 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
     gate = tmp_path / "gate"
     upload, long = instance.connect(), instance.connect()
     with Load(instance.address(), kept_alive=4, fresh=3) as load:
-        head = f"POST /upload?{tmp_path / 'upload'} HTTP/1.1\r\nHost: x\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n"
-        upload.send(head.encode() + b"x" * (UPLOAD_BYTES // 2))
+        length = f"Expect: 100-continue\r\nContent-Length: {UPLOAD_BYTES}"
+        upload.send(f"POST /upload?{tmp_path / 'upload'} HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
+        # Until then any master may have it.
+        assert upload.read_head().status == 100
+        upload.send(b"x" * (UPLOAD_BYTES // 2))
         long.send(f"GET /long?{gate} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         wait_until(gate.with_suffix(".waiting").exists, "the long answer to begin")
         if interface == "asgi":
