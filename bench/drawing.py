@@ -118,7 +118,7 @@ class Curve:
 
 CURVES_HEIGHT = 300
 CURVES_LEFT = 60
-LEAST_LABEL_STEP = 15
+MIN_LABEL_STEP = 15
 
 
 def draw_curves(title, subtitle, curves, *, unit=""):
@@ -141,14 +141,14 @@ def draw_curves(title, subtitle, curves, *, unit=""):
     for x in sorted({x for x, _ in places}):
         body.append(_text(at(x, 0)[0], bottom + 18, f"{x:g}{unit}", size=11, colour=QUIET, anchor="middle"))
     # From the lowest end to the highest, with each label at least one line above the previous one.
-    lowest = bottom + LEAST_LABEL_STEP
+    lowest = bottom + MIN_LABEL_STEP
     for curve in sorted(curves, key=lambda curve: curve.places[-1][1]):
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*place) for place in curve.places))
         weight = "600" if curve.colour == COLOURS["ours"] else "400"
         dashes = ' stroke-dasharray="5 4"' if curve.dashed else ""
         body.append(f'<polyline points="{line}" fill="none" stroke="{curve.colour}" stroke-width="2.5"{dashes}/>')
         end, y = at(*curve.places[-1])
-        lowest = min(y + 4, lowest - LEAST_LABEL_STEP)
+        lowest = min(y + 4, lowest - MIN_LABEL_STEP)
         text = f"{curve.label} {curve.places[-1][1]:.0f}"
         body.append(_text(end + 8, lowest, text, size=12, weight=weight, colour=curve.colour))
     return "\n".join([*body, "</svg>"]) + "\n"

@@ -16,11 +16,11 @@ import time
 
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 5.0
-MOST_HEAD_BYTES = 65536
+MAX_HEAD_BYTES = 65536
 # Time limit for all connections together; with TLS each one has a handshake.
 OPEN_SECONDS = {"http": 40.0, "https": 100.0, "websocket": 40.0}
 # After more consecutive failures than this, the server accepts no more connections.
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 
 
 class Http:
@@ -110,7 +110,7 @@ def read_head(connection):
     data = b""
     while b"\r\n\r\n" not in data:
         data += receive(connection)
-        if len(data) > MOST_HEAD_BYTES:
+        if len(data) > MAX_HEAD_BYTES:
             raise OSError("the head of the answer is too long")
     head, _, rest = data.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
@@ -134,7 +134,7 @@ def connect(port):
 def open_all(kind, port, path, count, seconds):
     held, failures, problem = [], 0, None
     began = time.monotonic()
-    while len(held) < count and failures < MOST_FAILURES:
+    while len(held) < count and failures < MAX_FAILURES:
         if time.monotonic() - began > seconds:
             problem = problem or f"opening took more than {seconds} s"
             break

@@ -27,9 +27,9 @@ enum {
     BACKLOG = 4096,          /* listen backlog */
     EVENTS_PER_WAIT = 256,
     READ_BYTES = 16384,
-    MOST_DESCRIPTORS = 65536,
+    MAX_DESCRIPTORS = 65536,
     ANSWERS_PER_SEND = 64,   /* pipelined answers in one send */
-    MOST_OWED_ANSWERS = 4096 /* a client that sends more without reading is disconnected */
+    MAX_OWED_ANSWERS = 4096 /* a client that sends more without reading is disconnected */
 };
 
 static const char ANSWER[] =
@@ -65,7 +65,7 @@ struct connection {
     uint32_t is_websocket;
 };
 
-static struct connection connections[MOST_DESCRIPTORS];
+static struct connection connections[MAX_DESCRIPTORS];
 static char answers[ANSWERS_PER_SEND * ANSWER_BYTES];
 static int epoll;
 static int knows_websocket;
@@ -184,7 +184,7 @@ static int serve(int descriptor, uint32_t events) {
         return send(descriptor, UPGRADED, sizeof(UPGRADED) - 1, MSG_NOSIGNAL) == (ssize_t)(sizeof(UPGRADED) - 1);
     }
     connection->owed += count_heads(connection, bytes, (size_t)length);
-    return connection->owed <= MOST_OWED_ANSWERS && send_owed(descriptor, connection);
+    return connection->owed <= MAX_OWED_ANSWERS && send_owed(descriptor, connection);
 }
 
 static void accept_all(int listener) {
@@ -193,7 +193,7 @@ static void accept_all(int listener) {
         if (descriptor < 0) {
             return;
         }
-        if (descriptor >= MOST_DESCRIPTORS) {
+        if (descriptor >= MAX_DESCRIPTORS) {
             close(descriptor);
             continue;
         }

@@ -14,7 +14,7 @@ from .places import APPLICATIONS, LAUNCHERS, LIMIT_PROGRAM, WAITING_LIMIT_PROGRA
 HOST = "127.0.0.1"
 BACKLOG = 2048
 # More than any scenario opens.
-MOST_CONNECTIONS = 16384
+MAX_CONNECTIONS = 16384
 # For servers that end idle connections sooner than a scenario does.
 KEEP_ALIVE_SECONDS = 150
 REFERENCE = "limit"
@@ -169,7 +169,7 @@ def _granian(launch):
     # Its threads are for WSGI alone: with ASGI it accepts only one.
     words += ["--loop", "uvloop"] if launch.interface == "asgi" else ["--blocking-threads", str(launch.threads)]
     # By default it holds as many connections as its backlog, and leaves further ones waiting.
-    words += ["--backlog", str(BACKLOG), "--backpressure", str(MOST_CONNECTIONS)]
+    words += ["--backlog", str(BACKLOG), "--backpressure", str(MAX_CONNECTIONS)]
     words += ["--access-log" if launch.request_log else "--no-access-log"]
     words += ["--static-path-mount", launch.static, "--static-path-route", "/static"] if launch.static else []
     return [launch.program("granian"), *words, f"{launch.module}:application"]
@@ -211,7 +211,7 @@ def _weft(launch):
 
 def _like_peregrine(launch):
     """The options that Peregrine and Weft share."""
-    words = ["--backlog", BACKLOG, "--max-connections", MOST_CONNECTIONS]
+    words = ["--backlog", BACKLOG, "--max-connections", MAX_CONNECTIONS]
     words += ["--wsgi-threads", launch.threads] if launch.threads > 1 else []
     words += [] if launch.websocket else ["--no-websockets"]
     words += ["--static-dir", f"/static={launch.static}"] if launch.static else []

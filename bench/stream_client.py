@@ -19,7 +19,7 @@ from asgi_stream import event
 HOST = "127.0.0.1"
 CONNECT_SECONDS = 10.0
 READ_BYTES = 65536
-MOST_PENDING_BYTES = 1 << 20
+MAX_PENDING_BYTES = 1 << 20
 TICK_SECONDS = 0.5
 
 
@@ -55,7 +55,7 @@ class Stream:
         if self.has_head:
             self._take_chunks()
             self._take_events(expected)
-        if len(self.pending) + len(self.text) > MOST_PENDING_BYTES:
+        if len(self.pending) + len(self.text) > MAX_PENDING_BYTES:
             raise Broken("a stream sends what are no chunks of events")
 
     def _take_head(self):

@@ -30,10 +30,10 @@
 #include <unistd.h>
 
 enum {
-    MOST_THREADS = 256,
+    MAX_THREADS = 256,
     BUFFER_BYTES = 4096,     /* the answer's head and its body */
     TIMEOUT_SECONDS = 10,   /* for each step of a connection */
-    MOST_SECONDS = 3600,
+    MAX_SECONDS = 3600,
     SLOTS = 200000,          /* of the histogram of latencies; the last one has all slower ones */
     LATENCY_STEP_US = 10
 };
@@ -159,7 +159,7 @@ static uint64_t percentile(double part) {
 }
 
 static void run(int seconds, int threads, SSL_SESSION **sessions) {
-    pthread_t started[MOST_THREADS];
+    pthread_t started[MAX_THREADS];
     uint64_t began = now_us();
     ends_at = began + (uint64_t)seconds * 1000000;
     memset(latencies, 0, sizeof(latencies));
@@ -186,8 +186,8 @@ int main(int argument_count, char **arguments) {
     signal(SIGPIPE, SIG_IGN);
     port = atoi(arguments[1]);
     int threads = atoi(arguments[3]);
-    if (threads < 1 || threads > MOST_THREADS) {
-        give_up("there can be 1 to %d threads", MOST_THREADS);
+    if (threads < 1 || threads > MAX_THREADS) {
+        give_up("there can be 1 to %d threads", MAX_THREADS);
     }
     request_bytes = snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", arguments[2]);
     if (request_bytes < 0 || (size_t)request_bytes >= sizeof(request)) {
@@ -204,7 +204,7 @@ int main(int argument_count, char **arguments) {
     if (resumes_sessions && !SSL_SESSION_is_resumable(first)) {
         give_up("the server gives no session that could be resumed");
     }
-    SSL_SESSION *sessions[MOST_THREADS] = {NULL};
+    SSL_SESSION *sessions[MAX_THREADS] = {NULL};
     for (int index = 0; resumes_sessions && index < threads; index++) {
         sessions[index] = visit(NULL, 1);
     }
@@ -214,8 +214,8 @@ int main(int argument_count, char **arguments) {
     char line[32];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         int seconds = atoi(line);
-        if (seconds < 1 || seconds > MOST_SECONDS) {
-            give_up("the number of seconds is to be from 1 to %d", MOST_SECONDS);
+        if (seconds < 1 || seconds > MAX_SECONDS) {
+            give_up("the number of seconds is to be from 1 to %d", MAX_SECONDS);
         }
         run(seconds, threads, sessions);
     }

@@ -27,9 +27,9 @@ enum {
     BACKLOG = 4096,             /* listen backlog */
     EVENTS_PER_WAIT = 256,
     REQUEST_BYTES = 1024,       /* a longer head ends its connection */
-    MOST_DESCRIPTORS = 16384,
-    MOST_SERVERS = 1024,
-    MOST_SERVICE_US = 60000000
+    MAX_DESCRIPTORS = 16384,
+    MAX_SERVERS = 1024,
+    MAX_SERVICE_US = 60000000
 };
 
 static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\n%s\r\nHello, World!";
@@ -54,8 +54,8 @@ struct place {
 };
 
 static struct peer *peers;
-static struct server servers[MOST_SERVERS];
-static struct place queue[MOST_DESCRIPTORS];
+static struct server servers[MAX_SERVERS];
+static struct place queue[MAX_DESCRIPTORS];
 static size_t queue_first, queue_count, server_count;
 static int epoll;
 
@@ -80,7 +80,7 @@ static void assign(int64_t now) {
     for (size_t index = 0; index < server_count; index++) {
         while (!servers[index].busy && queue_count > 0) {
             struct place first = queue[queue_first];
-            queue_first = (queue_first + 1) % MOST_DESCRIPTORS;
+            queue_first = (queue_first + 1) % MAX_DESCRIPTORS;
             queue_count--;
             if (is_there(first)) {
                 servers[index] = (struct server){.busy = 1, .descriptor = first.descriptor, .generation = first.generation,
@@ -141,23 +141,23 @@ static void read_request(int descriptor) {
         return;
     }
     peer->service_us = strncmp(peer->head, PATH, sizeof(PATH) - 1) == 0 ? atoll(peer->head + sizeof(PATH) - 1) : -1;
-    if (peer->service_us < 0 || peer->service_us > MOST_SERVICE_US) {
+    if (peer->service_us < 0 || peer->service_us > MAX_SERVICE_US) {
         forget(descriptor);
         return;
     }
     peer->closes = strcasestr(peer->head, "\r\nConnection: close\r\n") != NULL;
     peer->waits = 1;
-    if (queue_count == MOST_DESCRIPTORS) {
+    if (queue_count == MAX_DESCRIPTORS) {
         forget(descriptor);
         return;
     }
-    queue[(queue_first + queue_count++) % MOST_DESCRIPTORS] = (struct place){descriptor, peer->generation};
+    queue[(queue_first + queue_count++) % MAX_DESCRIPTORS] = (struct place){descriptor, peer->generation};
 }
 
 static void accept_all(int listener) {
     int descriptor, on = 1;
     while ((descriptor = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        if (descriptor >= MOST_DESCRIPTORS) {
+        if (descriptor >= MAX_DESCRIPTORS) {
             close(descriptor);
             continue;
         }
@@ -184,11 +184,11 @@ static int listen_at(const char *port) {
 
 int main(int argument_count, char **arguments) {
     server_count = argument_count == 3 ? (size_t)atoi(arguments[2]) : 0;
-    if (server_count < 1 || server_count > MOST_SERVERS) {
+    if (server_count < 1 || server_count > MAX_SERVERS) {
         fprintf(stderr, "usage: waiting_limit PORT SERVERS\n");
         return 2;
     }
-    peers = calloc(MOST_DESCRIPTORS, sizeof(struct peer));
+    peers = calloc(MAX_DESCRIPTORS, sizeof(struct peer));
     epoll = epoll_create1(EPOLL_CLOEXEC);
     int listener = listen_at(arguments[1]), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[EVENTS_PER_WAIT];

@@ -31,8 +31,8 @@
 #include <unistd.h>
 
 enum {
-    MOST_REQUESTS = 1000000,
-    MOST_CONNECTIONS = 16384,   /* concurrent connections: the pool and beyond it */
+    MAX_REQUESTS = 1000000,
+    MAX_CONNECTIONS = 16384,   /* concurrent connections: the pool and beyond it */
     ANSWER_BYTES = 4096,        /* a longer answer is refused */
     REQUEST_BYTES = 256,
     EVENTS_PER_WAIT = 256,
@@ -93,12 +93,12 @@ static uint32_t next_random(void) {
 
 static void read_schedule(const char *path) {
     FILE *file = fopen(path, "r");
-    requests = calloc(MOST_REQUESTS, sizeof(struct request));
+    requests = calloc(MAX_REQUESTS, sizeof(struct request));
     if (file == NULL || requests == NULL) {
         give_up("the schedule can't be read: %s", strerror(errno));
     }
     long long arrival, service;
-    while (request_count < MOST_REQUESTS && fscanf(file, "%lld %lld", &arrival, &service) == 2) {
+    while (request_count < MAX_REQUESTS && fscanf(file, "%lld %lld", &arrival, &service) == 2) {
         requests[request_count++] = (struct request){.arrival_us = arrival, .service_us = service, .took_us = -1};
     }
     fclose(file);
@@ -377,13 +377,13 @@ int main(int argument_count, char **arguments) {
     read_schedule(arguments[2]);
     pool = (size_t)atoi(arguments[3]);
     epoll = epoll_create1(EPOLL_CLOEXEC);
-    connections = calloc(MOST_CONNECTIONS, sizeof(struct connection));
-    free_places = calloc(MOST_CONNECTIONS, sizeof(size_t));
-    idle = calloc(MOST_CONNECTIONS, sizeof(size_t));
-    if (epoll < 0 || connections == NULL || free_places == NULL || idle == NULL || pool > MOST_CONNECTIONS) {
+    connections = calloc(MAX_CONNECTIONS, sizeof(struct connection));
+    free_places = calloc(MAX_CONNECTIONS, sizeof(size_t));
+    idle = calloc(MAX_CONNECTIONS, sizeof(size_t));
+    if (epoll < 0 || connections == NULL || free_places == NULL || idle == NULL || pool > MAX_CONNECTIONS) {
         give_up("not enough memory or descriptors");
     }
-    for (size_t place = MOST_CONNECTIONS; place > 0; place--) {
+    for (size_t place = MAX_CONNECTIONS; place > 0; place--) {
         free_places[free_count++] = place - 1;
     }
     run();

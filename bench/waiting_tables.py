@@ -9,7 +9,7 @@ from .tables import spread, table
 
 IDEAL = "(one ideal queue)"
 # A pool whose connections carry fewer requests than this on average does not count as a pool.
-LEAST_REQUESTS_A_CONNECTION = 1.5
+MIN_REQUESTS_A_CONNECTION = 1.5
 # Names of servers in pages, if they differ from the label.
 NAMES = {
     REFERENCE: "the ideal queue, as a C program",
@@ -53,7 +53,7 @@ def _point(here):
 
 def closes(point, entry):
     """Returns whether the server closes connections that its clients would keep."""
-    return point.kept and entry["requests"] < LEAST_REQUESTS_A_CONNECTION * entry["opened"]
+    return point.kept and entry["requests"] < MIN_REQUESTS_A_CONNECTION * entry["opened"]
 
 
 def _remarks(point, entry):

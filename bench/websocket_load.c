@@ -27,14 +27,14 @@
 #include <unistd.h>
 
 enum {
-    MOST_SOCKETS = 4096,
-    LEAST_MESSAGE_BYTES = 24,  /* the numbers of the socket and of the message, as text */
-    MOST_MESSAGE_BYTES = 1024,
+    MAX_SOCKETS = 4096,
+    MIN_MESSAGE_BYTES = 24,  /* the numbers of the socket and of the message, as text */
+    MAX_MESSAGE_BYTES = 1024,
     BUFFER_BYTES = 4096,       /* an echo and a few control frames; a longer head of an answer is refused */
     EVENTS_PER_WAIT = 256,
     HANDSHAKE_SECONDS = 10,    /* for each socket */
     STALL_MILLISECONDS = 10000, /* without a single echo on any socket */
-    MOST_SECONDS = 3600,
+    MAX_SECONDS = 3600,
     SLOTS = 200000,            /* of the histogram of latencies; the last one has all slower ones */
     LATENCY_STEP_US = 10
 };
@@ -54,7 +54,7 @@ struct peer {
     int waits_for_echo;
     size_t length;         /* filled bytes of `buffer` */
     unsigned char buffer[BUFFER_BYTES];
-    char message[MOST_MESSAGE_BYTES + 1];
+    char message[MAX_MESSAGE_BYTES + 1];
 };
 
 static struct peer *peers;
@@ -95,7 +95,7 @@ static uint32_t next_mask(void) {
 }
 
 static void send_frame(struct peer *peer, unsigned opcode, const char *payload, size_t length) {
-    unsigned char frame[HEAD_BYTES + LENGTH_BYTES + MASK_BYTES + MOST_MESSAGE_BYTES];
+    unsigned char frame[HEAD_BYTES + LENGTH_BYTES + MASK_BYTES + MAX_MESSAGE_BYTES];
     size_t at = 0;
     frame[at++] = (unsigned char)(FIN | opcode);
     if (length <= LONGEST_CONTROL) {
@@ -158,7 +158,7 @@ static size_t take_frame(struct peer *peer, const unsigned char *bytes, size_t a
         }
         length = (size_t)bytes[2] << 8 | bytes[3];
     }
-    if (length > MOST_MESSAGE_BYTES) {
+    if (length > MAX_MESSAGE_BYTES) {
         give_up("a frame has %zu bytes of payload", length);
     }
     if (available < head + length) {
@@ -332,8 +332,8 @@ int main(int argument_count, char **arguments) {
     }
     peer_count = (size_t)atoi(arguments[3]);
     message_bytes = (size_t)atoi(arguments[4]);
-    if (peer_count < 1 || peer_count > MOST_SOCKETS || message_bytes < LEAST_MESSAGE_BYTES || message_bytes > MOST_MESSAGE_BYTES) {
-        give_up("1 to %d sockets and %d to %d bytes are possible", MOST_SOCKETS, LEAST_MESSAGE_BYTES, MOST_MESSAGE_BYTES);
+    if (peer_count < 1 || peer_count > MAX_SOCKETS || message_bytes < MIN_MESSAGE_BYTES || message_bytes > MAX_MESSAGE_BYTES) {
+        give_up("1 to %d sockets and %d to %d bytes are possible", MAX_SOCKETS, MIN_MESSAGE_BYTES, MAX_MESSAGE_BYTES);
     }
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     peers = calloc(peer_count, sizeof(struct peer));
@@ -348,8 +348,8 @@ int main(int argument_count, char **arguments) {
     char line[32];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         int seconds = atoi(line);
-        if (seconds < 1 || seconds > MOST_SECONDS) {
-            give_up("1 to %d seconds are possible", MOST_SECONDS);
+        if (seconds < 1 || seconds > MAX_SECONDS) {
+            give_up("1 to %d seconds are possible", MAX_SECONDS);
         }
         run(epoll, seconds);
     }

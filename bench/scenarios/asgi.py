@@ -22,11 +22,11 @@ STREAM_INTERVAL_MS = 100
 # Events of each stream before memory is first read: by then all streams are open and stable.
 STREAM_WARM_EVENTS = 10
 # A server that can't keep the pace delivers later, which is no loss; after this time the events count as lost.
-STREAM_MOST_SECONDS = 90
+MAX_STREAM_SECONDS = 90
 STREAM_GRACE_SECONDS = 5
 # One stream must work before a thousand are opened.
 TRIED_EVENTS = 5
-TRIED_MOST_SECONDS = 10
+MAX_TRIED_SECONDS = 10
 
 
 def against_limit(workload):
@@ -116,10 +116,10 @@ def _must_be_well(running, said):
 
 
 def _try_one_stream(session, running):
-    client = _stream_client(session, running, 1, 1, TRIED_EVENTS, TRIED_MOST_SECONDS)
+    client = _stream_client(session, running, 1, 1, TRIED_EVENTS, MAX_TRIED_SECONDS)
     try:
         for _ in ("its first event", "all of them"):
-            _must_be_well(running, client.hear(TRIED_MOST_SECONDS + STREAM_GRACE_SECONDS))
+            _must_be_well(running, client.hear(MAX_TRIED_SECONDS + STREAM_GRACE_SECONDS))
     finally:
         client.stop()
 
@@ -131,12 +131,12 @@ def _stream_client(session, running, streams, warm, events, seconds):
 
 def _follow_streams(session, name, entry, running):
     events = session.effort.stream_events
-    client = _stream_client(session, running, STREAMS, STREAM_WARM_EVENTS, events, STREAM_MOST_SECONDS)
+    client = _stream_client(session, running, STREAMS, STREAM_WARM_EVENTS, events, MAX_STREAM_SECONDS)
     try:
-        warm = _must_be_well(running, client.hear(STREAM_MOST_SECONDS + STREAM_GRACE_SECONDS))
+        warm = _must_be_well(running, client.hear(MAX_STREAM_SECONDS + STREAM_GRACE_SECONDS))
         at_start, _ = accounting.pss_bytes(running.program)
         cpu_at_start = accounting.cpu_of_tree(running.program)
-        done = client.hear(STREAM_MOST_SECONDS + STREAM_GRACE_SECONDS)
+        done = client.hear(MAX_STREAM_SECONDS + STREAM_GRACE_SECONDS)
         cpu_at_end = accounting.cpu_of_tree(running.program)
         at_end, _ = accounting.pss_bytes(running.program)
     finally:

@@ -19,7 +19,7 @@ WARM_SECONDS = 2
 # Memory is stable when two readings this far apart differ by less than this fraction.
 SETTLE_STEP_SECONDS = 0.25
 SETTLE_PART = 0.005
-SETTLE_MOST_SECONDS = 4.0
+MAX_SETTLE_SECONDS = 4.0
 STARTUP_SECONDS = 30
 STARTUP_WORKLOADS = (HELLO, DJANGO)
 
@@ -53,7 +53,7 @@ def _memory_of(session, scenario, name, workers):
 
 
 def _settled_pss(running):
-    deadline = time.monotonic() + SETTLE_MOST_SECONDS
+    deadline = time.monotonic() + MAX_SETTLE_SECONDS
     last, _ = accounting.pss_bytes(running.program)
     while True:
         time.sleep(SETTLE_STEP_SECONDS)

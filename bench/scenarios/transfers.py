@@ -25,7 +25,7 @@ FILES_MB = (20, 35, 50, 75, 100, 150)
 # Paced clients read this many bytes a second each, and stop after enough bytes to fill every buffer.
 PACE_BYTES = 4 * MB
 PACED_SECONDS = 15
-MOST_SECONDS = 300
+MAX_SECONDS = 300
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 
@@ -81,7 +81,7 @@ def _run(session, scenario, name, files, how):
                 status, output, errors = run_client(
                     command,
                     cpus=session.cpus.client,
-                    seconds=MOST_SECONDS,
+                    seconds=MAX_SECONDS,
                     folder=session.folder,
                     meanwhile=lambda: own.append(_own_bytes(group)),
                 )

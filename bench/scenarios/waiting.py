@@ -22,7 +22,7 @@ SHAPES = ((4, 1), (2, 4), (1, 8))
 LOADS = (50, 70, 80, 90, 95)
 VIEWS_MS = (5, 20, 100)
 # Number of servers that are measured together, by the length of the view: shorter views need more CPU time.
-MOST_TOGETHER = {5: 1, 20: 4, 100: 50}
+MAX_TOGETHER = {5: 1, 20: 4, 100: 50}
 WARM_SECONDS = 3
 # Beyond the schedule: connecting, the queue left at its end, and the client's own timeout for an answer.
 GRACE_SECONDS = 90
@@ -100,7 +100,7 @@ def _batches(cells):
     batches = []
     for cell in sorted(cells, key=lambda cell: (cell.point.view_ms, -cell.point.rate)):
         view_ms = cell.point.view_ms
-        if not batches or len(batches[-1]) >= MOST_TOGETHER[view_ms] or batches[-1][0].point.view_ms != view_ms:
+        if not batches or len(batches[-1]) >= MAX_TOGETHER[view_ms] or batches[-1][0].point.view_ms != view_ms:
             batches.append([])
         batches[-1].append(cell)
     return batches

@@ -5,7 +5,7 @@ from flask import Flask, jsonify
 application = Flask(__name__)
 
 #: Largest accepted limit: its list has 88 entries.
-MOST = 10**18
+MAX = 10**18
 
 
 @application.get("/")
@@ -15,8 +15,8 @@ def index():
 
 @application.get("/<int:most>")
 def fibonacci(most):
-    if most > MOST:
-        return jsonify(error=f"at most {MOST}"), 400
+    if most > MAX:
+        return jsonify(error=f"at most {MAX}"), 400
     numbers = []
     smaller, larger = 0, 1
     while smaller <= most:

@@ -53,11 +53,11 @@ const LITTLE_ROOM: usize = 4 * 1024;
 const SIP_BYTES: usize = 3_000;
 
 /// How often a client looks for a missing answer while nothing arrives.
-const LOOKS_MOST: u32 = 3;
+const MAX_LOOKS: u32 = 3;
 
 /// Limit for the growth of the process over all inputs together, in pages of 4 KiB: a leak of a few bytes a connection soon
 /// exceeds it.
-const GROWTH_MOST_PAGES: u64 = 64 * 256;
+const MAX_GROWTH_PAGES: u64 = 64 * 256;
 
 /// Inputs between two checks of the process size.
 const LOOK_INPUTS: u32 = 256;
@@ -144,7 +144,7 @@ fn talk<L: Language>(served: &mut Served<L>, how: &Client, sent: &[u8], cut: u8)
     let mut left = sent;
     let mut is_open = true;
     let mut waits = 0;
-    while !left.is_empty() && is_open && waits < LOOKS_MOST {
+    while !left.is_empty() && is_open && waits < MAX_LOOKS {
         let piece = if cut == 0 { left.len() } else { 1 + chance.below(left.len()) };
         match client.send_some(&left[..piece]) {
             Some(0) => waits += 1,
@@ -162,7 +162,7 @@ fn talk<L: Language>(served: &mut Served<L>, how: &Client, sent: &[u8], cut: u8)
     } else {
         let _is_closed_already = client.stream.shutdown(std::net::Shutdown::Write);
         let mut looks = 0;
-        while looks < LOOKS_MOST {
+        while looks < MAX_LOOKS {
             worker.settle();
             let (bytes, has_ended) = client.receive(if how.is_slow { SIP_BYTES } else { usize::from(u16::MAX) });
             looks = if bytes.is_empty() { looks + 1 } else { 0 };
@@ -171,7 +171,7 @@ fn talk<L: Language>(served: &mut Served<L>, how: &Client, sent: &[u8], cut: u8)
                 break;
             }
         }
-        ensure!(looks < LOOKS_MOST, "neither an answer nor a close after {} bytes", received.len());
+        ensure!(looks < MAX_LOOKS, "neither an answer nor a close after {} bytes", received.len());
         drop(client);
     }
     worker.settle();
@@ -234,7 +234,7 @@ fn check_growth() -> Result<(), String> {
             *first = pages;
         }
         ensure!(
-            pages < *first + GROWTH_MOST_PAGES,
+            pages < *first + MAX_GROWTH_PAGES,
             "the process has grown from {first} to {pages} pages in {inputs} connections"
         );
         Ok(())

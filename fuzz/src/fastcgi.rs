@@ -3,7 +3,7 @@
 use bolide_protocol::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use bolide_protocol::variables::Variable;
 
-use crate::cases::fastcgi::{CONNECTIONS, PARAMETER_BYTES_MOST, TestEvent, cases};
+use crate::cases::fastcgi::{CONNECTIONS, MAX_PARAMETER_BYTES, TestEvent, cases};
 use crate::{Kind, Target, ensure, variables};
 
 pub const TARGET: Target = Target {
@@ -54,7 +54,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 
 /// Feeds the input in pieces. The error is a broken invariant.
 fn found(sent: &[u8], is_answered: bool, piece_bytes: usize) -> Result<Found, String> {
-    let mut decoder = Decoder::new(FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS });
+    let mut decoder = Decoder::new(FastCgiLimits { parameter_bytes: MAX_PARAMETER_BYTES, connections: CONNECTIONS });
     let mut told = Vec::new();
     let mut variables = Vec::new();
     for mut piece in sent.chunks(piece_bytes.min(sent.len().max(1))) {
@@ -92,7 +92,7 @@ fn note(
     match event {
         FastCgiEvent::Head { facts, keep_connection } => {
             let bytes = decoder.take_parameters();
-            ensure!(bytes.len() <= PARAMETER_BYTES_MOST, "parameters beyond the limit");
+            ensure!(bytes.len() <= MAX_PARAMETER_BYTES, "parameters beyond the limit");
             variables::check(&bytes, found, facts)?;
             let variables = found.iter().map(|one| (one.name.of(&bytes).to_vec(), one.value.of(&bytes).to_vec())).collect();
             told.push(TestEvent::Head { variables, keep_connection });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bolide_protocol::Progress;
 use bolide_protocol::http1::head::{HeadLimits, Version, header_block};
-use bolide_protocol::http2::{CONTROL_BYTES_MOST, ErrorCode, Http2, Http2Event, Http2Limits};
+use bolide_protocol::http2::{MAX_CONTROL_BYTES, ErrorCode, Http2, Http2Event, Http2Limits};
 use bolide_protocol::session::{HeadEvent, HeadParts, RequestHead};
 
 use crate::{Kind, Target, cases, ensure};
@@ -89,7 +89,7 @@ fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<
                 }
             };
             ensure!(used <= waiting.len(), "more bytes are used than there are");
-            ensure!(session.output().len() <= CONTROL_BYTES_MOST, "{} bytes wait", session.output().len());
+            ensure!(session.output().len() <= MAX_CONTROL_BYTES, "{} bytes wait", session.output().len());
             ensure!(session.open_streams() <= STREAMS as usize, "{} streams are open", session.open_streams());
             let is_waiting = matches!(event, Http2Event::More);
             if let Some(event) = understood(&event, &waiting, &parts, &mut fields)? {

@@ -3,13 +3,13 @@
 //! It must not know the meaning of the inputs, nor the time.
 
 /// Longest input in bytes.
-pub const INPUT_BYTES_MOST: usize = 1024;
+pub const MAX_INPUT_BYTES: usize = 1024;
 
 /// Changes made to one input, at the most.
-const CHANGES_MOST: usize = 6;
+const MAX_CHANGES: usize = 6;
 
 /// Longest piece that one change removes, duplicates or inserts, in bytes.
-const PIECE_BYTES_MOST: usize = 48;
+const MAX_PIECE_BYTES: usize = 48;
 
 /// Pseudorandom numbers: SplitMix64.
 #[derive(Debug, Clone)]
@@ -41,16 +41,16 @@ impl Chance {
 /// Makes a new input from one of the corpus, with pieces of other inputs and of `words`.
 pub fn mutated(chance: &mut Chance, corpus: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
     let mut input = chance.pick(corpus).cloned().unwrap_or_default();
-    for _ in 0..=chance.below(CHANGES_MOST) {
+    for _ in 0..=chance.below(MAX_CHANGES) {
         change(chance, &mut input, corpus, words);
     }
-    input.truncate(INPUT_BYTES_MOST);
+    input.truncate(MAX_INPUT_BYTES);
     input
 }
 
 fn change(chance: &mut Chance, input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&[u8]]) {
     let place = chance.below(input.len() + 1);
-    let piece_end = (place + 1 + chance.below(PIECE_BYTES_MOST)).min(input.len());
+    let piece_end = (place + 1 + chance.below(MAX_PIECE_BYTES)).min(input.len());
     match chance.below(9) {
         0 => set(input, place, |byte| byte ^ 1 << (place % 8)),
         1 => {
@@ -73,7 +73,7 @@ fn change(chance: &mut Chance, input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &
         _ => {
             if let Some(other) = chance.pick(corpus) {
                 let start = chance.below(other.len());
-                let end = (start + 1 + chance.below(PIECE_BYTES_MOST)).min(other.len());
+                let end = (start + 1 + chance.below(MAX_PIECE_BYTES)).min(other.len());
                 insert(input, place, &other[start.min(end)..end]);
             }
         }
@@ -103,7 +103,7 @@ mod tests {
         };
         assert_eq!(make(1), make(1));
         assert_ne!(make(1), make(2));
-        assert!(make(1).iter().all(|input| input.len() <= INPUT_BYTES_MOST));
+        assert!(make(1).iter().all(|input| input.len() <= MAX_INPUT_BYTES));
     }
 
     #[test]

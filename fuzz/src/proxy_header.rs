@@ -1,7 +1,7 @@
 //! Headers of the PROXY protocol.
 
 use bolide_protocol::Progress;
-use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, proxy_header};
+use bolide_protocol::proxy_header::{MAX_PROXY_HEADER_BYTES, proxy_header};
 
 use crate::cases::proxy_header::{SIGNATURE, cases};
 use crate::{Kind, Target, ensure};
@@ -28,7 +28,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     let header = match proxy_header(input) {
         Ok(Progress::Complete(header)) => header,
         Ok(Progress::Partial) => {
-            ensure!(input.len() < PROXY_HEADER_BYTES_MOST, "more is waited for than a header may have");
+            ensure!(input.len() < MAX_PROXY_HEADER_BYTES, "more is waited for than a header may have");
             return Ok(Kind::of("partial"));
         }
         Err(fault) => {
@@ -38,7 +38,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
             return Ok(Kind::of(fault.reason));
         }
     };
-    ensure!((1..=PROXY_HEADER_BYTES_MOST).contains(&header.length) && header.length <= input.len(), "a length beyond the bytes");
+    ensure!((1..=MAX_PROXY_HEADER_BYTES).contains(&header.length) && header.length <= input.len(), "a length beyond the bytes");
     // Fuzzers make small inputs, so every prefix can be tried.
     for end in 0..header.length {
         ensure!(proxy_header(&input[..end]) == Ok(Progress::Partial), "the header is whole, or wrong, without its last bytes");

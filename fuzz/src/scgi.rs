@@ -3,7 +3,7 @@
 use bolide_protocol::scgi::{ScgiHead, request_head};
 use bolide_protocol::{Fault, Progress};
 
-use crate::cases::scgi::{BLOCK_BYTES_MOST, CASES};
+use crate::cases::scgi::{MAX_BLOCK_BYTES, CASES};
 use crate::{Kind, Target, ensure, variables};
 
 pub const TARGET: Target = Target {
@@ -47,10 +47,10 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 /// Reads a head. The outer error is a broken invariant.
 fn read(input: &[u8]) -> Result<Result<Progress<ScgiHead>, Fault>, String> {
     let mut found = Vec::new();
-    let outcome = request_head(input, BLOCK_BYTES_MOST, &mut found);
+    let outcome = request_head(input, MAX_BLOCK_BYTES, &mut found);
     if let Ok(Progress::Complete(head)) = outcome {
         let block = head.block.of(input);
-        ensure!(block.len() <= BLOCK_BYTES_MOST, "a block beyond the limit");
+        ensure!(block.len() <= MAX_BLOCK_BYTES, "a block beyond the limit");
         let mut again = format!("{}:", block.len()).into_bytes();
         for span in found.iter().flat_map(|variable| [variable.name, variable.value]) {
             again.extend(span.of(block));

@@ -35,7 +35,7 @@ pub const TARGET: Target = Target {
 };
 
 /// How often bytes are moved between client and worker, at the most: a handshake needs three.
-const ROUNDS_MOST: u32 = 32;
+const MAX_ROUNDS: u32 = 32;
 
 /// The stage at which the input's bytes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -144,7 +144,7 @@ fn shake_hands(
     tls: &mut ClientConnection,
     changed: u8,
 ) -> Result<bool, String> {
-    for _ in 0..ROUNDS_MOST {
+    for _ in 0..MAX_ROUNDS {
         send_records(client, tls, changed);
         worker.settle();
         let (bytes, has_ended) = client.receive(usize::from(u16::MAX));

@@ -1,14 +1,14 @@
 //! A plain reader of variable lists: the second opinion for the targets whose protocols have such a list.
 
 use bolide_protocol::Span;
-use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable, VariableFacts};
+use bolide_protocol::variables::{MAX_VARIABLE_COUNT, Variable, VariableFacts};
 
 use crate::ensure;
 
 /// Checks a list that a codec has accepted: it is within the limit, each variable has a name, and the facts are those of the
 /// variables.
 pub fn check(block: &[u8], found: &[Variable], facts: VariableFacts) -> Result<(), String> {
-    ensure!(found.len() <= VARIABLE_COUNT_MOST, "more variables than the limit");
+    ensure!(found.len() <= MAX_VARIABLE_COUNT, "more variables than the limit");
     ensure!(found.iter().all(|variable| !variable.name.is_empty()), "a variable without a name");
     ensure!(facts == plain_facts(block, found)?, "the facts are not those of the variables");
     Ok(())

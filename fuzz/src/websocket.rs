@@ -63,7 +63,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     }
     if let Some(violation) = whole.violation {
         ensure!(matches!(violation.code, 1002 | 1007 | 1009), "a violation with a code of its own");
-        ensure!(violation.reason.len() <= close::REASON_BYTES_MOST, "a reason that no close frame takes");
+        ensure!(violation.reason.len() <= close::MAX_REASON_BYTES, "a reason that no close frame takes");
     }
     if !has_deflate {
         check_second_opinion(sent, &whole)?;

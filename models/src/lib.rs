@@ -21,11 +21,11 @@ pub mod slot;
 
 /// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one
 /// multiplies the time.
-const PREEMPTIONS_MOST: usize = 3;
+const MAX_PREEMPTIONS: usize = 3;
 
 /// Runs a model with each order of its threads.
 pub fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(PREEMPTIONS_MOST);
+    builder.preemption_bound = Some(MAX_PREEMPTIONS);
     builder.check(model);
 }

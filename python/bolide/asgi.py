@@ -36,7 +36,7 @@ __all__ = [
 TASKS_TOLD = 20
 
 #: Most exceptions of a chain that are examined.
-CHAIN_MOST = 100
+MAX_CHAIN = 100
 
 #: Exceptions that frameworks raise when the client has disconnected, and that applications may let through.
 FRAMEWORK_DISCONNECTS = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
@@ -71,7 +71,7 @@ def is_client_disconnect(error, has_left=False, known=None):
     known = {} if known is None else known
     examined = []
     result = False
-    for _ in range(CHAIN_MOST):
+    for _ in range(MAX_CHAIN):
         if error is None:
             break
         if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DISCONNECTS):

@@ -15,7 +15,7 @@ from time import sleep
 from bolide import threads
 
 #: Most exceptions of a chain that are examined.
-CAUSES_MOST = 20
+MAX_CAUSES = 20
 
 #: Extensions of compiled files. The source's extension has one letter less.
 COMPILED = (".pyc", ".pyo", ".pyd")
@@ -40,7 +40,7 @@ class Imports:
         return self
 
     def __exit__(self, _kind, error, _traceback):
-        for _ in range(CAUSES_MOST):
+        for _ in range(MAX_CAUSES):
             if error is None:
                 break
             name = missing_module(error)

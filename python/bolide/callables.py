@@ -19,7 +19,7 @@ PLAIN_PARAMETERS = (["environ", "start_response"], ["scope", "receive", "send"])
 #: How similar a name must be to one of the usual names, as a ratio of difflib.
 CLOSE = 0.8
 #: Most names that a message lists.
-LISTED_MOST = 4
+MAX_LISTED = 4
 
 #: Classes of applications: the package, the name of one of its classes, and the framework's name.
 FRAMEWORKS = {
@@ -323,4 +323,4 @@ def is_application_or_factory(value):
 
 
 def listed(names, named):
-    return ", ".join(named.command(name) for name in names[:LISTED_MOST])
+    return ", ".join(named.command(name) for name in names[:MAX_LISTED])

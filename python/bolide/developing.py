@@ -42,7 +42,7 @@ HELD_BYTES = 256 * 1024
 NOTHING = "Internal Server Error\n"
 
 #: Attempts to read a report that another process is writing.
-READS_MOST = 10
+MAX_READS = 10
 
 
 class ErrorReport:
@@ -64,7 +64,7 @@ class ErrorReport:
 
     def read(self):
         """Return the report as a dict, or None."""
-        for _ in range(READS_MOST):
+        for _ in range(MAX_READS):
             if not os.fstat(self.descriptor).st_size:
                 return None
             # A process may be writing it.

@@ -16,9 +16,9 @@ import threading
 from bolide import gevent_patching
 
 #: Most threads, and most connections, that a message names.
-NAMES_MOST = 5
+MAX_NAMES = 5
 #: Most frames that are searched for one of the application's.
-FRAMES_MOST = 200
+MAX_FRAMES = 200
 
 #: Further kinds of descriptors that workers can't share, by their names in /proc.
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
@@ -169,7 +169,7 @@ class LoadWatch:
 def place():
     """Return the application's innermost place on the stack, or else a library's outermost one: ``shop/db.py:12``."""
     frame, outermost = sys._getframe(2), None
-    for _ in range(FRAMES_MOST):
+    for _ in range(MAX_FRAMES):
         if frame is None:
             break
         path = frame.f_code.co_filename
@@ -194,7 +194,7 @@ def shown(path):
 
 
 def counted(found, what):
-    shown = ", ".join(found[:NAMES_MOST]) + (", …" if len(found) > NAMES_MOST else "")
+    shown = ", ".join(found[:MAX_NAMES]) + (", …" if len(found) > MAX_NAMES else "")
     return f"{len(found)} {what}{'s' if len(found) > 1 else ''} ({shown})"
 
 

@@ -15,9 +15,9 @@ from bolide import _native
 from bolide.log import log_message
 
 #: Most descriptors that a request waits for at the same time.
-MOST_DESCRIPTORS = 1024
+MAX_DESCRIPTORS = 1024
 #: Most bytes that `recv` reads, as in uWSGI.
-MOST_RECEIVED_BYTES = 4096
+MAX_RECEIVED_BYTES = 4096
 #: Bytes that fit into each descriptor that is writable: a blocking one is written in parts of this size.
 WRITTEN_BYTES = 4096
 #: Time limit of `connect` in seconds without one of its own, as in uWSGI.
@@ -48,8 +48,8 @@ class Waits:
 
     def add(self, descriptor, direction, timeout):
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        if len(self.descriptors) >= MOST_DESCRIPTORS and number not in self.descriptors:
-            raise OSError(f"a request can't wait for more than {MOST_DESCRIPTORS} descriptors")
+        if len(self.descriptors) >= MAX_DESCRIPTORS and number not in self.descriptors:
+            raise OSError(f"a request can't wait for more than {MAX_DESCRIPTORS} descriptors")
         try:
             os.fstat(number)
         except (OSError, OverflowError):
@@ -230,12 +230,12 @@ def is_connected(fd):
         found.detach()
 
 
-def recv(fd, size=MOST_RECEIVED_BYTES):
+def recv(fd, size=MAX_RECEIVED_BYTES):
     """As in uWSGI: None at the end, after an error, and if a descriptor that does not block has nothing."""
     try:
         if os.get_blocking(fd):
             first_ready({fd: READ}, None)
-        return os.read(fd, min(size, MOST_RECEIVED_BYTES)) or None
+        return os.read(fd, min(size, MAX_RECEIVED_BYTES)) or None
     except OSError:
         return None
 

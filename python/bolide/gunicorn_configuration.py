@@ -16,7 +16,7 @@ import traceback
 import types
 
 #: Longest repr of a value that JSON can't express, in characters.
-SHOWN_MOST = 200
+MAX_SHOWN = 200
 
 
 def run(path):
@@ -64,7 +64,7 @@ def described(value):
         # JSON turns tuples into lists and enumerations of numbers into numbers, as the options need them.
         return "value", json.loads(json.dumps(value, default=str if isinstance(value, os.PathLike) else None))
     except (TypeError, ValueError):
-        return "other", repr(value)[:SHOWN_MOST]
+        return "other", repr(value)[:MAX_SHOWN]
 
 
 def settings(path):

@@ -11,9 +11,9 @@ import sys
 from bolide.known_packages import PACKAGES
 
 #: Most entries of a folder that are read: the folder may be any.
-ENTRIES_MOST = 4096
+MAX_ENTRIES = 4096
 #: Most folders of ``sys.path`` that a message names.
-SEARCHED_MOST = 6
+MAX_SEARCHED = 6
 #: How similar a name must be to be offered instead of a misspelt one, from 0 to 1: one wrong letter in five.
 NEAR = 0.8
 #: The usual names of virtualenvs.
@@ -49,7 +49,7 @@ def shown_folders():
     """Return the folders that a module of the project can be in, in words: those of `pythonpath`, and the working folder."""
     here = os.getcwd()
     own = []
-    for path in sys.path[:SEARCHED_MOST]:
+    for path in sys.path[:MAX_SEARCHED]:
         folder = os.path.abspath(path or ".")
         is_installed = folder.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) or folder.endswith("-packages")
         if not is_installed and os.path.isdir(folder) and folder not in (*own, here):
@@ -91,7 +91,7 @@ def missing_dependency(error):
 def top_level_modules():
     """Return the names of the modules that can be imported, by the entries of ``sys.path``."""
     names = set(sys.builtin_module_names)
-    for folder in sys.path[:SEARCHED_MOST]:
+    for folder in sys.path[:MAX_SEARCHED]:
         for entry in entries(folder or "."):
             stem, extension = os.path.splitext(entry)
             if stem.isidentifier() and extension in ("", ".py"):
@@ -151,7 +151,7 @@ def entries(folder):
             for entry in listing:
                 if not entry.name.startswith("."):
                     found.append(entry.name)
-                if len(found) >= ENTRIES_MOST:
+                if len(found) >= MAX_ENTRIES:
                     break
     except OSError:
         pass

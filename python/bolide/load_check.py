@@ -13,7 +13,7 @@ import sysconfig
 import traceback
 
 #: Most characters of a failure's description: the reader accepts lines of bounded length.
-REASON_CHARACTERS_MOST = 4000
+MAX_REASON_CHARACTERS = 4000
 
 
 def main(half):
@@ -29,7 +29,7 @@ def main(half):
     folder = os.getcwd()
     reason = half.load() or half.load_urlconf()
     faulthandler.cancel_dump_traceback_later()
-    said = {"reason": reason and reason[:REASON_CHARACTERS_MOST]}
+    said = {"reason": reason and reason[:MAX_REASON_CHARACTERS]}
     if reason and failures:
         said.update(place(failures[-1], folder))
     os.write(report, json.dumps(said).encode() + b"\n")

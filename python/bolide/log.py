@@ -26,7 +26,7 @@ LONGEST_LINE = 8192
 
 
 #: Most exceptions of a chain that are examined.
-CHAIN_MOST = 20
+MAX_CHAIN = 20
 
 #: Prefixes of files whose frames lead to an application's code and do not belong to it.
 OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
@@ -119,7 +119,7 @@ errors = Errors()
 
 def strip(exception):
     """Remove the leading frames that are ours from the tracebacks of an exception and of its causes."""
-    for _ in range(CHAIN_MOST):
+    for _ in range(MAX_CHAIN):
         if exception is None:
             break
         traceback = exception.__traceback__

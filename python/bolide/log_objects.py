@@ -12,14 +12,14 @@ import traceback
 from bolide import _native, log
 
 #: Most frames of a stack, the innermost ones.
-FRAMES_MOST = 100
+MAX_FRAMES = 100
 #: Most exceptions that are told beside the first one: causes, and members of groups.
-FURTHER_MOST = 20
+MAX_FURTHER = 20
 #: Most characters of a message, and of a line of code.
-MESSAGE_MOST = 8192
-CODE_MOST = 240
+MAX_MESSAGE = 8192
+MAX_CODE = 240
 #: Most further fields of a record.
-FIELDS_MOST = 50
+MAX_FIELDS = 50
 
 #: The levels of ``logging``, the highest first.
 LEVELS = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
@@ -32,17 +32,17 @@ def write(level, kind, message, members):
     """Write an object with these members."""
     text = json.dumps(members, separators=(",", ":"))[1:-1]
     further = f",{text}" if text else ""
-    _native.log_event(level, kind, message[:MESSAGE_MOST].encode("utf-8", "backslashreplace"), further.encode())
+    _native.log_event(level, kind, message[:MAX_MESSAGE].encode("utf-8", "backslashreplace"), further.encode())
 
 
 def exception_of(exception):
     """Describe an exception, and those that it comes from or consists of."""
     described = one_exception(exception)
     further, seen, waiting = [], {id(exception)}, [exception]
-    while waiting and len(further) < FURTHER_MOST:
+    while waiting and len(further) < MAX_FURTHER:
         current = waiting.pop(0)
         for relation, other in related(current):
-            if other is not None and id(other) not in seen and len(further) < FURTHER_MOST:
+            if other is not None and id(other) not in seen and len(further) < MAX_FURTHER:
                 seen.add(id(other))
                 waiting.append(other)
                 further.append({"relation": relation, **one_exception(other)})
@@ -72,21 +72,21 @@ def one_exception(exception):
 
 def text_of(exception):
     try:
-        return str(exception)[:MESSAGE_MOST]
+        return str(exception)[:MAX_MESSAGE]
     except Exception:
         return "its text can't be made"
 
 
 def stack_of(traceback_object):
     """Return the frames of a traceback, the outermost first."""
-    frames = list(traceback.walk_tb(traceback_object))[-FRAMES_MOST:]
+    frames = list(traceback.walk_tb(traceback_object))[-MAX_FRAMES:]
     return [frame_of(frame, line) for frame, line in frames]
 
 
 def frame_of(frame, line):
     code = frame.f_code
     name = getattr(code, "co_qualname", code.co_name)
-    text = linecache.getline(code.co_filename, line or 0, frame.f_globals).strip()[:CODE_MOST]
+    text = linecache.getline(code.co_filename, line or 0, frame.f_globals).strip()[:MAX_CODE]
     return {"file": code.co_filename, "line": line or 0, "function": name, "code": text}
 
 
@@ -104,15 +104,15 @@ def plain(value):
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):
-        return value[:MESSAGE_MOST]
+        return value[:MAX_MESSAGE]
     try:
         # JSON has no NaN, and no text is longer than a message.
-        if len(json.dumps(value, allow_nan=False)) <= MESSAGE_MOST:
+        if len(json.dumps(value, allow_nan=False)) <= MAX_MESSAGE:
             return value
     except (TypeError, ValueError, RecursionError):
         pass
     try:
-        return repr(value)[:MESSAGE_MOST]
+        return repr(value)[:MAX_MESSAGE]
     except Exception:
         return f"<{type(value).__name__}>"
 
@@ -142,5 +142,5 @@ def members_of(record):
         members["lines"] = record.stack_info.split("\n")
     fields = {name: value for name, value in vars(record).items() if name not in OF_RECORDS}
     if fields:
-        members["fields"] = {name: plain(value) for name, value in list(fields.items())[:FIELDS_MOST]}
+        members["fields"] = {name: plain(value) for name, value in list(fields.items())[:MAX_FIELDS]}
     return members

@@ -10,7 +10,7 @@ from bolide import log
 from bolide.helpers import Helper
 
 #: A process with code that catches every exception gets this many more of them at its end; then it ends without its code.
-ENDS_MOST = 3
+MAX_ENDS = 3
 
 
 class Mule(Helper):
@@ -94,7 +94,7 @@ class Mule(Helper):
     def leave(self):
         """End the mule from within the application's code, which may catch that."""
         self.ends += 1
-        if self.ends > ENDS_MOST:
+        if self.ends > MAX_ENDS:
             self.end_here(0)
         if threading.current_thread() is not threading.main_thread():
             # The main thread may have been spared for the sake of this one.

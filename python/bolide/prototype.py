@@ -12,7 +12,7 @@ import re
 import sys
 
 #: Most causes of an exception that are examined.
-CAUSES_MOST = 20
+MAX_CAUSES = 20
 
 
 def main(descriptor):
@@ -512,7 +512,7 @@ def apply_logging_file(python):
 
 def holds_exclusively(error):
     """Return whether loading failed because of a resource that only one process can hold: an address, or a lock."""
-    for _ in range(CAUSES_MOST):
+    for _ in range(MAX_CAUSES):
         if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EWOULDBLOCK):
             return True
         if re.search(r"(?i)\bf?lock", f"{type(error).__name__} {error}"):

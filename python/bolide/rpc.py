@@ -8,7 +8,7 @@ from bolide import log
 #: Most bytes of a name, as in uWSGI.
 NAME_BYTES = 254
 #: Most arguments of a call, as in uWSGI.
-ARGUMENTS_MOST = 254
+MAX_ARGUMENTS = 254
 
 
 class Calls:
@@ -46,8 +46,8 @@ class Calls:
         if not arguments:
             raise ValueError("unable to call rpc function: it has no name")
         name, *texts = map(as_bytes, arguments)
-        if len(texts) > ARGUMENTS_MOST:
-            raise ValueError(f"unable to call rpc function: it has more than {ARGUMENTS_MOST} arguments")
+        if len(texts) > MAX_ARGUMENTS:
+            raise ValueError(f"unable to call rpc function: it has more than {MAX_ARGUMENTS} arguments")
         registered = self.functions.get(name)
         if registered is None:
             return None

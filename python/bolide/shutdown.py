@@ -25,7 +25,7 @@ AWAITED_SECONDS = 1
 WARN_AFTER_SECONDS = 0.5
 
 #: Most threads that the log names.
-NAMES_MOST = 10
+MAX_NAMES = 10
 
 # The interpreter's own functions: the application may replace them (gevent does).
 start_thread = _thread.start_new_thread
@@ -93,6 +93,6 @@ def waited_for():
         return running_hook
     own = {threading.main_thread(), *threads.OWN}
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in own]
-    names = ", ".join(repr(thread.name) for thread in left[:NAMES_MOST])
-    more = f" and {len(left) - NAMES_MOST} more" if len(left) > NAMES_MOST else ""
+    names = ", ".join(repr(thread.name) for thread in left[:MAX_NAMES])
+    more = f" and {len(left) - MAX_NAMES} more" if len(left) > MAX_NAMES else ""
     return f"the application's threads: {names}{more}" if left else ""

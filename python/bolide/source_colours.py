@@ -9,7 +9,7 @@ import keyword
 import tokenize
 
 #: Most characters of a file that are read for its colours.
-FILE_MOST = 512 * 1024
+MAX_FILE = 512 * 1024
 
 KINDS = {tokenize.STRING: "s", tokenize.COMMENT: "c", tokenize.NUMBER: "n"}
 #: The parts of a formatted text, from Python 3.12 on.
@@ -21,7 +21,7 @@ for part in ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END"):
 def of_lines(lines, numbers):
     """Return the coloured parts of the lines with these numbers: a dict of lists of (first, last, kind), in characters."""
     found = {}
-    if sum(map(len, lines)) > FILE_MOST:
+    if sum(map(len, lines)) > MAX_FILE:
         return found
     try:
         for token in tokenize.generate_tokens(io.StringIO("".join(lines)).readline):

@@ -40,7 +40,7 @@ MESSAGE_BYTES = 8192
 #: Most bytes of the log that are read at once.
 READ_BYTES = 65536
 #: The last characters of the log that are kept.
-LOG_CHARACTERS_MOST = 8 << 20
+MAX_LOG_CHARACTERS = 8 << 20
 
 #: Options that `serve` sets itself: where to listen, and whether the server is a child of this process.
 SETTLED = {
@@ -212,7 +212,7 @@ class Server:
                 has_ended = True
                 poll.unregister(ended)
             with self._news:
-                self._text = (self._text + decoder.decode(part))[-LOG_CHARACTERS_MOST:]
+                self._text = (self._text + decoder.decode(part))[-MAX_LOG_CHARACTERS:]
                 self._is_serving = self._is_serving or is_serving
                 self._news.notify_all()
 

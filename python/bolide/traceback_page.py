@@ -16,16 +16,16 @@ from urllib.parse import quote
 from bolide import source_colours
 
 #: Most exceptions of a chain that are shown.
-CHAIN_MOST = 10
+MAX_CHAIN = 10
 #: Most frames of an exception that are shown: the innermost ones.
-FRAMES_MOST = 100
+MAX_FRAMES = 100
 #: Source lines before and after the line of a frame.
 CONTEXT_LINES = 5
 #: Most characters of a source line, or of a message, that are shown.
-LINE_MOST = 2_000
+MAX_LINE = 2_000
 #: Most variables of a frame, and most characters of a value, that are shown.
-VALUES_MOST = 60
-VALUE_MOST = 400
+MAX_VALUES = 60
+MAX_VALUE = 400
 
 #: The link that opens a line in the editor, by the editor's name (``develop-editor``).
 EDITORS = {
@@ -128,7 +128,7 @@ def headline(error):
 def chain_of(error):
     """Return the exceptions to show, the last one first, each with the text that connects it with the one before."""
     chain, link = [], ""
-    while error is not None and len(chain) < CHAIN_MOST and all(error is not known for _, known in chain):
+    while error is not None and len(chain) < MAX_CHAIN and all(error is not known for _, known in chain):
         chain.append((link, error))
         if error.__cause__ is not None:
             link, error = "caused by", error.__cause__
@@ -163,8 +163,8 @@ def places_of(error):
         places.append(Place(error.filename, error.lineno, columns=(first, max(end - 1 if same else first + 1, first + 1))))
     elif is_template_error(error):
         places.append(Place(error.filename, error.lineno))
-    frames = list(traceback.walk_tb(error.__traceback__))[-FRAMES_MOST:]
-    summaries = traceback.extract_tb(error.__traceback__)[-FRAMES_MOST:]
+    frames = list(traceback.walk_tb(error.__traceback__))[-MAX_FRAMES:]
+    summaries = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
     for summary, (frame, _) in zip(reversed(summaries), reversed(frames)):
         values = dict(frame.f_locals) if shows_values else None
         places.append(Place(summary.filename, summary.lineno, summary.name, columns_of(summary), values))
@@ -274,7 +274,7 @@ def values_part(place):
     if not place.values:
         return ""
     rows = []
-    for name, value in list(place.values.items())[:VALUES_MOST]:
+    for name, value in list(place.values.items())[:MAX_VALUES]:
         if name.startswith("__"):
             continue
         rows.append(f"<tr><td>{html.escape(name)}<td>{html.escape(shown_value(name, value))}")
@@ -288,7 +288,7 @@ def shown_value(name, value):
         text = repr(value)
     except Exception as error:
         text = f"<its repr() raises {type(error).__name__}>"
-    return text if len(text) <= VALUE_MOST else text[:VALUE_MOST] + " …"
+    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + " …"
 
 
 def is_library(path):
@@ -321,7 +321,7 @@ def shown_path(path):
 
 
 def cut(text):
-    return text if len(text) <= LINE_MOST else text[:LINE_MOST] + " …"
+    return text if len(text) <= MAX_LINE else text[:MAX_LINE] + " …"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from bolide.rpc import Calls
 from bolide.uwsgi_signals import Signals
 
 #: Most threads that a worker has with `threads = auto`.
-MOST_THREADS = 64
+MAX_THREADS = 64
 
 #: Most bytes of a part of a chunked body.
 CHUNK_BYTES = 32 * 1024
@@ -385,7 +385,7 @@ def encoded(text):
 
 def threads_of(threads):
     """Return how many threads a worker may have."""
-    return threads["Fixed"] if isinstance(threads, dict) else MOST_THREADS
+    return threads["Fixed"] if isinstance(threads, dict) else MAX_THREADS
 
 
 def options(pairs):

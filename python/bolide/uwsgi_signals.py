@@ -17,10 +17,10 @@ from bolide.unique_timers import UniqueTimers
 #: As in uWSGI: the longest target and path, in bytes, and the most timers of each kind.
 TARGET_BYTES = 63
 PATH_BYTES = 254
-EACH_MOST = 64
+MAX_EACH = 64
 
 #: The bounds of C's int, in which uWSGI takes seconds and times of cron.
-INT_LEAST, INT_MOST = -(2**31), 2**31 - 1
+MIN_INT, MAX_INT = -(2**31), 2**31 - 1
 
 #: A signal without a handler is logged once in this time, in seconds.
 UNHANDLED_SECONDS = 60
@@ -138,10 +138,10 @@ class Signals:
             return
         if self.is_reported:
             log.tell(f"signal {number} is dropped: it was raised in the process that forks the workers")
-        elif len(self.raised) < EACH_MOST:
+        elif len(self.raised) < MAX_EACH:
             self.raised.append(number)
         else:
-            log.tell(f"signal {number} is dropped: {EACH_MOST} were raised while the application was loaded")
+            log.tell(f"signal {number} is dropped: {MAX_EACH} were raised while the application was loaded")
 
     def signal_wait(self, *number):
         self.received.number = -1
@@ -189,8 +189,8 @@ class Signals:
         number = number_of(number)
         if not self.is_reported:
             count = self.counts[kind] = self.counts.get(kind, 0) + 1
-            if count > EACH_MOST:
-                raise ValueError(f"unable to add {what}: {EACH_MOST} are the most")
+            if count > MAX_EACH:
+                raise ValueError(f"unable to add {what}: {MAX_EACH} are the most")
         self.register({kind: {"number": number, **described}})
 
     def register(self, registration):
@@ -209,7 +209,7 @@ def number_of(number):
 
 def int_of(value):
     value = operator.index(value)
-    if not INT_LEAST <= value <= INT_MOST:
+    if not MIN_INT <= value <= MAX_INT:
         raise OverflowError("signed integer is out of C int's range")
     return value
 

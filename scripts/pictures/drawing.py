@@ -3,16 +3,16 @@
 import html
 import re
 
-LINE_MOST_CHARACTERS = 126
+MAX_LINE_CHARACTERS = 126
 FONT, LINE, CHARACTER, EDGE = 13, 18, 7.82, 16
 
 
 def wrapped(lines):
     for line in lines:
-        while len(line) > LINE_MOST_CHARACTERS:
-            cut = line.rfind(" ", len(line) - len(line.lstrip()) + 4, LINE_MOST_CHARACTERS)
+        while len(line) > MAX_LINE_CHARACTERS:
+            cut = line.rfind(" ", len(line) - len(line.lstrip()) + 4, MAX_LINE_CHARACTERS)
             # A word that is longer than a line is cut anywhere.
-            cut = cut if cut > 0 else LINE_MOST_CHARACTERS - 1
+            cut = cut if cut > 0 else MAX_LINE_CHARACTERS - 1
             yield line[:cut]
             line = "    " + line[cut:].removeprefix(" ")
         yield line
@@ -32,7 +32,7 @@ def colour(line):
 
 def drawn(title, lines):
     lines = list(wrapped(lines))
-    width = round(2 * EDGE + LINE_MOST_CHARACTERS * CHARACTER)
+    width = round(2 * EDGE + MAX_LINE_CHARACTERS * CHARACTER)
     height = 2 * EDGE + 22 + LINE * len(lines)
     text = [
         f'<text class="{colour(line)}" x="{EDGE}" y="{EDGE + 34 + LINE * number}" xml:space="preserve">{html.escape(line)}</text>'

@@ -51,7 +51,7 @@ def of_today():
 FAMILIES = (
     "requests_total|request_duration_seconds_count|requests_in_progress|exceptions_total|workers|threads|worker_starts_total"
 )
-LINE_MOST_CHARACTERS = 122
+MAX_LINE_CHARACTERS = 122
 
 
 def observed(folder):
@@ -106,7 +106,7 @@ def in_pieces(events):
         event = {key: value for key, value in event.items() if key not in ("core", "address", "user_agent", "host", "head_bytes")}
         line = ""
         for piece in re.split(r'(?<=,)(?="[a-z_]+":)', json.dumps(event, separators=(",", ":"))):
-            if len(line) + len(piece) > LINE_MOST_CHARACTERS:
+            if len(line) + len(piece) > MAX_LINE_CHARACTERS:
                 yield line
                 line = "  "
             line += piece

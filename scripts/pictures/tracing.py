@@ -42,7 +42,7 @@ def application(environ, start_response):
     return [b"hello"]
 """
 #: Requests after which the report must be there.
-REQUESTS_MOST = 20_000
+MAX_REQUESTS = 20_000
 
 
 def span(folder):
@@ -101,7 +101,7 @@ def leak(folder):
             next(line for line in server.stderr if "open http" in line)
             reader = threading.Thread(target=lambda: found.extend(line for line in server.stderr if "leaves about" in line))
             reader.start()
-            for number in range(REQUESTS_MOST):
+            for number in range(MAX_REQUESTS):
                 if found:
                     break
                 ask(port, f"/users/{number}")

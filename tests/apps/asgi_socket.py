@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 #: Notes of scripts, by name.
 seen = {}
 #: Maximum time that a step may block the loop, in seconds.
-MOST_BLOCKED_SECONDS = 10
+MAX_BLOCKED_SECONDS = 10
 #: Events by name.
 gates = {}
 
@@ -170,7 +170,7 @@ class Script:
     async def block(self, path):
         """Blocks the loop until the file exists; another file shows that it is blocked."""
         Path(path + ".waiting").touch()
-        end = time.monotonic() + MOST_BLOCKED_SECONDS
+        end = time.monotonic() + MAX_BLOCKED_SECONDS
         while not Path(path).exists() and time.monotonic() < end:
             time.sleep(0.01)
 

@@ -12,7 +12,7 @@ COMMANDS = MASTER / "control" / "commands.rs"
 #: `Name => (`, the row of a command line; `Name => CommandRow {` or `Name(payload) => row(`, that of a command.
 COMMAND_LINE_ROW = re.compile(r"^    (\w+) => \(\s*\"([\w-]+)\",", re.MULTILINE)
 COMMAND_ROW = re.compile(r"^    (\w+)(?:\([^)]*\))? => (?:CommandRow \{|row\()", re.MULTILINE)
-FILES_MOST = 4
+MAX_FILES = 4
 
 
 def test_every_command_of_the_command_line_is_in_a_guide():
@@ -41,5 +41,5 @@ def test_the_walk_names_at_most_four_files_and_they_are_there():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     walk = text.split("## How to add a command for a running instance\n")[1].split("\n## ")[0]
     steps = re.findall(r"^(\d)\. [^\n]*?`(crates/[^`]+)`", walk, re.MULTILINE)
-    assert [number for number, _ in steps] == [str(number) for number in range(1, FILES_MOST + 1)]
+    assert [number for number, _ in steps] == [str(number) for number in range(1, MAX_FILES + 1)]
     assert [path for _, path in steps if not (ROOT / path).is_file()] == []

@@ -116,7 +116,7 @@ LOGGING_ROOMS = (
 
 LONGEST_FILE_LINES = 600
 
-FOLDER_FILES_MOST = 25
+MAX_FOLDER_FILES = 25
 
 
 def tracked(*patterns):
@@ -151,7 +151,7 @@ def test_files_stay_readable_in_one_sitting():
 
 def test_a_folder_shows_its_parts_at_a_glance():
     folders = Counter(Path(path).parent.as_posix() for path in tracked("*.rs"))
-    crowded = sorted(name for name, files in folders.items() if files > FOLDER_FILES_MOST)
+    crowded = sorted(name for name, files in folders.items() if files > MAX_FOLDER_FILES)
     assert crowded == [], "lay the files of these into folders that say what they are about"
 
 

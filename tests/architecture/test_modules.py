@@ -197,7 +197,7 @@ def test_folders_know_each_other_in_one_direction():
 #: A file's own `impl` blocks, by the name of the type.
 IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*(?P<name>[A-Z]\w*)", re.M)
 
-IMPL_FILES_MOST = 3
+MAX_IMPL_FILES = 3
 
 
 def scattered(modules):
@@ -206,7 +206,7 @@ def scattered(modules):
     for module, text in modules.items():
         for name in IMPL.findall(text):
             files.setdefault(name, set()).add(module)
-    return sorted(name for name, places in files.items() if len(places) > IMPL_FILES_MOST)
+    return sorted(name for name, places in files.items() if len(places) > MAX_IMPL_FILES)
 
 
 def test_a_type_is_implemented_in_few_files():

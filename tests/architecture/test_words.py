@@ -42,6 +42,8 @@ PHRASES = {
 PLACES = ("*.md", "*.rs", "*.py")
 LEFT_OUT = {"CHANGELOG.md", "docs/style.md", "tests/architecture/test_words.py"}
 RETIRED = Path(__file__).with_name("retired_names.txt")
+#: A bound is called MAX_ or MIN_, at the front of its name, as engineers search for it.
+BOUND = re.compile(r"(?<!\w)_?(?!AT_)(?:[A-Z0-9]+_)*(?:MOST|LEAST)(?:_[A-Z0-9]+)*(?!\w)")
 
 
 def tracked(*patterns):
@@ -119,6 +121,17 @@ def test_retired_names_do_not_return():
         for word in set(re.findall(r"\w+", (ROOT / name).read_text(encoding="utf-8"))) & replaced.keys():
             found.append(f"{name}: {word}: write {replaced[word]}")
     assert sorted(found) == []
+
+
+def test_a_bound_is_called_max_or_min():
+    names = [name for name in tracked("*.rs", "*.py", "*.c") if name not in LEFT_OUT]
+    bounds = {name: BOUND.findall((ROOT / name).read_text(encoding="utf-8")) for name in names}
+    assert {name: found for name, found in bounds.items() if found} == {}
+    assert BOUND.findall("LINES_MOST, MOST_BYTES, _A_LEAST_B; ALMOST, AT_LEAST_ONE, most_bytes") == [
+        "LINES_MOST",
+        "MOST_BYTES",
+        "_A_LEAST_B",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ ROUNDS = 3
 FIRST_ROUNDS = 1
 
 #: Maximum growth of the worker's memory between the first and the other rounds: no round is meant to leave anything.
-MOST_GROWTH_BYTES = 8 << 20
+MAX_GROWTH_BYTES = 8 << 20
 
 #: Descriptors of our own requests.
 FEW = 3
@@ -61,7 +61,7 @@ def test_hostile_clients_leave_nothing_behind(serve, loop):
             lambda: f"its connections are closed: {len(os.listdir(descriptors))}, at rest {at_rest}",
         )
         resident.append(resident_bytes(worker))
-    assert resident[-1] - resident[FIRST_ROUNDS - 1] < MOST_GROWTH_BYTES, resident
+    assert resident[-1] - resident[FIRST_ROUNDS - 1] < MAX_GROWTH_BYTES, resident
     socket = Scripted(server, ("accept",), ("echo", 1)).open()
     socket.send_text("still here")
     assert socket.read_message() == "still here"

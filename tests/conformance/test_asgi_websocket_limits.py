@@ -30,7 +30,7 @@ from support.websocket import (
 MEGABYTE = 1 << 20
 
 #: A small message size, so that the largest message is cheap to test.
-MOST_BYTES = 10_000
+MAX_BYTES = 10_000
 
 #: Maximum that the kernel buffers for both sides of a connection whose client does not read, in bytes.
 KERNEL_BYTES = 16 * MEGABYTE
@@ -50,7 +50,7 @@ def bomb(size):
 
 @pytest.fixture(scope="module")
 def small(serve_module):
-    return serve_module(f"asgi = {{apps}}/asgi_socket.py\nlifespan = off\nwebsocket-max-message-size = {MOST_BYTES}")
+    return serve_module(f"asgi = {{apps}}/asgi_socket.py\nlifespan = off\nwebsocket-max-message-size = {MAX_BYTES}")
 
 
 @pytest.fixture(scope="module")
@@ -61,30 +61,30 @@ def usual(serve_module):
 @pytest.mark.parametrize("compression", [False, True])
 def test_a_message_of_the_largest_size_is_received(small, compression):
     socket = Scripted(small, ("accept",), ("echo", 3), compression=compression).open()
-    socket.send(BINARY, bytes(MOST_BYTES))
-    assert socket.read_message() == bytes(MOST_BYTES)
+    socket.send(BINARY, bytes(MAX_BYTES))
+    assert socket.read_message() == bytes(MAX_BYTES)
     socket.client.send(frame(TEXT, "x" * 9000, final=False) + frame(CONTINUATION, "x" * 1000))
-    assert socket.read_message() == "x" * MOST_BYTES
+    assert socket.read_message() == "x" * MAX_BYTES
     if compression:
-        socket.send(BINARY, deflated(bytes(MOST_BYTES)), rsv=4)
+        socket.send(BINARY, deflated(bytes(MAX_BYTES)), rsv=4)
     else:
-        socket.send(BINARY, bytes(MOST_BYTES))
-    assert socket.read_message() == bytes(MOST_BYTES)
+        socket.send(BINARY, bytes(MAX_BYTES))
+    assert socket.read_message() == bytes(MAX_BYTES)
 
 
 @pytest.mark.parametrize(
     ("wire", "compression"),
     [
-        (frame(BINARY, bytes(MOST_BYTES + 1)), False),
-        (frame(BINARY, b"only announced", length=MOST_BYTES + 1), False),
+        (frame(BINARY, bytes(MAX_BYTES + 1)), False),
+        (frame(BINARY, b"only announced", length=MAX_BYTES + 1), False),
         (frame(BINARY, b"only announced", length=(1 << 63) - 1), False),
         (frame(TEXT, "x" * 9000, final=False) + frame(CONTINUATION, "x" * 1001), False),
         (
-            frame(BINARY, bytes(MOST_BYTES), final=False) + frame(CONTINUATION, b"", final=False) + frame(CONTINUATION, b"x"),
+            frame(BINARY, bytes(MAX_BYTES), final=False) + frame(CONTINUATION, b"", final=False) + frame(CONTINUATION, b"x"),
             False,
         ),
-        (frame(BINARY, deflated(bytes(MOST_BYTES + 1)), rsv=4), True),
-        (frame(BINARY, bytes(MOST_BYTES + 1)), True),
+        (frame(BINARY, deflated(bytes(MAX_BYTES + 1)), rsv=4), True),
+        (frame(BINARY, bytes(MAX_BYTES + 1)), True),
     ],
 )
 def test_a_longer_message_is_closed_with_1009(small, wire, compression):
@@ -102,8 +102,8 @@ def test_a_longer_message_is_closed_with_1009(small, wire, compression):
 def test_the_largest_size_is_that_of_a_message_and_not_of_a_connection(small):
     socket = Scripted(small, ("accept",), ("echo", 20)).open()
     for _ in range(20):
-        socket.send(BINARY, bytes(MOST_BYTES))
-        assert socket.read_message() == bytes(MOST_BYTES)
+        socket.send(BINARY, bytes(MAX_BYTES))
+        assert socket.read_message() == bytes(MAX_BYTES)
 
 
 def test_what_the_application_sends_has_no_largest_size(small):

@@ -246,7 +246,7 @@ def test_a_route_can_ask_for_gzip(serve):
 #: Progress of an application thread while a large response is compressed, which takes seconds. If the worker held the GIL
 #: meanwhile, the thread would run about fifty times, whenever the worker waits for the client; without, it runs thousands of
 #: times.
-TICKS_LEAST = 300
+MIN_TICKS = 300
 
 
 def test_compression_keeps_no_thread_of_the_application_waiting(serve):
@@ -260,4 +260,4 @@ def test_compression_keeps_no_thread_of_the_application_waiting(serve):
         return int(client.request("GET", "/").body) - before
 
     # On a busy machine the thread may have run rarely for other reasons.
-    assert_once_below(lambda: -ticks_meanwhile(), 1 - TICKS_LEAST, tries=5)
+    assert_once_below(lambda: -ticks_meanwhile(), 1 - MIN_TICKS, tries=5)

@@ -12,7 +12,7 @@ WORKERS = {
 }
 QUIET_SECONDS = 60
 #: Most of the quiet minute, which a test does not wait for.
-MOST_OF_IT = QUIET_SECONDS - 2
+NEARLY_A_MINUTE = QUIET_SECONDS - 2
 
 
 def refuse(server, times):
@@ -32,7 +32,7 @@ def test_the_number_is_logged_when_the_minute_ends_though_nothing_happens(worker
     clock = TurnedClock(tmp_path)
     server = serve(WORKERS[worker], environment=clock.environment)
     refuse(server, 1)
-    clock.turn(MOST_OF_IT)
+    clock.turn(NEARLY_A_MINUTE)
     refuse(server, 3)
     server.wait_for_log(counted(3))
     # No further failure, no further line.

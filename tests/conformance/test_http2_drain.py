@@ -56,7 +56,7 @@ def test_a_connection_that_is_told_to_end_says_so_before_it_refuses_anything(bot
     both.server.wait_for_log("^slow held has begun$")
     both.server.send_signal(signal.SIGHUP)
     connection.read_until(lambda: connection.went_away, "the connection is told that it ends")
-    if connection.went_away[0][0] == http2.MOST_WINDOW_BYTES:
+    if connection.went_away[0][0] == http2.MAX_WINDOW_BYTES:
         under_way = connection.begin(target="/fine")
         assert connection.finish(under_way).body == b"fine"
     connection.begin(target="/open?held")
@@ -129,7 +129,7 @@ class Load:
                     running = [answer for answer in running if not self._count(answer)]
                 connection.finish(*running)
             except (Ended, Reset):
-                last = connection.went_away[-1][0] if connection.went_away else http2.MOST_WINDOW_BYTES
+                last = connection.went_away[-1][0] if connection.went_away else http2.MAX_WINDOW_BYTES
                 for answer in running:
                     if not self._count(answer) and answer.stream <= last:
                         self.losses.append(f"{answer} of a connection that ended with {connection.went_away}")

@@ -43,7 +43,7 @@ from support.http2 import (
 #: Maximum frame size in bytes, as long as the server announces no larger one.
 FRAME_BYTES = http2.USUAL_FRAME_BYTES
 #: Maximum number of unread DATA frames that a server accepts nevertheless.
-FRAMES_MOST = 100
+MAX_FRAMES = 100
 
 #: Paths where the application waits for its body, and where it answers immediately.
 READS, ANSWERS = "/digest", "/fine"
@@ -196,7 +196,7 @@ def beyond_the_streams_window(connection):
     for _ in range(0, connection.send_windows[answer.stream] + FRAME_BYTES, FRAME_BYTES):
         connection.send(beyond)
     # The server may have returned buffered window meanwhile, although the application does not read.
-    for _ in range(FRAMES_MOST):
+    for _ in range(MAX_FRAMES):
         connection.ping()
         if answer.is_over:
             return

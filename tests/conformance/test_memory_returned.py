@@ -10,7 +10,7 @@ from support.waiting import wait_until
 
 MEBIBYTE = 1 << 20
 #: Minimum growth of the worker's memory for a meaningful comparison.
-LEAST_BYTES = 60 * MEBIBYTE
+MIN_BYTES = 60 * MEBIBYTE
 LARGE_BYTES = 10_000_000
 
 APPLICATION = """
@@ -42,7 +42,7 @@ def assert_given_back(server, take):
     before = processes.resident_bytes(worker)
     leave = take()
     taken = processes.resident_bytes(worker) - before
-    assert taken > LEAST_BYTES
+    assert taken > MIN_BYTES
     leave()
     wait_until(
         lambda: processes.resident_bytes(worker) - before <= taken // 10,

@@ -21,7 +21,7 @@ FIRST_REQUESTS = 30
 
 #: Requests between the two counts, and their tolerance. One leaked reference per request is twice as much.
 REQUESTS = 60
-MOST = REQUESTS // 2
+MAX = REQUESTS // 2
 
 #: Bytes of a body that goes to a file.
 LARGE_BYTES = 20_000
@@ -103,4 +103,4 @@ def test_no_request_leaves_a_reference_behind(server):
         before = int(server.get("/total").body)
         ask_again_and_again(server, kind, REQUESTS)
         grown[kind] = int(server.get("/total").body) - before
-    assert max(grown.values()) < MOST, f"after {REQUESTS} requests of each kind there are more references: {grown}"
+    assert max(grown.values()) < MAX, f"after {REQUESTS} requests of each kind there are more references: {grown}"

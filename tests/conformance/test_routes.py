@@ -289,7 +289,7 @@ def test_the_log_has_what_routes_say(serve):
 
 #: A bcrypt hash that deliberately takes about two seconds, and the minimum progress of another thread meanwhile.
 SLOW_HASH = "$2b$15$" + "abcdefghijklmnopqrstuu" + "A" * 31
-TICKS_LEAST = 100
+MIN_TICKS = 100
 
 
 def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
@@ -304,7 +304,7 @@ def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
         return int(client.request("GET", "/").body) - before
 
     # On a busy machine the thread may have run rarely for other reasons.
-    assert_once_below(lambda: -ticks_meanwhile(), 1 - TICKS_LEAST, tries=5)
+    assert_once_below(lambda: -ticks_meanwhile(), 1 - MIN_TICKS, tries=5)
 
 
 def test_a_password_file_is_read_and_followed(serve):

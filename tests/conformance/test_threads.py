@@ -122,7 +122,7 @@ def test_pipelined_requests_behind_a_blocked_one_wait_for_it_alone(serve):
 
 
 #: Of fifty requests, this many may run in a different thread than the one before: a busy machine may delay a thread's end.
-CHANGES_MOST = 15
+MAX_CHANGES = 15
 
 
 @pytest.mark.parametrize("how", ["rest", "work"])
@@ -132,7 +132,7 @@ def test_requests_of_a_single_client_stay_on_a_thread(serve, threads, how):
     client = server.connect()
     names = [client.request(target=f"/{how}").text for _ in range(50)]
     changes = sum(name != next_name for name, next_name in zip(names, names[1:]))
-    assert changes <= CHANGES_MOST, names
+    assert changes <= MAX_CHANGES, names
 
 
 @pytest.mark.parametrize("threads", ["2", "4", "auto"])

@@ -15,7 +15,7 @@ STREAMS = 100
 BEFORE = 20
 #: Maximum number of a client's calls before those of a new client: two that have begun already, or together, and a turn of two
 #: more.
-MOST_CALLS = 4
+MAX_CALLS = 4
 #: HTTP/1 clients that send the next request as soon as they have a response.
 KEPT = 30
 #: Number of threads, if there are several; each is inside a call of the flooding client.
@@ -97,7 +97,7 @@ def test_a_client_waits_for_few_of_the_streams_of_another(hold, kind, applicatio
     newcomer = Newcomers(held, kind)
     connection, answers = flood(held)
     newcomer.send("newcomer")
-    assert calls_before(held, "newcomer", lambda: end_one(held)) <= MOST_CALLS
+    assert calls_before(held, "newcomer", lambda: end_one(held)) <= MAX_CALLS
     assert newcomer.read() == "newcomer"
     held.open_gates()
     connection.finish(*answers)
@@ -110,7 +110,7 @@ def test_with_threads_a_client_waits_for_few_of_the_streams_of_another(hold, kin
     connection, answers = flood(held)
     held.wait_for_progress(THREADS)
     newcomer.send("newcomer")
-    assert calls_before(held, "newcomer", lambda: end_one(held)) <= MOST_CALLS
+    assert calls_before(held, "newcomer", lambda: end_one(held)) <= MAX_CALLS
     assert newcomer.read() == "newcomer"
     held.open_gates()
     connection.finish(*answers)
@@ -130,7 +130,7 @@ def test_a_new_connection_has_its_turn_in_the_round_in_which_it_is_accepted(hold
     new = held.server.connect()
     new.send(get("/quick?newcomer"))
     # Each of the others has one call before it.
-    assert calls_before(held, "newcomer", lambda: answer_one(held, clients)) <= KEPT + MOST_CALLS
+    assert calls_before(held, "newcomer", lambda: answer_one(held, clients)) <= KEPT + MAX_CALLS
     assert new.read_response().text == "newcomer"
     assert first.finish() == "first"
 

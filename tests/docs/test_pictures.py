@@ -11,7 +11,7 @@ PICTURES = ROOT / "docs" / "pictures"
 #: Pictures of a terminal that `scripts/pictures` draws from the output of the program.
 OF_TERMINALS = {f"{name}.svg" for name in ("check", "slow", "stuck", "status", "trace", "metrics", "log-json", "span", "leak")}
 #: Bytes of a picture.
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 PICTURE = re.compile(r"!\[(?P<words>[^\]]*)\]\((?:docs/)?pictures/(?P<name>[\w.-]+)\)")
 
 
@@ -31,7 +31,7 @@ def test_each_picture_is_small_and_on_a_page_with_words_for_those_who_do_not_see
             shown.setdefault(found["name"], []).append(page.name)
     assert set(shown) == {path.name for path in PICTURES.iterdir()}
     for path in PICTURES.iterdir():
-        assert path.stat().st_size < MOST_BYTES, f"{path.name} has {path.stat().st_size} bytes"
+        assert path.stat().st_size < MAX_BYTES, f"{path.name} has {path.stat().st_size} bytes"
     for name, parts in {
         "top.md": {"top.svg", "page-desktop-light.png", "page-phone-dark.png"},
         "metrics.md": {"metrics.svg"},

@@ -10,7 +10,7 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 PARTS = {"generic": "Generic", "http2": "HTTP/2 (RFC 7540)", "hpack": "HPACK (RFC 7541)"}
 
 #: Minimum number of cases of h2spec: with fewer, something is wrong with the run.
-LEAST_CASES = 140
+MIN_CASES = 140
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def judge(runs):
     """Returns the problems, a line each. ``runs`` is ``{connection type: findings}``."""
     problems = []
     for name, found in runs.items():
-        if len(found) < LEAST_CASES:
-            problems.append(f"{name}: there are {len(found)} cases, and not {LEAST_CASES}")
+        if len(found) < MIN_CASES:
+            problems.append(f"{name}: there are {len(found)} cases, and not {MIN_CASES}")
         problems += [
             f"{name}: {one.part} {one.section} {one.case}: {one.detail or one.outcome}" for one in found if one.outcome == FAILED
         ]

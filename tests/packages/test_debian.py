@@ -25,9 +25,9 @@ def application(environ, start_response):
 """
 
 #: The most that the program has, in bytes: it only loads the native module.
-PROGRAM_MOST_BYTES = 64 * 1024
+MAX_PROGRAM_BYTES = 64 * 1024
 #: The most that the package has beside the native module, in KiB.
-OTHER_MOST_KIB = 2048
+MAX_OTHER_KIB = 2048
 
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="this is no Debian: there is no dpkg-deb")
 
@@ -85,9 +85,9 @@ def test_the_native_code_is_in_the_package_once(package, tmp_path):
     program = tmp_path / "usr/bin/bolide"
     (module,) = native - {program}
     assert module.parent == tmp_path / "usr/lib/python3/dist-packages/bolide"
-    assert program.stat().st_size <= PROGRAM_MOST_BYTES
+    assert program.stat().st_size <= MAX_PROGRAM_BYTES
     installed = int(fields(package)["Installed-Size"])
-    assert installed <= module.stat().st_size // 1024 + OTHER_MOST_KIB
+    assert installed <= module.stat().st_size // 1024 + MAX_OTHER_KIB
 
 
 def test_lintian_finds_no_error(package):

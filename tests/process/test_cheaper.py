@@ -9,7 +9,7 @@ from support.waiting import wait_until
 from support_load import Load
 from support_processes import sleeps_mostly
 
-MOST = 4
+MAX = 4
 #: The number changes quickly, for tests.
 QUICK = ("--cheaper-overload", "1")
 
@@ -47,26 +47,26 @@ def wait_for_workers(instance, count):
 
 
 def test_cheaper_starts_with_cheaper_initial_workers(start):
-    instance = start("--processes", str(MOST), "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-overload", "1000")
+    instance = start("--processes", str(MAX), "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-overload", "1000")
     assert len(instance.workers()) == 2
     instance.wait_for_text("ready: 2 workers in")
 
 
 def test_a_burst_is_met_at_once_however_long_cheaper_overload_is(start, tmp_path):
-    instance = start("--processes", str(MOST), "--cheaper", "1", "--cheaper-overload", "1000")
+    instance = start("--processes", str(MAX), "--cheaper", "1", "--cheaper-overload", "1000")
     assert len(instance.workers()) == 1
     gate = Gate(instance, tmp_path)
-    for _ in range(MOST):
+    for _ in range(MAX):
         gate.enter()
     # Each of them has its own worker long before the first one is answered.
-    gate.wait_until_held(MOST)
-    assert len(instance.workers()) == MOST
+    gate.wait_until_held(MAX)
+    assert len(instance.workers()) == MAX
     instance.wait_for_text("all workers are busy, and connections wait: 1 worker more, 4 of 4")
     gate.open()
 
 
 def test_a_burst_adds_cheaper_step_workers_at_a_time(start, tmp_path):
-    instance = start("--processes", str(MOST), "--cheaper", "1", "--cheaper-step", "3", "--cheaper-overload", "1000")
+    instance = start("--processes", str(MAX), "--cheaper", "1", "--cheaper-step", "3", "--cheaper-overload", "1000")
     gate = Gate(instance, tmp_path)
     gate.enter()
     gate.wait_until_held(1)
@@ -77,7 +77,7 @@ def test_a_burst_adds_cheaper_step_workers_at_a_time(start, tmp_path):
 
 
 def test_workers_that_are_not_needed_go_one_by_one_and_no_request_is_lost(start):
-    instance = start("--processes", str(MOST), "--cheaper", "1", "--cheaper-initial", str(MOST), *QUICK)
+    instance = start("--processes", str(MAX), "--cheaper", "1", "--cheaper-initial", str(MAX), *QUICK)
     with Load(instance.address(), kept_alive=1, fresh=1) as load:
         instance.wait_for_log(r"workers are free: worker \d \(pid \d+\) ends, 3 of 4 stay$")
         load.wait_for_more()
@@ -87,7 +87,7 @@ def test_workers_that_are_not_needed_go_one_by_one_and_no_request_is_lost(start)
 
 
 def test_a_load_that_comes_and_goes_loses_no_request(start):
-    instance = start("--processes", str(MOST), "--cheaper", "1", *QUICK)
+    instance = start("--processes", str(MAX), "--cheaper", "1", *QUICK)
     for _ in range(2):
         with Load(instance.address(), kept_alive=4, fresh=4, target="/sleep/0.05") as load:
             wait_until(lambda: len(instance.workers()) > 1, "more workers")
@@ -168,7 +168,7 @@ def test_busyness_lets_workers_be_that_are_busy_for_a_share_between_both_limits(
 
 
 #: `busyness` with cycles of a second, in which connections queue while a worker is stopped.
-BUSYNESS = ("--cheaper-algo", "busyness", "--cheaper-busyness-verbose=true", *QUICK, "--processes", str(MOST), "--cheaper", "1")
+BUSYNESS = ("--cheaper-algo", "busyness", "--cheaper-busyness-verbose=true", *QUICK, "--processes", str(MAX), "--cheaper", "1")
 
 
 def stopped_worker(instance):

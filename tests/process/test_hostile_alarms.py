@@ -17,7 +17,7 @@ from support_users import NOBODY
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
 #: Actions of one alarm that run at the same time: further ones wait.
-RUNNING_MOST = 4
+MAX_RUNNING = 4
 #: `$$` is the command, and `$PPID` the process that executes it, which belongs to the same user.
 HARMS = {
     "stops itself": "kill -STOP $$",
@@ -61,9 +61,9 @@ def test_an_action_of_an_alarm_keeps_the_master_from_nothing(harm, start, call, 
     if harm in UNREAD:
         instance.leave_log()
     try:
-        for _ in range(2 * RUNNING_MOST):
+        for _ in range(2 * MAX_RUNNING):
             instance.body("/?ring-the-alarm")
-        wait_until(lambda: len(pids()) >= RUNNING_MOST, pids)
+        wait_until(lambda: len(pids()) >= MAX_RUNNING, pids)
         order("status")
         order("reload", "--wait")
         order("status")

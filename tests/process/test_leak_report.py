@@ -23,7 +23,7 @@ WINDOW = 640
 #: Leaks that are tried one after the other in a process.
 LEAKS_OF_A_PROCESS = 4
 #: Seconds after which a test gives up.
-SECONDS_MOST = 120
+MAX_SECONDS = 120
 
 
 chance = random.Random(25)
@@ -33,7 +33,7 @@ def ask(instance, targets, until, port=None, order=chance.shuffle):
     """Requests these targets in changing order, on one connection, until a condition holds. Not every request is measured."""
     packets = [f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for target in targets]
     with socket.create_connection(("127.0.0.1", port or instance.port), timeout=30) as connection:
-        end, number = time.monotonic() + SECONDS_MOST, 0
+        end, number = time.monotonic() + MAX_SECONDS, 0
         while time.monotonic() < end:
             number += 1
             order(packets)
@@ -46,7 +46,7 @@ def ask(instance, targets, until, port=None, order=chance.shuffle):
                     answered += more
             if number % 10 == 0 and until():
                 return
-    raise AssertionError(f"not within {SECONDS_MOST} s; the log:\n{instance.log}")
+    raise AssertionError(f"not within {MAX_SECONDS} s; the log:\n{instance.log}")
 
 
 def names(kind, table):

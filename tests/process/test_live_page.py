@@ -19,8 +19,8 @@ from support.statistics import connect
 from support.waiting import wait_until
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-#: Clients with events at the same time (`stats_server.rs`, `STREAMS_MOST`).
-STREAMS_MOST = 16
+#: Clients with events at the same time (`stats_server.rs`, `MAX_STREAMS`).
+MAX_STREAMS = 16
 OVERFLOWS = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
 GROUND = "return getComputedStyle(document.body).backgroundColor"
 
@@ -131,7 +131,7 @@ def test_a_hundred_readers_that_take_no_event_delay_nobody_and_are_let_go(start,
 
 
 def test_clients_with_events_are_few_and_a_foreign_name_gets_none(busy):
-    opened = [events_of(busy) for _ in range(STREAMS_MOST)]
+    opened = [events_of(busy) for _ in range(MAX_STREAMS)]
     try:
         assert all("200 OK" in lines.readline() for _, lines in opened)
         assert fetch(busy, "/-/events").status == 503

@@ -11,9 +11,9 @@ from support.server import program
 
 UNITS = Path(__file__).resolve().parents[2] / "packaging" / "systemd"
 #: Maximum exposure of `systemd-analyze security`, of 100: below 25 it says OK; a service without protection has 96.
-EXPOSURE_MOST = 25
+MAX_EXPOSURE = 25
 #: The same for the units that `bolide init` writes, and what a port below 1024 adds.
-INIT_EXPOSURE_MOST = 20
+MAX_INIT_EXPOSURE = 20
 LOW_PORT = 2
 
 
@@ -47,7 +47,7 @@ def test_systemd_takes_the_unit_without_a_word(unit, analyze, tmp_path):
 
 @pytest.mark.parametrize("unit", ["bolide.service", "bolide@shop.service"])
 def test_the_service_is_well_protected(unit, analyze, tmp_path):
-    status, said = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MOST}", "--no-pager", str(tmp_path / unit))
+    status, said = analyze("security", "--offline=yes", f"--threshold={MAX_EXPOSURE}", "--no-pager", str(tmp_path / unit))
     assert status == 0, said[-2000:]
 
 
@@ -58,7 +58,7 @@ def test_a_unit_with_a_mistake_would_be_noticed(analyze, tmp_path):
     assert "KillMode" in said or "mixture" in said
     open_to_all = tmp_path / "open.service"
     open_to_all.write_text(f"[Service]\nExecStart={program()[0]} x.ini\n")
-    status, _ = analyze("security", "--offline=yes", f"--threshold={EXPOSURE_MOST}", "--no-pager", str(open_to_all))
+    status, _ = analyze("security", "--offline=yes", f"--threshold={MAX_EXPOSURE}", "--no-pager", str(open_to_all))
     assert status != 0
 
 
@@ -109,7 +109,7 @@ def is_taken(unit, analyze, more=0):
     """Checks that systemd takes the unit without a word and rates its protection; returns its settings."""
     status, said = analyze("verify", "--man=no", str(unit))
     assert (status, [line for line in said.splitlines() if unit.name in line]) == (0, []), said
-    status, said = analyze("security", "--offline=true", f"--threshold={INIT_EXPOSURE_MOST + more}", "--no-pager", str(unit))
+    status, said = analyze("security", "--offline=true", f"--threshold={MAX_INIT_EXPOSURE + more}", "--no-pager", str(unit))
     assert status == 0, said[-2000:]
     return settings(unit)
 

@@ -47,7 +47,7 @@ PAUSE_SECONDS = 1.0
 #: Clients that stop sending, each time.
 ABANDONED = 20
 #: Factor by which memory may have grown at the end, over all processes: an allocator keeps its peak.
-GROWTH_MOST = 1.25
+MAX_GROWTH = 1.25
 #: Timeout of a client for an answer, in seconds.
 ANSWER_SECONDS = 60
 
@@ -212,7 +212,7 @@ def soak(name, configuration, requests, seed):
     # Abandoned clients may still be within their time limit.
     if after["descriptors"] > before["descriptors"] + 2 * ABANDONED:
         problems.append(f"descriptors: {before['descriptors']} before, {after['descriptors']} after")
-    if after["memory"] > before["memory"] * GROWTH_MOST:
+    if after["memory"] > before["memory"] * MAX_GROWTH:
         problems.append(f"memory: {before['memory']} kB before, {after['memory']} kB after")
     return [f"{name}: {problem}" for problem in problems]
 

@@ -12,7 +12,7 @@ RESPONDER, AUTHORIZER = 1, 2
 REQUEST_COMPLETE, CANT_MPX_CONN, UNKNOWN_ROLE = 0, 1, 3
 HEAD_BYTES = 8
 #: Maximum length of a record's content: the length field has two bytes.
-CONTENT_BYTES_MOST = 65535
+MAX_CONTENT_BYTES = 65535
 
 request_variables = uwsgi.request_variables
 
@@ -36,7 +36,7 @@ def pairs(variables):
     return text
 
 
-def stream(kind, number, data, piece=CONTENT_BYTES_MOST, padding=0):
+def stream(kind, number, data, piece=MAX_CONTENT_BYTES, padding=0):
     """Encodes a stream in records of ``piece`` bytes, and the empty record that ends it."""
     parts = [data[place : place + piece] for place in range(0, len(data), piece)]
     return b"".join(record(kind, number, part, padding) for part in parts) + record(kind, number)

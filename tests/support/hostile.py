@@ -9,7 +9,7 @@ import socket
 from support.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Scripted, close_payload, deflated, frame, handshake
 
 #: Maximum number of concurrent connections.
-MOST_CONNECTIONS = 60
+MAX_CONNECTIONS = 60
 
 #: Maximum number of bytes of one read.
 READ_BYTES = 65536
@@ -76,7 +76,7 @@ class Hostile:
         ]
 
     def act(self):
-        if not self.peers or (len(self.peers) < MOST_CONNECTIONS and self.random.random() < 0.3):
+        if not self.peers or (len(self.peers) < MAX_CONNECTIONS and self.random.random() < 0.3):
             return self.open()
         weights, actions = zip(*self.actions)
         (action,) = self.random.choices(actions, weights)

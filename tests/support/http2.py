@@ -33,7 +33,7 @@ REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM, INA
 #: Initial settings of both sides (RFC 9113 section 6.5.2), in bytes.
 USUAL_WINDOW_BYTES = 65535
 USUAL_FRAME_BYTES = 16384
-MOST_WINDOW_BYTES = (1 << 31) - 1
+MAX_WINDOW_BYTES = (1 << 31) - 1
 
 #: Header fields that are specific to HTTP/1 connections (RFC 9113 section 8.2.2).
 CONNECTION_FIELDS = ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
@@ -373,7 +373,7 @@ class Http2:
             if closed.data:
                 raise AssertionError(f"the connection ends within a frame: {closed}") from None
             raise Ended(self.went_away, [answer for answer in self.answers.values() if not answer.is_over]) from None
-        return Frame(head[3], head[4], int.from_bytes(head[5:], "big") & MOST_WINDOW_BYTES, payload)
+        return Frame(head[3], head[4], int.from_bytes(head[5:], "big") & MAX_WINDOW_BYTES, payload)
 
     def _take_headers(self, read):
         block, last = read.content, read
@@ -446,10 +446,10 @@ class Http2:
 
     def _take_window_update(self, read):
         (increment,) = struct.unpack(">I", read.payload)
-        assert 0 < increment <= MOST_WINDOW_BYTES, read
+        assert 0 < increment <= MAX_WINDOW_BYTES, read
         if read.stream in self.send_windows:
             self.send_windows[read.stream] += increment
-            assert self.send_windows[read.stream] <= MOST_WINDOW_BYTES, f"the window of stream {read.stream} overflows"
+            assert self.send_windows[read.stream] <= MAX_WINDOW_BYTES, f"the window of stream {read.stream} overflows"
 
 
 def upgraded(client, method="GET", target="/", headers=(), body=b"", values=None, **more):

@@ -352,7 +352,7 @@ class Traffic:
                         raise
                 except Ended:
                     pass
-                last = connection.went_away[-1][0] if connection.went_away else http2.MOST_WINDOW_BYTES
+                last = connection.went_away[-1][0] if connection.went_away else http2.MAX_WINDOW_BYTES
                 for stream, text in texts.items():
                     answer = connection.answers[stream]
                     if answer.is_whole:

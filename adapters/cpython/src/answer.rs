@@ -10,7 +10,7 @@ use crate::object::Object;
 
 /// Most parts that are taken from a list's iterator before the first is sent. If there are more, the length stays unknown, and
 /// the answer is read like any other iterable.
-const DRAWN_PARTS_MOST: isize = 1024;
+const MAX_DRAWN_PARTS: isize = 1024;
 
 /// The object that the application returned, and the state of its iteration.
 pub struct Answer {
@@ -65,7 +65,7 @@ impl Answer {
                 iterator.is_exactly(&raw mut ffi::PyListIter_Type) || iterator.is_exactly(&raw mut ffi::PyTupleIter_Type);
             // SAFETY: the iterator lives; those of lists and tuples know how many items they have left, and their tuple is new.
             unsafe {
-                if is_of_list && (0..=DRAWN_PARTS_MOST).contains(&ffi::PyObject_LengthHint(iterator.as_ptr(), 0)) {
+                if is_of_list && (0..=MAX_DRAWN_PARTS).contains(&ffi::PyObject_LengthHint(iterator.as_ptr(), 0)) {
                     self.parts = Some(Object::owned(ffi::PySequence_Tuple(iterator.as_ptr()))?);
                     self.iterator = None;
                 }

@@ -22,7 +22,7 @@ const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGIL
 /// Bytes of the handler's own stack: a fault may come from a full one.
 const STACK_BYTES: usize = 128 * 1024;
 /// Bytes that are copied of each file in /proc.
-const COPIED_MOST_BYTES: usize = 256 * 1024;
+const MAX_COPIED_BYTES: usize = 256 * 1024;
 const PIECE_BYTES: usize = 4096;
 
 /// What the handler needs, made before any fault.
@@ -161,7 +161,7 @@ fn copy(memory: RawFd, path: &std::ffi::CStr) {
     let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     let mut piece = [0u8; PIECE_BYTES];
     let mut copied = 0;
-    while file >= 0 && copied < COPIED_MOST_BYTES {
+    while file >= 0 && copied < MAX_COPIED_BYTES {
         // SAFETY: the buffer has this length.
         let length = unsafe { libc::read(file, piece.as_mut_ptr().cast(), piece.len()) };
         let Ok(length @ 1..) = usize::try_from(length) else { break };

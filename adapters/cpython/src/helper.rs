@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use bolide_contract::uwsgi_signals::PENDING_MOST;
+use bolide_contract::uwsgi_signals::MAX_PENDING;
 use bolide_engine::app::SignalOutcome;
 use bolide_engine::uwsgi_signals::{OrderReader, SignalPort};
 use bolide_prototype::{End, Helper};
@@ -19,7 +19,7 @@ use pyo3::types::PyBool;
 
 use crate::messages::{self, Arrival};
 use crate::uwsgi_module::ask_for_harakiri;
-use crate::uwsgi_request::LIMIT_MOST_SECONDS;
+use crate::uwsgi_request::MAX_LIMIT_SECONDS;
 use crate::uwsgi_signals::run_handler;
 
 /// The longest wait for a message with a time, which is no time at all for a process.
@@ -167,7 +167,7 @@ impl HelperLink {
     /// Limits the piece of work in progress to this time from now, in seconds; 0 removes that limit. Outside of any piece of work,
     /// one begins that ends with the limit. Returns True if it has ended.
     fn limit_work(&self, seconds: i64) -> bool {
-        let milliseconds = seconds.max(0).unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+        let milliseconds = seconds.max(0).unsigned_abs().min(MAX_LIMIT_SECONDS) * 1000;
         if milliseconds == 0 && self.limited.load(Relaxed) == gettid().as_raw() {
             self.end_work();
             return true;
@@ -185,7 +185,7 @@ impl HelperLink {
 
     /// Runs the handlers of the signals that wait, up to as many as may wait. Returns False if one of them requests the end.
     fn run_signals(&self) -> bool {
-        let mut waiting = (0..PENDING_MOST).map_while(|_| self.signals.take());
+        let mut waiting = (0..MAX_PENDING).map_while(|_| self.signals.take());
         waiting.all(|number| self.handle(number) != SignalOutcome::FailedFatally)
     }
 

@@ -10,11 +10,11 @@ use pyo3::sync::PyOnceLock;
 use crate::object::Object;
 
 /// Free objects of a type that CPython keeps: 80 lists, dictionaries and tables of small dictionaries, and 100 floating point numbers.
-const FREE_MOST: usize = 100;
+const MAX_FREE: usize = 100;
 
 /// Free tuples: 2,000 of each length. Longer ones are rare.
 const FREE_TUPLE_LENGTHS: isize = 2;
-const FREE_TUPLES_MOST: isize = 2000 * FREE_TUPLE_LENGTHS;
+const MAX_FREE_TUPLES: isize = 2000 * FREE_TUPLE_LENGTHS;
 
 /// `sys.getallocatedblocks`, `gc.collect` and `gc.isenabled`.
 static FUNCTIONS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
@@ -55,14 +55,14 @@ fn count(py: Python<'_>, collection: Collection) -> PyResult<Objects> {
 /// Fills the interpreter's lists of free objects, which count as in use: what one request has freed into them and another one takes
 /// out of them is no growth of the other one.
 fn fill_free_lists(py: Python<'_>, collection: Collection) {
-    let mut made = Vec::with_capacity(3 * FREE_MOST);
+    let mut made = Vec::with_capacity(3 * MAX_FREE);
     // A full collection has emptied these, and requests would fill them for a long time.
-    let tuples = if collection == Collection::Full { FREE_TUPLES_MOST } else { 0 };
+    let tuples = if collection == Collection::Full { MAX_FREE_TUPLES } else { 0 };
     for length in (0..tuples).map(|number| number % FREE_TUPLE_LENGTHS + 1) {
         // SAFETY: the thread holds the interpreter; the result is ours, or null without memory.
         made.push(unsafe { Object::owned(ffi::PyTuple_New(length)) });
     }
-    for number in 0..FREE_MOST {
+    for number in 0..MAX_FREE {
         // SAFETY: the thread holds the interpreter; each result is ours, or null without memory.
         unsafe {
             let dictionary = ffi::PyDict_New();

@@ -25,7 +25,7 @@ const OWN: &str = "/bolide/";
 /// Files of asyncio with functions that wait for a socket.
 const ASYNCIO_SOCKETS: &[&str] = &["/asyncio/streams.py", "/asyncio/selector_events.py"];
 /// Attempts to read a task that changes meanwhile.
-const ATTEMPTS_MOST: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// What runs the requests that an application keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Sampler for PythonSampler {
         };
         match (self.kept, subject.task) {
             (Kept::Task, Some(task)) => of_task(reader, task, thread),
-            (Kept::Greenlet, Some(greenlet)) => match (0..ATTEMPTS_MOST).find_map(|_| reader.own_greenlet(greenlet)) {
+            (Kept::Greenlet, Some(greenlet)) => match (0..MAX_ATTEMPTS).find_map(|_| reader.own_greenlet(greenlet)) {
                 Some(greenlet) => Ok(of_greenlet(&greenlet)),
                 // It runs, or something else does before it has begun.
                 None => thread(),
@@ -70,7 +70,7 @@ impl Sampler for PythonSampler {
 /// Looks at a task; `thread` looks at the thread of its loop.
 fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>) -> Result<Look, String> {
     let mut is_partial = false;
-    for _ in 0..ATTEMPTS_MOST {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(found) = reader.own_task(task) else { continue };
         if found.is_running {
             return thread();

@@ -26,7 +26,7 @@ use crate::exceptions::ClientDisconnected;
 use crate::uwsgi_module;
 
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
-pub const LIMIT_MOST_SECONDS: u64 = 2_000_000;
+pub const MAX_LIMIT_SECONDS: u64 = 2_000_000;
 
 /// uWSGI raises SystemError.
 fn no_request() -> PyErr {
@@ -99,7 +99,7 @@ fn uwsgi_disconnect() -> PyResult<bool> {
 fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let request = current()?;
     if cooperation().is_some() {
-        let limit_ms = seconds.max(0).unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+        let limit_ms = seconds.max(0).unsigned_abs().min(MAX_LIMIT_SECONDS) * 1000;
         request.with(|response| response.limit_time(limit_ms));
         return Ok(());
     }
@@ -108,7 +108,7 @@ fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
         request.with_extras(|extras| extras.restore_limit());
         return Ok(());
     }
-    let wanted_ms = seconds.unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+    let wanted_ms = seconds.unsigned_abs().min(MAX_LIMIT_SECONDS) * 1000;
     let gone_ms = now_ms().saturating_sub(slot.began_ms.load(Relaxed));
     let limit_ms = u32::try_from(gone_ms + wanted_ms).unwrap_or(Slot::UNLIMITED_MS - 1);
     request.with_extras(|extras| extras.limit(slot.slot, limit_ms));

@@ -14,8 +14,8 @@
 //! | anything else | 404 |
 
 /// Most bytes of an answer that a request can ask for, and most parts.
-const BYTES_MOST: usize = 4 * 1024 * 1024;
-const PARTS_MOST: usize = 10_000;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+const MAX_PARTS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -44,8 +44,8 @@ impl Answer {
             ("leave", []) => Answer::Fail { leaves: true },
             ("short", []) => Answer::Short,
             ("long", []) => Answer::Long,
-            ("stream" | "fail", [parts, bytes]) => match (number(parts, PARTS_MOST), number(bytes, BYTES_MOST)) {
-                (Some(parts), Some(bytes)) if parts * bytes <= BYTES_MOST => {
+            ("stream" | "fail", [parts, bytes]) => match (number(parts, MAX_PARTS), number(bytes, MAX_BYTES)) {
+                (Some(parts), Some(bytes)) if parts * bytes <= MAX_BYTES => {
                     Answer::Stream { parts, bytes, fails: name == "fail" }
                 }
                 _ => Answer::NotFound,

@@ -28,7 +28,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair
 use crate::gates::TEST_TIMEOUT;
 
 /// More turns than this, without an end, show that the worker does not wait for its clients.
-const TURNS_MOST: u32 = 100_000;
+const MAX_TURNS: u32 = 100_000;
 
 /// Numbers of the listeners for HTTP, for uwsgi and for FastCGI.
 pub const HTTP: u32 = 0;
@@ -110,7 +110,7 @@ impl<L: Language> Harness<L> {
         let mut turns = 0;
         while self.turn() {
             turns += 1;
-            assert!(turns < TURNS_MOST, "the worker has news without end");
+            assert!(turns < MAX_TURNS, "the worker has news without end");
         }
         turns
     }

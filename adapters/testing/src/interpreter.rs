@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{ThreadId, current};
 
 /// Most calls that are remembered; no test needs more.
-const CALLS_MOST: usize = 10_000;
+const MAX_CALLS: usize = 10_000;
 
 #[derive(Default)]
 pub struct Interpreter {
@@ -54,7 +54,7 @@ impl Interpreter {
     pub fn note_call(&self, line: &[u8]) {
         self.check();
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if calls.len() < CALLS_MOST {
+        if calls.len() < MAX_CALLS {
             calls.push(line.to_vec());
         }
     }

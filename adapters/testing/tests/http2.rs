@@ -345,7 +345,7 @@ fn cancelled_uploads_leave_the_window_open() {
 
 #[test]
 fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() {
-    const CALLS_MOST: u32 = 20_000;
+    const MAX_CALLS: u32 = 20_000;
     #[derive(Default)]
     struct Seen {
         clients: Option<[Client; 2]>,
@@ -364,7 +364,7 @@ fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() 
         } else {
             *calls += 1;
             drop(greedy.received());
-            if others.is_none() && *calls < CALLS_MOST {
+            if others.is_none() && *calls < MAX_CALLS {
                 greedy.send(&get(*calls * 2 + 199, "/slow/greedy"));
             }
             if *calls == 100 {

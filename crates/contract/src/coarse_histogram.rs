@@ -9,7 +9,7 @@ use crate::histogram::{BUCKETS, Distribution, SCHEMA, bucket_of};
 use crate::slot::add;
 
 /// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
-pub const GROUPS_MOST: usize = 32;
+pub const MAX_GROUPS: usize = 32;
 
 /// Prometheus' name of this resolution.
 pub const COARSE_SCHEMA: i32 = 1;
@@ -25,13 +25,13 @@ pub type CoarseCounts = [u64; COARSE_BUCKETS];
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct GroupDurations {
-    groups: [[AtomicU64; COARSE_BUCKETS]; GROUPS_MOST + 1],
+    groups: [[AtomicU64; COARSE_BUCKETS]; MAX_GROUPS + 1],
 }
 
 impl GroupDurations {
     /// Counts a duration. Only one thread may do so.
     pub fn note(&self, group: u32, microseconds: u64) {
-        add(&self.groups[(group as usize).min(GROUPS_MOST)][coarse(bucket_of(microseconds))], 1);
+        add(&self.groups[(group as usize).min(MAX_GROUPS)][coarse(bucket_of(microseconds))], 1);
     }
 
     /// Sets it to zero, after its writer has ended. Buckets that are zero are not written.
@@ -86,7 +86,7 @@ mod tests {
             assert_eq!(spread.count_up_to(bound), fine.count_up_to(bound), "{bound}");
         }
         durations.note(99, 1);
-        assert_eq!((durations.counts()[GROUPS_MOST][0], counts[1]), (1, [0; COARSE_BUCKETS]));
+        assert_eq!((durations.counts()[MAX_GROUPS][0], counts[1]), (1, [0; COARSE_BUCKETS]));
         durations.clear();
         assert!(durations.counts().iter().flatten().all(|count| *count == 0));
     }

@@ -32,7 +32,7 @@ pub const PACKET_BYTES: usize = 40;
 pub const VERSION: u8 = 1;
 
 /// The most connections in the queue, and the part of the limit of open files that they may be.
-const QUEUED_MOST: u64 = 64;
+const MAX_QUEUED: u64 = 64;
 const QUEUED_PART: u64 = 8;
 
 /// Bytes that the kernel counts for a packet: its data and the structures around it.
@@ -178,7 +178,7 @@ pub fn put(queue: BorrowedFd<'_>, connection: &MovedConnection, socket: Borrowed
 
 /// Returns how many connections the queue may hold, if its processes may open this many files.
 pub fn room(open_files: u64) -> usize {
-    (open_files / QUEUED_PART).min(QUEUED_MOST) as usize
+    (open_files / QUEUED_PART).min(MAX_QUEUED) as usize
 }
 
 /// Limits the queue to about this many connections. The kernel allows at least six.

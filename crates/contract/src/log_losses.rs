@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use crate::sealed_memory;
-use crate::settings::logging::LOGS_MOST;
+use crate::settings::logging::MAX_LOGS;
 
-type Counts = [AtomicU64; LOGS_MOST];
+type Counts = [AtomicU64; MAX_LOGS];
 
 /// The counts, by the number of the log.
 #[derive(Debug, Clone, Copy)]
@@ -69,8 +69,8 @@ mod tests {
         let there = LogLosses::attach(&memory).expect("mapped");
         there.count(3, 5);
         here.count(3, 2);
-        there.count(LOGS_MOST, 1);
-        assert_eq!((here.of(3), there.of(3), here.of(2), here.of(LOGS_MOST)), (7, 7, 0, 0));
+        there.count(MAX_LOGS, 1);
+        assert_eq!((here.of(3), there.of(3), here.of(2), here.of(MAX_LOGS)), (7, 7, 0, 0));
         assert!(LogLosses::attach(&sealed_memory::create(c"other", 8).expect("made")).is_err());
     }
 }

@@ -8,14 +8,14 @@ use std::ops::AddAssign;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 use crate::census::Census;
-pub use crate::coarse_histogram::GROUPS_MOST;
+pub use crate::coarse_histogram::MAX_GROUPS;
 use crate::coarse_histogram::{COARSE_BUCKETS, CoarseCounts};
 use crate::histogram::{Distribution, Histogram};
 use crate::slot::add;
 pub use crate::slot::{CLASSES, class_of};
 
 /// The group of requests that no group of the configuration takes.
-pub const OTHER_GROUP: u32 = GROUPS_MOST as u32;
+pub const OTHER_GROUP: u32 = MAX_GROUPS as u32;
 
 /// Generations of CPython's garbage collector.
 pub const GENERATIONS: usize = 3;
@@ -68,7 +68,7 @@ pub struct Meters {
     /// Of all connections of the worker, in the meters of its first thread alone. The thread that leads writes it.
     pub census: Census,
     /// Counted with `route-group`; the last one has all other requests.
-    pub groups: [GroupMeter; GROUPS_MOST + 1],
+    pub groups: [GroupMeter; MAX_GROUPS + 1],
 }
 
 /// The requests of a group of routes.
@@ -93,7 +93,7 @@ pub struct Measured {
     pub tls_handshakes: u64,
     /// In the order of [`TLS_FAILURES`].
     pub tls_failures: [u64; TLS_FAILURES.len()],
-    pub groups: [GroupWork; GROUPS_MOST + 1],
+    pub groups: [GroupWork; MAX_GROUPS + 1],
     /// The durations in each group of `groups`; empty where the scoreboard has no room for them.
     pub group_durations: Vec<CoarseCounts>,
 }
@@ -125,7 +125,7 @@ impl Default for Meters {
 
 impl Default for Measured {
     fn default() -> Measured {
-        let groups = [GroupWork::default(); GROUPS_MOST + 1];
+        let groups = [GroupWork::default(); MAX_GROUPS + 1];
         Measured {
             latency: Distribution::default(),
             waiting: Distribution::default(),
@@ -145,7 +145,7 @@ impl Default for Measured {
 impl Meters {
     /// Returns the group with this number.
     pub fn group(&self, number: u32) -> &GroupMeter {
-        &self.groups[(number as usize).min(GROUPS_MOST)]
+        &self.groups[(number as usize).min(MAX_GROUPS)]
     }
 
     /// Counts a collection. Only a thread that holds the language may do so.
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((sum.collected, sum.collections.sum_us), ([0, 0, 2], 8));
         assert_eq!(sum.tls_failures, [0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(sum.groups[2], GroupWork { classes: [0, 1, 0, 0, 1, 0], busy_us: 14 });
-        assert_eq!(sum.groups[GROUPS_MOST].classes[CLASSES - 1], 2);
+        assert_eq!(sum.groups[MAX_GROUPS].classes[CLASSES - 1], 2);
         meters[0].clear();
         assert_eq!(Measured::of(&meters[0]), Measured::default());
     }

@@ -8,7 +8,7 @@ use crate::atomics::{AtomicU64, Ordering, fence};
 use Ordering::{Acquire, Relaxed, Release};
 
 /// Read attempts before a reader gives up. An attempt fails only if two versions were published during it.
-const READS_MOST: u32 = 8;
+const MAX_READS: u32 = 8;
 
 /// Versions of `WORDS` words, of which the last one is current. Zeroed memory means that nothing has been published.
 #[repr(C)]
@@ -35,7 +35,7 @@ impl<const WORDS: usize> Published<WORDS> {
     /// Returns the words of the last version. `None`: nothing has been published, or a new version was published during each
     /// attempt.
     pub fn read(&self) -> Option<[u64; WORDS]> {
-        for _ in 0..READS_MOST {
+        for _ in 0..MAX_READS {
             let version = self.version.load(Acquire);
             if version == 0 {
                 return None;

@@ -15,7 +15,7 @@ use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 use crate::sealed_memory;
 pub use crate::slot::{
-    APPLICATIONS_MOST, End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES,
+    End, Entry, IDENTIFIER_BYTES, MAX_APPLICATIONS, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES,
     Tally, add, entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
@@ -440,7 +440,7 @@ mod tests {
         let works: Vec<Work> = board.work(1).collect();
         assert_eq!(works.iter().map(|work| work.requests).collect::<Vec<u64>>(), [3, 4]);
         // Further applications are counted together with the last one that has a counter.
-        assert_eq!(works[0].applications[APPLICATIONS_MOST - 1].exceptions, 1);
+        assert_eq!(works[0].applications[MAX_APPLICATIONS - 1].exceptions, 1);
         let mut sum = works[0];
         sum += works[1];
         assert_eq!((sum.requests, sum.exceptions()), (7, 2));

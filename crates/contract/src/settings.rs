@@ -354,15 +354,15 @@ pub enum Threads {
 
 impl Threads {
     /// The maximum number of threads in a worker with `threads = auto`.
-    pub const AUTO_MOST: u32 = 64;
+    pub const MAX_AUTO: u32 = 64;
     /// The maximum of `threads` as a number.
-    pub const MOST: u32 = 1024;
+    pub const MAX: u32 = 1024;
 
     /// The maximum number of threads of a worker: the request slots of its scoreboard row.
     pub fn most(self) -> u32 {
         match self {
             Threads::Fixed(count) => count,
-            Threads::Auto => Threads::AUTO_MOST,
+            Threads::Auto => Threads::MAX_AUTO,
         }
     }
 }

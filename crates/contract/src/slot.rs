@@ -18,10 +18,10 @@ pub const IDENTIFIER_BYTES: usize = 48;
 pub const TRACE_BYTES: usize = 32;
 
 /// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
-const READS_MOST: u32 = 8;
+const MAX_READS: u32 = 8;
 
 /// Applications whose requests are counted separately; further ones are counted together with the last of these.
-pub const APPLICATIONS_MOST: usize = 8;
+pub const MAX_APPLICATIONS: usize = 8;
 
 /// Classes of statuses: 1xx to 5xx, and requests without a valid status.
 pub const CLASSES: usize = 6;
@@ -36,7 +36,7 @@ pub struct Tally {
     pub sent_bytes: AtomicU64,
     /// Total time from the head to the end of the answer of all requests, in microseconds; only counted if something reads it.
     pub busy_us: AtomicU64,
-    pub applications: [ApplicationTally; APPLICATIONS_MOST],
+    pub applications: [ApplicationTally; MAX_APPLICATIONS],
     pub static_requests: AtomicU64,
     pub routed_requests: AtomicU64,
     /// Clients that have disconnected, or not read their answer in time.
@@ -62,7 +62,7 @@ pub struct ApplicationTally {
 impl Tally {
     /// Returns the counters of an application, by its number in the settings.
     pub fn application(&self, number: u32) -> &ApplicationTally {
-        &self.applications[(number as usize).min(APPLICATIONS_MOST - 1)]
+        &self.applications[(number as usize).min(MAX_APPLICATIONS - 1)]
     }
 }
 
@@ -99,7 +99,7 @@ pub struct Entry {
     /// milliseconds (40 bits). It is written last.
     head: AtomicU64,
     /// The mark of the request's number (16 bits), the status of its answer (10 bits) and its time in microseconds (38 bits). With
-    /// the mark of an older request, the request has not ended, and is in the application. A status above [`STATUS_MOST`] is
+    /// the mark of an older request, the request has not ended, and is in the application. A status above [`MAX_STATUS`] is
     /// another phase of a request that has not ended.
     end: AtomicU64,
     text: [AtomicU64; TEXT_BYTES / 8],
@@ -113,7 +113,7 @@ const TIME_BITS: u32 = 40;
 const LENGTH_BITS: u32 = 8;
 const STATUS_BITS: u32 = 10;
 const MICROSECOND_BITS: u32 = 38;
-const STATUS_MOST: u64 = 999;
+const MAX_STATUS: u64 = 999;
 
 /// What a request in flight waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -138,7 +138,7 @@ impl Phase {
 
     /// Its number where an ended request has its status.
     const fn code(self) -> u64 {
-        STATUS_MOST + 1 + self as u64
+        MAX_STATUS + 1 + self as u64
     }
 
     fn of(code: u64) -> Phase {
@@ -394,7 +394,7 @@ impl<'a> Recorder<'a> {
     pub fn complete(&self, number: u64, end: End) {
         let entry = self.entry(number);
         if number != 0 && has_mark(entry.head.load(Relaxed), number) {
-            let status = u64::from(end.status).min(STATUS_MOST);
+            let status = u64::from(end.status).min(MAX_STATUS);
             let microseconds = end.microseconds.min((1 << MICROSECOND_BITS) - 1);
             entry.end.store(mark(number) | status << MICROSECOND_BITS | microseconds, Release);
         }
@@ -412,7 +412,7 @@ impl<'a> Recorder<'a> {
     /// Returns the request in progress. `None`: there is none, or the request changed during each attempt.
     pub fn look(&self) -> Option<Seen> {
         let slot = self.slot;
-        for _ in 0..READS_MOST {
+        for _ in 0..MAX_READS {
             let count = slot.count.load(Acquire);
             let began_ms = slot.began_ms.load(Acquire);
             if began_ms == 0 {
@@ -453,7 +453,7 @@ impl<'a> Recorder<'a> {
         let status = low(end >> MICROSECOND_BITS, STATUS_BITS);
         match has_mark(end, number) {
             false => Some(Phase::default()),
-            true => (status > STATUS_MOST).then(|| Phase::of(status)),
+            true => (status > MAX_STATUS).then(|| Phase::of(status)),
         }
     }
 
@@ -481,7 +481,7 @@ impl<'a> Recorder<'a> {
         let status = low(end >> MICROSECOND_BITS, STATUS_BITS);
         let (end, phase) = match has_mark(end, number) {
             false => (None, Phase::default()),
-            true if status > STATUS_MOST => (None, Phase::of(status)),
+            true if status > MAX_STATUS => (None, Phase::of(status)),
             true => (Some(End { status: status as u16, microseconds: low(end, MICROSECOND_BITS) }), Phase::default()),
         };
         Some(Remembered {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::settings::attendant::Schedule;
 
 /// Signals that wait for a target, at the most; further ones are dropped and counted.
-pub const PENDING_MOST: u32 = 64;
+pub const MAX_PENDING: u32 = 64;
 /// Timers of each kind, cron times and file monitors that a generation may have, at the most, as in uWSGI.
-pub const EACH_MOST: usize = 64;
+pub const MAX_EACH: usize = 64;
 /// The maximum size of [`Registrations`] as JSON.
 pub const REGISTRATIONS_BYTES: usize = 1024 * 1024;
 /// The maximum length of a target and of a path, in bytes, as in uWSGI.

@@ -4,7 +4,7 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::slot::{APPLICATIONS_MOST, CLASSES, Tally};
+use crate::slot::{CLASSES, MAX_APPLICATIONS, Tally};
 
 /// The counters of a thread, or the sum of those of several. See [`Tally`] for what each counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Work {
     pub errors: u64,
     /// Requests by class of status (`slot::class_of`), except 2xx; see [`Work::by_class`].
     pub other_classes: [u64; CLASSES],
-    pub applications: [WorkOfApplication; APPLICATIONS_MOST],
+    pub applications: [WorkOfApplication; MAX_APPLICATIONS],
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -16,11 +16,11 @@ const CONNECT_MS: u64 = 100;
 /// Milliseconds for an answer, from the first byte of the command to the last one of the answer.
 const ANSWER_MS: u64 = 500;
 /// Milliseconds that a limit may have at the most: a request waits that long.
-const LIMIT_MS_MOST: u64 = 60_000;
+const MAX_LIMIT_MS: u64 = 60_000;
 /// Bytes of the prefix of all keys, and of a queue's name.
-const NAME_BYTES_MOST: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 /// Seconds of a reservation, a lease or a firing.
-const SECONDS_MOST: u64 = 86_400;
+const MAX_SECONDS: u64 = 86_400;
 
 const FORM: &str = "write redis://HOST:6379/0, rediss://HOST:6379/0 or redis+unix:///PATH";
 
@@ -220,9 +220,9 @@ impl Query {
                 found.ok_or_else(|| format!("`{key}` is not a number from 1 to {most}"))
             };
             match key {
-                "connect-ms" => query.connect = Duration::from_millis(number(LIMIT_MS_MOST)?),
-                "answer-ms" => query.answer = Duration::from_millis(number(LIMIT_MS_MOST)?),
-                "hold-seconds" => query.hold = Some(Duration::from_secs(number(SECONDS_MOST)?)),
+                "connect-ms" => query.connect = Duration::from_millis(number(MAX_LIMIT_MS)?),
+                "answer-ms" => query.answer = Duration::from_millis(number(MAX_LIMIT_MS)?),
+                "hold-seconds" => query.hold = Some(Duration::from_secs(number(MAX_SECONDS)?)),
                 "db" => query.database = Some(value.parse().map_err(|_| "`db` is not a number; write db=0".to_owned())?),
                 "user" => query.user = Some(value),
                 "pass" => query.password = Some(value),
@@ -239,8 +239,8 @@ impl Query {
 
 /// Braces would choose another hash slot than the keys of a queue have together.
 fn name(key: &str, value: String) -> Result<String, String> {
-    let is_fit = (1..=NAME_BYTES_MOST).contains(&value.len()) && !value.contains(['{', '}']);
-    is_fit.then_some(value).ok_or_else(|| format!("`{key}` is not 1 to {NAME_BYTES_MOST} bytes without braces"))
+    let is_fit = (1..=MAX_NAME_BYTES).contains(&value.len()) && !value.contains(['{', '}']);
+    is_fit.then_some(value).ok_or_else(|| format!("`{key}` is not 1 to {MAX_NAME_BYTES} bytes without braces"))
 }
 
 /// Reads `%2F` and the like.

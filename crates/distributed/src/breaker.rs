@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::engine_row::EngineRow;
 
 /// Milliseconds without a try after a first fault; each further fault doubles them.
-const REST_MS_LEAST: u64 = 100;
-const REST_MS_MOST: u64 = 5_000;
+const MIN_REST_MS: u64 = 100;
+const MAX_REST_MS: u64 = 5_000;
 /// Milliseconds between two lines about the same state of an engine.
 const LINE_MS: u64 = 60_000;
 
@@ -43,7 +43,7 @@ pub(crate) fn note_miss(row: &EngineRow, now_ms: u64, name: &str, reason: &str) 
 /// A call has found that the engine is away.
 pub(crate) fn note_away(row: &EngineRow, now_ms: u64, name: &str, reason: &str) -> Option<String> {
     let streak = row.streak.fetch_add(1, Relaxed).min(16);
-    let rest = (REST_MS_LEAST << streak).min(REST_MS_MOST);
+    let rest = (MIN_REST_MS << streak).min(MAX_REST_MS);
     row.resting_until_ms.store(now_ms + rest, Relaxed);
     if row.away_since_ms.compare_exchange(0, now_ms.max(1), Relaxed, Relaxed).is_err() {
         return note_miss(row, now_ms, name, reason);
@@ -119,8 +119,8 @@ mod tests {
         for _ in 0..100 {
             note_away(&row, 1_000, "e", "refused");
         }
-        assert!(!admit(&row, 1_000 + REST_MS_MOST - 1, 600));
-        assert!(admit(&row, 1_000 + REST_MS_MOST, 600));
+        assert!(!admit(&row, 1_000 + MAX_REST_MS - 1, 600));
+        assert!(admit(&row, 1_000 + MAX_REST_MS, 600));
     }
 
     #[test]

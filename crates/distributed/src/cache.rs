@@ -11,13 +11,13 @@ use crate::wire::{Command, Value};
 /// Keys that `keys` and `clear` ask for in one call.
 const SCAN_COUNT: u32 = 1_000;
 /// Keys that `keys` returns.
-const KEYS_MOST: usize = 100_000;
+const MAX_KEYS: usize = 100_000;
 /// How long `keys` and `clear` go on. The server serves others between their calls.
 const SCAN_MS: u64 = 10_000;
 /// Tries of a product or a quotient, if other writers change the number meanwhile.
-const TRIES_MOST: u32 = 16;
+const MAX_TRIES: u32 = 16;
 /// Milliseconds of the longest expiry, 100 years. Redis refuses those that overflow its clock.
-const EXPIRY_MS_MOST: u64 = 100 * 365 * 86_400_000;
+const MAX_EXPIRY_MS: u64 = 100 * 365 * 86_400_000;
 
 const ADD: &str = include_str!("scripts/cache_add.lua");
 const REPLACE: &str = include_str!("scripts/cache_replace.lua");
@@ -121,7 +121,7 @@ impl RemoteCache {
     fn change(&self, key: &[u8], expires: u64, compute: impl Fn(i64) -> i64) -> bool {
         let Some(full) = self.key(key) else { return false };
         let expiry = milliseconds(expires).to_string();
-        for _ in 0..TRIES_MOST {
+        for _ in 0..MAX_TRIES {
             let old = match self.engine.call(Command::new("GET").arg(&full), self.bounds.value_bytes as u64) {
                 Ok(Value::Bytes(value)) => Some(value),
                 Ok(Value::Nil) => None,
@@ -156,15 +156,15 @@ impl RemoteCache {
         })
     }
 
-    /// The keys of at most [`KEYS_MOST`] items. `None`: the engine is away.
+    /// The keys of at most [`MAX_KEYS`] items. `None`: the engine is away.
     pub fn keys(&self) -> Option<Vec<Vec<u8>>> {
         let mut found = std::collections::BTreeSet::new();
         let is_whole = self.scan(|keys| {
             // A scan may return a key twice.
             found.extend(keys.into_iter().map(|key| key[self.prefix.len()..].to_vec()));
-            found.len() < KEYS_MOST
+            found.len() < MAX_KEYS
         });
-        (is_whole || found.len() >= KEYS_MOST).then(|| found.into_iter().take(KEYS_MOST).collect())
+        (is_whole || found.len() >= MAX_KEYS).then(|| found.into_iter().take(MAX_KEYS).collect())
     }
 
     /// Returns whether all items were passed to `take`, which says whether to go on.
@@ -213,7 +213,7 @@ fn pattern_of(prefix: &[u8]) -> Vec<u8> {
 }
 
 fn milliseconds(seconds: u64) -> u64 {
-    seconds.saturating_mul(1000).min(EXPIRY_MS_MOST)
+    seconds.saturating_mul(1000).min(MAX_EXPIRY_MS)
 }
 
 /// The first eight bytes of a value; a shorter one is filled up with zeros.
@@ -236,6 +236,6 @@ mod tests {
     #[test]
     fn an_expiry_has_a_bound() {
         assert_eq!(milliseconds(2), 2000);
-        assert_eq!(milliseconds(u64::MAX), EXPIRY_MS_MOST);
+        assert_eq!(milliseconds(u64::MAX), MAX_EXPIRY_MS);
     }
 }

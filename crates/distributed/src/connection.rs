@@ -13,7 +13,7 @@ use crate::secure::{SecureChannel, secure};
 use crate::wire::{Command, Reader, Unread, Value};
 
 /// Bytes of an answer to the handshake.
-const HANDSHAKE_BYTES_MOST: u64 = 64 << 10;
+const MAX_HANDSHAKE_BYTES: u64 = 64 << 10;
 
 enum Stream {
     Plain(Channel),
@@ -61,7 +61,7 @@ impl Connection {
     }
 
     fn expect_ok(&mut self, command: &Command, what: &str, deadline: Instant) -> Result<(), Fault> {
-        match self.exchange(command, deadline, HANDSHAKE_BYTES_MOST)? {
+        match self.exchange(command, deadline, MAX_HANDSHAKE_BYTES)? {
             answer if answer.is_ok() => Ok(()),
             Value::Error(error) => Err(Fault::Away(format!("the server refuses {what}: {error}"))),
             _ => Err(Fault::unexpected(what)),

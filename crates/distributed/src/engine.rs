@@ -17,13 +17,13 @@ use crate::fault::Fault;
 use crate::wire::{Command, Value};
 
 /// Connections of a process that wait for the next call. A process with more threads makes further ones, and closes them.
-const IDLE_MOST: usize = 8;
+const MAX_IDLE: usize = 8;
 /// Bytes that an answer may have beside its values.
 const ANSWER_BYTES_BESIDE: u64 = 64 << 10;
 /// Seconds for which the addresses of a host are used. Resolving has the time limits of /etc/resolv.conf alone, so a host that
-/// does not answer is not resolved again before [`RESOLVED_SECONDS_LEAST`] have passed.
+/// does not answer is not resolved again before [`MIN_RESOLVED_SECONDS`] have passed.
 const RESOLVED_SECONDS: u64 = 60;
-const RESOLVED_SECONDS_LEAST: u64 = 10;
+const MIN_RESOLVED_SECONDS: u64 = 10;
 
 /// The kinds of errors by which a server says that it does not serve: it reads its data, it is a replica, or its primary is away.
 const NOT_SERVING: [&str; 3] = ["LOADING ", "READONLY ", "MASTERDOWN "];
@@ -140,7 +140,7 @@ impl Engine {
 
     fn keep(&self, connection: Connection) {
         if let Ok(mut idle) = self.idle.try_lock()
-            && idle.len() < IDLE_MOST
+            && idle.len() < MAX_IDLE
         {
             idle.push(connection);
         }
@@ -155,7 +155,7 @@ impl Engine {
         }
         let known = self.host.try_lock().ok().and_then(|host| host.clone());
         if let Some(known) = &known {
-            let lasting = if known.has_failed { RESOLVED_SECONDS_LEAST } else { RESOLVED_SECONDS };
+            let lasting = if known.has_failed { MIN_RESOLVED_SECONDS } else { RESOLVED_SECONDS };
             if known.resolved_at.elapsed() < Duration::from_secs(lasting) {
                 return Ok(known.addresses.clone());
             }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 
 /// Characters of an engine's words that the log gets.
-const WORDS_MOST: usize = 300;
+const MAX_WORDS: usize = 300;
 /// Characters from which on the beginning of a password counts as the password.
-const PASSWORD_PREFIX_LEAST: usize = 6;
+const MIN_PASSWORD_PREFIX: usize = 6;
 /// What stands in place of a password.
 const HIDDEN: &str = "***";
 /// What Redis says before it repeats the arguments of an unknown command.
@@ -61,13 +61,13 @@ fn clean(words: &str, password: Option<&str>) -> String {
     let mut cleaned = String::new();
     let mut rest = words;
     while let Some(character) = rest.chars().next() {
-        if cleaned.chars().count() >= WORDS_MOST {
+        if cleaned.chars().count() >= MAX_WORDS {
             cleaned.push('…');
             break;
         }
         // An engine cuts long arguments, so that the beginning of a password counts as the whole.
         let same = rest.chars().zip(password.chars()).take_while(|(one, other)| one == other).count();
-        let is_password = same > 0 && same >= password.chars().count().min(PASSWORD_PREFIX_LEAST);
+        let is_password = same > 0 && same >= password.chars().count().min(MIN_PASSWORD_PREFIX);
         if is_password {
             cleaned.push_str(HIDDEN);
             rest = rest.char_indices().nth(same).map_or("", |(at, _)| &rest[at..]);
@@ -118,6 +118,6 @@ mod tests {
             assert_eq!(Fault::Refused(words.to_owned()).cleaned(password).to_string(), cleaned);
         }
         let endless = Fault::Away("x".repeat(100_000)).cleaned(None).to_string();
-        assert_eq!(endless.chars().count(), WORDS_MOST + 1);
+        assert_eq!(endless.chars().count(), MAX_WORDS + 1);
     }
 }

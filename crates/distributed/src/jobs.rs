@@ -17,12 +17,12 @@ const COUNT: &str = include_str!("scripts/jobs_count.lua");
 const FAILED: &str = include_str!("scripts/jobs_failed.lua");
 
 /// Bytes of a job's body, and of its name.
-pub const BODY_BYTES_MOST: usize = 64 << 20;
-const NAME_BYTES_MOST: usize = 255;
+pub const MAX_BODY_BYTES: usize = 64 << 20;
+const MAX_NAME_BYTES: usize = 255;
 /// Failed jobs in a list.
-const FAILED_MOST: u32 = 1_000;
+const MAX_FAILED: u32 = 1_000;
 /// Bytes of a reason.
-const REASON_BYTES_MOST: usize = 500;
+const MAX_REASON_BYTES: usize = 500;
 
 pub struct JobQueue {
     engine: &'static Engine,
@@ -92,7 +92,7 @@ impl JobQueue {
 
     /// `Ok(false)`: a job of this name is in the queue already.
     pub fn add(&self, job: &NewJob<'_>) -> Result<bool, Fault> {
-        if job.body.len() > BODY_BYTES_MOST || job.name.len() > NAME_BYTES_MOST {
+        if job.body.len() > MAX_BODY_BYTES || job.name.len() > MAX_NAME_BYTES {
             return Err(Fault::TooLarge);
         }
         let priority = job.priority.map(|priority| priority.to_string()).unwrap_or_default();
@@ -105,7 +105,7 @@ impl JobQueue {
     pub fn reserve(&self) -> Result<Option<ReservedJob>, Fault> {
         let (hold, lost_most) = (self.hold.as_millis().to_string(), self.lost_most.to_string());
         let arguments: [&[u8]; 2] = [hold.as_bytes(), lost_most.as_bytes()];
-        let Value::List(parts) = self.run(RESERVE, &arguments, BODY_BYTES_MOST as u64)? else { return Ok(None) };
+        let Value::List(parts) = self.run(RESERVE, &arguments, MAX_BODY_BYTES as u64)? else { return Ok(None) };
         match <[Value; 6]>::try_from(parts) {
             Ok(
                 [
@@ -138,7 +138,7 @@ impl JobQueue {
 
     pub fn fail(&self, job: &ReservedJob, reason: &str) -> Result<bool, Fault> {
         let bytes = reason.as_bytes();
-        self.settle(job, "fail", "0", &bytes[..bytes.len().min(REASON_BYTES_MOST)])
+        self.settle(job, "fail", "0", &bytes[..bytes.len().min(MAX_REASON_BYTES)])
     }
 
     pub fn counts(&self) -> Result<Counts, Fault> {
@@ -156,8 +156,8 @@ impl JobQueue {
 
     /// The oldest failed jobs.
     pub fn failed(&self) -> Result<Vec<FailedJob>, Fault> {
-        let bytes = u64::from(FAILED_MOST) * (NAME_BYTES_MOST + REASON_BYTES_MOST + 64) as u64;
-        let Value::List(jobs) = self.run(FAILED, &[b"list", FAILED_MOST.to_string().as_bytes()], bytes)? else {
+        let bytes = u64::from(MAX_FAILED) * (MAX_NAME_BYTES + MAX_REASON_BYTES + 64) as u64;
+        let Value::List(jobs) = self.run(FAILED, &[b"list", MAX_FAILED.to_string().as_bytes()], bytes)? else {
             return Err(Fault::unexpected("the failed jobs"));
         };
         let job = |parts: &Value| match parts {

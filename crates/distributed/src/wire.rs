@@ -6,9 +6,9 @@
 use std::io::{self, Read};
 
 /// Arrays in arrays. The deepest answer that this room asks for is a list of lists.
-const DEPTH_MOST: u32 = 4;
+const MAX_DEPTH: u32 = 4;
 /// Bytes of a line: a number, a status, or the text of an error.
-const LINE_BYTES_MOST: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Bytes that are read at a time, apart from those of a long value.
 const PIECE_BYTES: usize = 4096;
 /// Bytes of a value for which there is room before they have come.
@@ -85,7 +85,7 @@ impl Reader {
     /// Reads a value of at most `bytes_most` bytes. After an error nothing more can be read.
     pub fn read(&mut self, source: &mut impl Read, bytes_most: u64) -> Result<Value, Unread> {
         let mut reading = Reading { reader: self, source, left: bytes_most };
-        reading.value(DEPTH_MOST)
+        reading.value(MAX_DEPTH)
     }
 }
 
@@ -135,7 +135,7 @@ impl<S: Read> Reading<'_, S> {
                 self.use_up(line.len() + 2)?;
                 return Ok(line);
             }
-            if come.len() > LINE_BYTES_MOST {
+            if come.len() > MAX_LINE_BYTES {
                 return Err(Unread::Malformed);
             }
             searched = come.len().saturating_sub(1);

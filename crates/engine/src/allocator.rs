@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Arenas of a worker. With glibc's default of eight arenas for each CPU, each thread has its own, and memory that one of them
 /// used for slow clients returns neither to the system soon nor to the other threads.
 #[cfg(target_env = "gnu")]
-const ARENAS_MOST: libc::c_int = 2;
+const MAX_ARENAS: libc::c_int = 2;
 
 /// Makes the threads of this process share few arenas, unless the environment sets their number (mallopt(3)). It must be called
 /// before the threads start.
@@ -20,7 +20,7 @@ pub fn share_arenas() {
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt sets a number in the allocator under the allocator's own lock. M_ARENA_MAX takes effect for arenas to come.
     unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, ARENAS_MOST);
+        libc::mallopt(libc::M_ARENA_MAX, MAX_ARENAS);
     }
 }
 
@@ -46,14 +46,14 @@ pub fn own_bytes() -> Option<u64> {
 
 /// The sizes of glibc's cache of a thread, and the pieces of each that it keeps (`glibc.malloc.tcache_count`).
 #[cfg(target_env = "gnu")]
-const CACHED_MOST_BYTES: usize = 1032;
+const MAX_CACHED_BYTES: usize = 1032;
 #[cfg(target_env = "gnu")]
 const CACHED_OF_SIZE: usize = 7;
 
 /// Fills the calling thread's cache of free pieces, which count as given out. It takes about 5 microseconds.
 pub fn fill_thread_cache() {
     #[cfg(target_env = "gnu")]
-    for bytes in (24..=CACHED_MOST_BYTES).step_by(16) {
+    for bytes in (24..=MAX_CACHED_BYTES).step_by(16) {
         // SAFETY: each piece is freed once; a null pointer may be freed.
         let pieces = [(); CACHED_OF_SIZE].map(|()| std::hint::black_box(unsafe { libc::malloc(bytes) }));
         for piece in pieces {

@@ -79,7 +79,7 @@ enum BodyLeft {
 /// Maximum size of the name and of the value of a log variable: uWSGI stores each length in a byte.
 const LOG_VARIABLE_BYTES: usize = 255;
 /// Maximum number of log variables of a request.
-const LOG_VARIABLES_MOST: usize = 64;
+const MAX_LOG_VARIABLES: usize = 64;
 
 /// Names and values that an application has set for the request's log line.
 pub(crate) type LogVariables = Vec<(Vec<u8>, Vec<u8>)>;
@@ -274,11 +274,11 @@ impl Response {
     }
 
     /// Sets a variable for the request's log line (`uwsgi.set_logvar`). Names and values are truncated to uWSGI's length, and
-    /// names beyond [`LOG_VARIABLES_MOST`] are ignored.
+    /// names beyond [`MAX_LOG_VARIABLES`] are ignored.
     pub fn set_log_variable(&mut self, name: &[u8], value: &[u8]) {
         let [name, value] = [name, value].map(|text| &text[..text.len().min(LOG_VARIABLE_BYTES)]);
         let variables = self.log_variables.get_or_insert_default();
-        let is_full = variables.len() >= LOG_VARIABLES_MOST;
+        let is_full = variables.len() >= MAX_LOG_VARIABLES;
         match variables.iter_mut().find(|(known, _)| known == name) {
             Some((_, before)) => *before = value.to_vec(),
             None if is_full => {}

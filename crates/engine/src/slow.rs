@@ -16,9 +16,9 @@ use bolide_contract::scoreboard::Recorder;
 use crate::sampling::{Look, Subject};
 
 /// Looks at one request: with the pauses that double, the last one is at 32,768 times the mark.
-pub const LOOKS_MOST: usize = 16;
+pub const MAX_LOOKS: usize = 16;
 /// Requests that are watched at once. Further ones are reported without looks.
-const WATCHED_MOST: usize = 10_000;
+const MAX_WATCHED: usize = 10_000;
 /// A request that was in no call for this many milliseconds is forgotten; if it still ends, it is reported without its looks.
 const FORGET_AFTER_MS: u64 = 600_000;
 /// Reports of a worker in a minute. The rest of them is counted.
@@ -58,19 +58,19 @@ struct WatchedRequest {
 impl WatchedRequest {
     /// Adds a look, and sets the time of the next one: 1, 2, 4 … times the mark after the request's begin.
     fn add(&mut self, look: Option<Result<Look, String>>, mark_ms: u64, now_ms: u64) {
-        self.next_ms = now_ms.saturating_add(mark_ms.saturating_mul(1 << self.times.min(LOOKS_MOST)));
+        self.next_ms = now_ms.saturating_add(mark_ms.saturating_mul(1 << self.times.min(MAX_LOOKS)));
         self.times += 1;
         self.looks.extend(look);
     }
 
     /// An application may keep a request for as long as it likes; what can't be seen any more is no use.
     fn may_be_forgotten(&self, now_ms: u64) -> bool {
-        let is_over = !self.is_kept || self.times >= LOOKS_MOST;
+        let is_over = !self.is_kept || self.times >= MAX_LOOKS;
         is_over && now_ms.saturating_sub(self.seen_ms) >= FORGET_AFTER_MS
     }
 
     fn is_due(&self, now_ms: u64) -> bool {
-        self.times < LOOKS_MOST && self.next_ms <= now_ms
+        self.times < MAX_LOOKS && self.next_ms <= now_ms
     }
 }
 
@@ -103,7 +103,7 @@ impl SlowRequests {
     #[cold]
     pub fn keep(&self, recorded: Option<(Recorder<'static>, u64)>, thread: u32, task: u64) {
         let (Some(recorded), mut state) = (recorded, self.lock()) else { return };
-        if state.watched.len() >= WATCHED_MOST {
+        if state.watched.len() >= MAX_WATCHED {
             return;
         }
         let now_ms = now_ms();
@@ -186,7 +186,7 @@ mod tests {
         }
         // It has begun at 1,000.
         assert_eq!(times, [1_500, 2_000, 3_000, 5_000]);
-        while watched.times < LOOKS_MOST {
+        while watched.times < MAX_LOOKS {
             watched.add(None, u64::MAX >> 20, 0);
         }
         assert!(!watched.is_due(u64::MAX));

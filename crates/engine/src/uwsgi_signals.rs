@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::{Recorder, Row, now_ms};
-use bolide_contract::uwsgi_signals::{PENDING_MOST, REGISTRATIONS_BYTES};
+use bolide_contract::uwsgi_signals::{MAX_PENDING, REGISTRATIONS_BYTES};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,7 +24,7 @@ const REPORT_MS: u16 = 5_000;
 /// A thread that waits for a signal looks this often whether the process must end, in milliseconds.
 const LOOK_MS: u16 = 100;
 /// Orders that are kept for the event loop while no event loop runs.
-const KEPT_MOST: usize = 64;
+const MAX_KEPT: usize = 64;
 
 /// The process' end of its signals.
 pub struct SignalPort {
@@ -77,10 +77,10 @@ impl SignalPort {
         }
     }
 
-    /// Raises a signal. It is dropped, and counted, if the master has not heard of [`PENDING_MOST`] before it.
+    /// Raises a signal. It is dropped, and counted, if the master has not heard of [`MAX_PENDING`] before it.
     pub fn raise(&self, number: u8) {
         let waiting = self.row.signals_raised.load(Relaxed).wrapping_sub(self.row.signals_heard.load(Relaxed));
-        let is_sent = waiting < PENDING_MOST && message::send(self.control.as_fd(), &Report::Signalled { number }, None).is_ok();
+        let is_sent = waiting < MAX_PENDING && message::send(self.control.as_fd(), &Report::Signalled { number }, None).is_ok();
         let counter = if is_sent { &self.row.signals_raised } else { &self.row.signals_dropped };
         counter.fetch_add(1, Relaxed);
     }
@@ -225,7 +225,7 @@ impl SignalPort {
                 return Ok(true);
             }
             let mut inbox = self.lock();
-            if inbox.kept.len() >= KEPT_MOST {
+            if inbox.kept.len() >= MAX_KEPT {
                 return Ok(false);
             }
             match message::receive::<Order>(self.control.as_fd())? {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Most ranges of one request; a request for more gets the whole content (RFC 9110 section 17.15).
-const RANGES_MOST: usize = 64;
+const MAX_RANGES: usize = 64;
 
 /// The part of a content that a Range field asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn wanted(field: &[u8], size: u64) -> RequestedRange {
     let mut count = 0;
     for spec in set.split(|byte| *byte == b',').map(|spec| spec.trim_ascii()).filter(|spec| !spec.is_empty()) {
         count += 1;
-        let Some(spec) = RangeSpec::read(spec).filter(|_| count <= RANGES_MOST) else { return RequestedRange::Whole };
+        let Some(spec) = RangeSpec::read(spec).filter(|_| count <= MAX_RANGES) else { return RequestedRange::Whole };
         parts.extend(spec.within(size));
     }
     let total: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.end - part.start));
@@ -138,15 +138,15 @@ mod tests {
     #[test]
     fn many_small_ranges_get_everything() {
         let many = |count| format!("bytes={}", vec!["0-0"; count].join(","));
-        assert_eq!(wanted(many(RANGES_MOST + 1).as_bytes(), 1000), RequestedRange::Whole);
-        assert!(matches!(wanted(many(RANGES_MOST).as_bytes(), 1000), RequestedRange::Parts(parts) if parts.len() == RANGES_MOST));
+        assert_eq!(wanted(many(MAX_RANGES + 1).as_bytes(), 1000), RequestedRange::Whole);
+        assert!(matches!(wanted(many(MAX_RANGES).as_bytes(), 1000), RequestedRange::Parts(parts) if parts.len() == MAX_RANGES));
     }
 
     proptest! {
         #[test]
         fn every_range_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
             if let RequestedRange::Parts(parts) = wanted(field.as_bytes(), size) {
-                prop_assert!(!parts.is_empty() && parts.len() <= RANGES_MOST);
+                prop_assert!(!parts.is_empty() && parts.len() <= MAX_RANGES);
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= size));
             }
         }

@@ -20,13 +20,13 @@ use nix::unistd::{Group, User};
 pub use self::files::{Files, ModeChange, OwnFiles};
 
 /// Time that a hook waits for a file, a folder or an address, in milliseconds, as in uWSGI.
-const WAIT_MOST_MS: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 /// Time between two checks meanwhile, in milliseconds.
 const WAIT_LOOK_MS: u64 = 100;
 /// Time that one attempt to connect may take.
-const CONNECT_MOST: Duration = Duration::from_millis(1000);
+const MAX_CONNECT: Duration = Duration::from_millis(1000);
 /// Addresses of a host name that are tried.
-const ADDRESSES_MOST: usize = 8;
+const MAX_ADDRESSES: usize = 8;
 /// The sticky bit, which is added to a folder's mode (stat(2), S_ISVTX).
 const STICKY: u32 = 0o1000;
 /// The shell that every system has.
@@ -184,10 +184,10 @@ fn group_number(name: &str) -> Result<u32, String> {
 }
 
 fn wait_for(subject: WaitSubject, name: &str) -> Result<(), String> {
-    let end = Instant::now() + Duration::from_millis(WAIT_MOST_MS);
+    let end = Instant::now() + Duration::from_millis(MAX_WAIT_MS);
     while !is_there(subject, name) {
         if Instant::now() >= end {
-            return Err(format!("{name} does not exist after {} s", WAIT_MOST_MS / 1000));
+            return Err(format!("{name} does not exist after {} s", MAX_WAIT_MS / 1000));
         }
         std::thread::sleep(Duration::from_millis(WAIT_LOOK_MS));
     }
@@ -203,8 +203,8 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
         WaitSubject::Socket => {
             // An address without a host is one of this machine, as for a socket.
             let address = if name.starts_with(':') { format!("127.0.0.1{name}") } else { name.to_owned() };
-            let addresses = address.to_socket_addrs().into_iter().flatten().take(ADDRESSES_MOST);
-            addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_MOST).is_ok())
+            let addresses = address.to_socket_addrs().into_iter().flatten().take(MAX_ADDRESSES);
+            addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, MAX_CONNECT).is_ok())
         }
     }
 }

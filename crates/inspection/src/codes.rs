@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::memory::Read;
 
 /// Code objects that are remembered; then all are forgotten.
-const CODES_MOST: usize = 50_000;
+const MAX_CODES: usize = 50_000;
 
 /// What does not change about a function.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Codes {
         }
         let code = Rc::new(read()?);
         let mut known = self.0.borrow_mut();
-        if known.len() >= CODES_MOST {
+        if known.len() >= MAX_CODES {
             known.clear();
         }
         known.insert(key, Rc::clone(&code));

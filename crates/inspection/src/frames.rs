@@ -14,14 +14,14 @@ use crate::requests::Requests;
 use crate::sockets::Sockets;
 
 /// Frames of a stack that are read; Python's default limit of recursion is 1000.
-pub const FRAMES_MOST: usize = 2_000;
+pub const MAX_FRAMES: usize = 2_000;
 /// Local variables of a frame that are described, and characters of each value.
-const LOCALS_MOST: u64 = 64;
-pub const VALUE_CHARACTERS_MOST: usize = 120;
+const MAX_LOCALS: u64 = 64;
+pub const MAX_VALUE_CHARACTERS: usize = 120;
 /// Functions, from the innermost one, that may have the socket for which it waits.
-pub const SOCKET_FRAMES_MOST: usize = 5;
+pub const MAX_SOCKET_FRAMES: usize = 5;
 /// A table of lines, in bytes.
-const LINES_BYTES_MOST: u64 = 60_000;
+const MAX_LINES_BYTES: u64 = 60_000;
 /// Tags in the low bits of a reference (3.14); objects are aligned to at least 8 bytes.
 const TAGS: u64 = 0b111;
 /// `owner` of frames that stand for C code (`FRAME_OWNED_BY_CSTACK`, since 3.14 `FRAME_OWNED_BY_INTERPRETER`).
@@ -83,14 +83,14 @@ impl<M: Memory> Objects<'_, M> {
         let mut next = frame;
         let mut outermost = 0;
         while next != 0 {
-            if stack.frames.len() >= FRAMES_MOST || !is_plausible(next) {
+            if stack.frames.len() >= MAX_FRAMES || !is_plausible(next) {
                 stack.is_partial = true;
                 break;
             }
             match self.frame_with_code(next, detail).and_then(|found| Ok((found, self.outer(next)?))) {
                 Ok((found, outer)) => {
                     if let Some((found, code)) = found {
-                        if detail.sockets && stack.frames.len() < SOCKET_FRAMES_MOST {
+                        if detail.sockets && stack.frames.len() < MAX_SOCKET_FRAMES {
                             stack.descriptor = stack.descriptor.or_else(|| Sockets(self).descriptor_of(next));
                         }
                         stack.frames.push(found);
@@ -146,7 +146,7 @@ impl<M: Memory> Objects<'_, M> {
             Ok(Code {
                 file: self.text(file)?,
                 function: self.text(name)?,
-                lines: self.bytes(lines, LINES_BYTES_MOST)?,
+                lines: self.bytes(lines, MAX_LINES_BYTES)?,
                 request_places: Requests(self).places(address),
                 first_line: i64::from(self.memory.number(address.wrapping_add(layout.code_first_line))? as i32),
             })
@@ -170,7 +170,7 @@ impl<M: Memory> Objects<'_, M> {
     /// The local variables that have a value. Some may be missing, as they change while they are read.
     fn locals(&self, frame: u64, code: u64) -> Vec<(String, String)> {
         let names = self.memory.pointer(code.wrapping_add(self.layout.code_local_names));
-        let names = names.and_then(|names| self.tuple(names, LOCALS_MOST)).unwrap_or_default();
+        let names = names.and_then(|names| self.tuple(names, MAX_LOCALS)).unwrap_or_default();
         let first = frame.wrapping_add(self.layout.frame_locals);
         let mut locals = Vec::new();
         for (place, name) in (0u64..).zip(names) {
@@ -179,7 +179,7 @@ impl<M: Memory> Objects<'_, M> {
             if value != 0
                 && let Ok(name) = self.text(name)
             {
-                locals.push((name, self.describe(value, VALUE_CHARACTERS_MOST)));
+                locals.push((name, self.describe(value, MAX_VALUE_CHARACTERS)));
             }
         }
         locals

@@ -15,26 +15,26 @@ use crate::objects::Objects;
 use crate::python::Python;
 
 /// Objects of the collector that are looked at, greenlets that are listed, walks through lists that change meanwhile.
-const OBJECTS_MOST: u32 = 2_000_000;
-const GREENLETS_MOST: usize = 10_000;
-pub const WALKS_MOST: u32 = 3;
+const MAX_OBJECTS: u32 = 2_000_000;
+const MAX_GREENLETS: usize = 10_000;
+pub const MAX_WALKS: u32 = 3;
 /// Lists of the collector: those of its three generations. Objects that were frozen before a fork are in another one.
 const GENERATIONS: u64 = 3;
 /// In front of each object of the collector: two links, with flags in their low bits.
 const LINKS_BYTES: u64 = 16;
 const LINK_FLAGS: u64 = 0b111;
 /// Classes between a greenlet's and the base of all.
-const BASES_MOST: u32 = 32;
+const MAX_BASES: u32 = 32;
 const BASE_NAME: &str = "greenlet.greenlet";
 /// greenlet 2 and 3: the size of the base, whose last field points to the state. Words of the state among which the frame is.
 const SMALL_BASE_BYTES: u64 = 40;
 const STATE_WORDS: std::ops::Range<u64> = 6..20;
 /// greenlet before 2: the base has the state itself. In words.
-const BASE_WORDS_MOST: u64 = 40;
+const MAX_BASE_WORDS: u64 = 40;
 /// The stack of a thread's own greenlet has no known end.
 const NO_STOP: u64 = u64::MAX;
 /// A stack of C code, in bytes.
-const STACK_BYTES_MOST: u64 = 1 << 30;
+const MAX_STACK_BYTES: u64 = 1 << 30;
 /// Words from the frame back to the fields of the C stack: its innermost address, its outermost one, the copy, and the copy's size.
 const STACK_START: u64 = 6 * 8;
 const STACK_STOP: u64 = 5 * 8;
@@ -102,8 +102,8 @@ impl Python {
     /// Reads greenlets; and whether some could not be read.
     pub fn greenlets(&self, memory: &impl Memory, addresses: &BTreeSet<u64>, detail: Detail) -> (Vec<Greenlet>, bool) {
         let objects = Finder(self.objects(memory));
-        let (mut greenlets, mut is_partial) = (Vec::new(), addresses.len() > GREENLETS_MOST);
-        for address in addresses.iter().take(GREENLETS_MOST) {
+        let (mut greenlets, mut is_partial) = (Vec::new(), addresses.len() > MAX_GREENLETS);
+        for address in addresses.iter().take(MAX_GREENLETS) {
             match objects.greenlet(*address, detail) {
                 Ok(Some(greenlet)) => greenlets.push(greenlet),
                 Ok(None) => {}
@@ -122,7 +122,7 @@ impl<'a, M: Memory> Finder<'a, M> {
     fn walk(&self, head: u64, heads: &[u64], kinds: &mut HashMap<u64, bool>, found: &mut BTreeSet<u64>) -> Read<()> {
         let first = self.0.memory.word(head)? & !LINK_FLAGS;
         let mut place = first;
-        for _ in 0..OBJECTS_MOST {
+        for _ in 0..MAX_OBJECTS {
             if heads.contains(&place) {
                 return Ok(());
             }
@@ -146,7 +146,7 @@ impl<'a, M: Memory> Finder<'a, M> {
     /// The class `greenlet.greenlet`, of which this one is derived.
     fn greenlet_base(&self, kind: u64) -> Read<u64> {
         let mut kind = kind;
-        for _ in 0..BASES_MOST {
+        for _ in 0..MAX_BASES {
             if !is_plausible(kind) {
                 break;
             }
@@ -180,7 +180,7 @@ impl<'a, M: Memory> Finder<'a, M> {
         let (first, words) = if is_small {
             (self.0.memory.pointer(greenlet.wrapping_add(SMALL_BASE_BYTES - 8))?, STATE_WORDS)
         } else {
-            (greenlet, 2..(bytes / 8).min(BASE_WORDS_MOST))
+            (greenlet, 2..(bytes / 8).min(MAX_BASE_WORDS))
         };
         for place in words.map(|number| first.wrapping_add(number * 8)) {
             // The state may be shorter, and end at the end of what is mapped.
@@ -207,8 +207,8 @@ impl<'a, M: Memory> Finder<'a, M> {
     fn c_stack(&self, place: u64) -> Option<(u64, u64, u64)> {
         let field = |back: u64| self.0.memory.word(place.wrapping_sub(back)).unwrap_or(0);
         let (start, stop, copy, saved) = (field(STACK_START), field(STACK_STOP), field(STACK_COPY), field(STACK_SAVED));
-        let most = if stop == NO_STOP { STACK_BYTES_MOST } else { stop.checked_sub(start)? };
-        let is_stack = start != 0 && most <= STACK_BYTES_MOST && saved <= most && (saved == 0 || is_plausible(copy));
+        let most = if stop == NO_STOP { MAX_STACK_BYTES } else { stop.checked_sub(start)? };
+        let is_stack = start != 0 && most <= MAX_STACK_BYTES && saved <= most && (saved == 0 || is_plausible(copy));
         is_stack.then_some((start, copy, saved))
     }
 }

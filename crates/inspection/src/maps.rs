@@ -10,12 +10,12 @@ pub struct MappedFile {
 }
 
 /// Lines that are read at most: the kernel's default limit of mappings is 65,530.
-const LINES_MOST: usize = 100_000;
+const MAX_LINES: usize = 100_000;
 
 /// Returns the mapped files in the order of their addresses.
 pub fn files(maps: &str) -> Vec<MappedFile> {
     let mut files: Vec<MappedFile> = Vec::new();
-    for line in maps.lines().take(LINES_MOST) {
+    for line in maps.lines().take(MAX_LINES) {
         let Some((start, end, offset, path)) = parts(line) else { continue };
         match files.last_mut() {
             // A library's further parts follow its first one.

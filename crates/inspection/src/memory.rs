@@ -14,13 +14,13 @@ use nix::unistd::Pid;
 /// A page, in bytes: what one read fetches.
 const PAGE: u64 = 4096;
 /// Pages that a snapshot keeps at most: 64 MiB.
-const PAGES_MOST: usize = 16 * 1024;
+const MAX_PAGES: usize = 16 * 1024;
 /// Pages of a rolling snapshot: 8 MiB.
-const ROLLING_PAGES_MOST: usize = 2 * 1024;
+const MAX_ROLLING_PAGES: usize = 2 * 1024;
 /// Reads that one snapshot makes at most. A structure that is torn or made up can't keep the reader busy.
-const READS_MOST: u32 = 400_000;
+const MAX_READS: u32 = 400_000;
 /// A string's bytes that are read at most.
-const BYTES_MOST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Why an address can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub trait Memory {
     }
 
     fn bytes(&self, address: u64, length: u64) -> Read<Vec<u8>> {
-        let length = usize::try_from(length).ok().filter(|length| *length <= BYTES_MOST).ok_or(Unreadable::Nothing)?;
+        let length = usize::try_from(length).ok().filter(|length| *length <= MAX_BYTES).ok_or(Unreadable::Nothing)?;
         let mut bytes = vec![0; length];
         self.read(address, &mut bytes)?;
         Ok(bytes)
@@ -79,7 +79,7 @@ pub trait Memory {
     /// A string that ends with a zero, or after `most` bytes.
     fn c_string(&self, address: u64, most: u64) -> Read<String> {
         let mut bytes = Vec::new();
-        for place in 0..most.min(BYTES_MOST as u64) {
+        for place in 0..most.min(MAX_BYTES as u64) {
             match self.byte(address.wrapping_add(place))? {
                 0 => break,
                 byte => bytes.push(byte),
@@ -151,10 +151,10 @@ impl<M: Memory> Snapshot<M> {
 
     fn read_in_page(&self, page: u64, start: usize, buffer: &mut [u8]) -> Read<()> {
         let mut pages = self.pages.borrow_mut();
-        if self.is_rolling && pages.len() >= ROLLING_PAGES_MOST {
+        if self.is_rolling && pages.len() >= MAX_ROLLING_PAGES {
             pages.clear();
         }
-        if pages.len() >= PAGES_MOST {
+        if pages.len() >= MAX_PAGES {
             return Err(Unreadable::TooMuch);
         }
         let kept = match pages.entry(page) {
@@ -177,7 +177,7 @@ impl<M: Memory> Snapshot<M> {
 impl<M: Memory> Memory for Snapshot<M> {
     fn read(&self, address: u64, buffer: &mut [u8]) -> Read<()> {
         self.reads.set(self.reads.get().saturating_add(1));
-        if self.reads.get() > READS_MOST && !self.is_rolling {
+        if self.reads.get() > MAX_READS && !self.is_rolling {
             return Err(Unreadable::TooMuch);
         }
         let (mut address, mut rest) = (address, buffer);
@@ -245,7 +245,7 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.put(0x10000, &[0; PAGE as usize]);
         let snapshot = Snapshot::new(pieces);
-        let end = (0..=READS_MOST).find_map(|_| snapshot.byte(0x10000).err());
+        let end = (0..=MAX_READS).find_map(|_| snapshot.byte(0x10000).err());
         assert_eq!(end, Some(Unreadable::TooMuch));
         snapshot.refresh();
         assert_eq!(snapshot.byte(0x10000), Ok(0));

@@ -6,11 +6,11 @@ use crate::layout::Layout;
 use crate::memory::{Memory, Read, Unreadable, is_plausible};
 
 /// A name of a type, in bytes.
-const TYPE_NAME_BYTES_MOST: u64 = 128;
+const MAX_TYPE_NAME_BYTES: u64 = 128;
 /// Characters of a string that are read.
-pub const TEXT_MOST: u64 = 4096;
+pub const MAX_TEXT: u64 = 4096;
 /// Entries of a dictionary, items of a list that are read.
-pub const ENTRIES_MOST: u64 = 100_000;
+pub const MAX_ENTRIES: u64 = 100_000;
 
 /// Flags of types (Include/object.h): the type is derived from the built-in one.
 const IS_LONG: u64 = 1 << 24;
@@ -58,10 +58,10 @@ impl<M: Memory> Objects<'_, M> {
 
     pub fn name_of_type(&self, kind: u64) -> Read<String> {
         let name = self.memory.word(kind.wrapping_add(self.layout.type_name))?;
-        self.memory.c_string(name, TYPE_NAME_BYTES_MOST)
+        self.memory.c_string(name, MAX_TYPE_NAME_BYTES)
     }
 
-    /// The text of a `str`, at most [`TEXT_MOST`] characters of it.
+    /// The text of a `str`, at most [`MAX_TEXT`] characters of it.
     pub fn text(&self, object: u64) -> Read<String> {
         if self.flags_of(object)? & IS_TEXT == 0 {
             return Err(Unreadable::Nothing);
@@ -71,7 +71,7 @@ impl<M: Memory> Objects<'_, M> {
 
     fn text_unchecked(&self, object: u64) -> Read<String> {
         let layout = self.layout;
-        let length = self.memory.word(object.wrapping_add(layout.unicode_length))?.min(TEXT_MOST);
+        let length = self.memory.word(object.wrapping_add(layout.unicode_length))?.min(MAX_TEXT);
         let state = self.memory.number(object.wrapping_add(layout.unicode_state))?;
         let (kind, is_compact, is_ascii) = (state >> 2 & 0b111, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
         let data = match (is_compact, is_ascii) {
@@ -147,7 +147,7 @@ impl<M: Memory> Objects<'_, M> {
             };
             (size.saturating_mul(width), 3)
         };
-        let number = self.memory.word(keys.wrapping_add(layout.keys_entries))?.min(ENTRIES_MOST);
+        let number = self.memory.word(keys.wrapping_add(layout.keys_entries))?.min(MAX_ENTRIES);
         let first = keys.wrapping_add(layout.keys_indices).wrapping_add(index_bytes);
         let mut entries = Vec::new();
         for place in 0..number {
@@ -242,7 +242,7 @@ impl<M: Memory> Objects<'_, M> {
     /// The addresses of the members of a `set`.
     pub fn members(&self, set: u64) -> Read<Vec<u64>> {
         let layout = self.layout;
-        let size = self.memory.word(set.wrapping_add(layout.set_mask))?.wrapping_add(1).min(ENTRIES_MOST);
+        let size = self.memory.word(set.wrapping_add(layout.set_mask))?.wrapping_add(1).min(MAX_ENTRIES);
         let table = self.memory.pointer(set.wrapping_add(layout.set_table))?;
         let mut members = Vec::new();
         for place in 0..size {

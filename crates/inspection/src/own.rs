@@ -10,7 +10,7 @@ use crate::trace::{Reader, Sample};
 use crate::waits::{self, Wait};
 
 /// Attempts to read a stack that changes meanwhile.
-const ATTEMPTS_MOST: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// What is read of tasks and greenlets: their thread is in no call for their socket.
 const KEPT: Detail = Detail { locals: false, requests: false, sockets: true };
@@ -53,7 +53,7 @@ impl Reader {
     pub fn own_thread(&self, id: u32) -> Result<Option<OwnThread>, NoPython> {
         let memory = ProcessMemory::of(own_pid());
         let mut best: Option<OwnThread> = None;
-        for _ in 0..ATTEMPTS_MOST {
+        for _ in 0..MAX_ATTEMPTS {
             let wait = waits::wait(own_pid(), id, &memory);
             let samples = self.sample(|sample| sample.id == id || sample.holds_gil, |_| false)?;
             let Some(own) = samples.iter().find(|sample| sample.id == id) else { return Ok(None) };

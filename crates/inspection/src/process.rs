@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Threads of a process that are listed.
-const TASKS_MOST: usize = 4_096;
+const MAX_TASKS: usize = 4_096;
 
 /// A thread, as the kernel sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn maps(pid: i32) -> io::Result<String> {
 pub fn tasks(pid: i32) -> Vec<Task> {
     let Ok(folder) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let ids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    ids.take(TASKS_MOST).filter_map(|id| task(pid, id)).collect()
+    ids.take(MAX_TASKS).filter_map(|id| task(pid, id)).collect()
 }
 
 /// Returns a thread of a process, `None` if it has ended.

@@ -10,8 +10,8 @@ use crate::objects::Objects;
 use crate::symbols::Symbols;
 
 /// Interpreters of a process, and threads of an interpreter, that are read.
-const INTERPRETERS_MOST: usize = 64;
-const THREADS_MOST: usize = 4_096;
+const MAX_INTERPRETERS: usize = 64;
+const MAX_THREADS: usize = 4_096;
 /// Bytes of the structure of a GIL: its fields, and two conditions and two mutexes of the C library.
 const GIL_BYTES: u64 = 256;
 /// Bytes of a C library's structure of a thread in which its id is looked for.
@@ -97,7 +97,7 @@ impl Python {
     /// The interpreters, the newest first.
     pub fn interpreters(&self, memory: &impl Memory) -> Read<Vec<u64>> {
         let first = memory.word(self.runtime.wrapping_add(self.layout.runtime_interpreters_head))?;
-        list(memory, first, self.layout.interpreter_next, INTERPRETERS_MOST).map(|(interpreters, _)| interpreters)
+        list(memory, first, self.layout.interpreter_next, MAX_INTERPRETERS).map(|(interpreters, _)| interpreters)
     }
 
     /// The threads of all interpreters, the oldest first; and whether some of them could not be read. `tasks` are the kernel's ids
@@ -111,7 +111,7 @@ impl Python {
         for interpreter in self.interpreters(memory)? {
             let holder = self.holder(memory, interpreter).unwrap_or(None);
             let first = memory.word(interpreter.wrapping_add(layout.interpreter_threads_head))?;
-            let (states, is_whole) = list(memory, first, layout.thread_next, THREADS_MOST)?;
+            let (states, is_whole) = list(memory, first, layout.thread_next, MAX_THREADS)?;
             is_partial |= !is_whole;
             for address in states {
                 let native = match layout.thread_native_id {
@@ -171,7 +171,7 @@ impl Python {
             let name = objects.text(objects.attribute(thread, "_name").ok()?).ok()?;
             Some((objects.integer(ident).ok()? as u64, name))
         };
-        entries.into_iter().take(THREADS_MOST).filter_map(named).collect()
+        entries.into_iter().take(MAX_THREADS).filter_map(named).collect()
     }
 
     /// Whether a module is imported, in any interpreter.
@@ -292,7 +292,7 @@ mod tests {
         let mut endless = memory();
         endless.structure(FIRST, &[(layout.thread_next, FIRST)]);
         let (threads, is_partial) = python().threads(&endless, &[]).expect("threads");
-        assert!(threads.len() <= THREADS_MOST && is_partial);
+        assert!(threads.len() <= MAX_THREADS && is_partial);
     }
 
     #[test]

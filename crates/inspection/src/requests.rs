@@ -8,13 +8,13 @@ use crate::objects::Objects;
 /// Names under which applications and frameworks keep it.
 const NAMES: [&str; 3] = ["environ", "env", "scope"];
 /// Local variables of a function that are looked at by their names.
-const NAMES_MOST: u64 = 64;
+const MAX_NAMES: u64 = 64;
 /// Without such a name: the arguments of the outermost function.
 const ARGUMENTS: u64 = 2;
 /// A path, in characters.
-const PATH_MOST: usize = 1_000;
+const MAX_PATH: usize = 1_000;
 /// Entries of a `scope`, and of an `environ` with its headers.
-const ENTRIES_MOST: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 /// The place of a cell's value, after its head.
 const CELL_VALUE: u64 = 16;
 
@@ -26,7 +26,7 @@ impl<M: Memory> Requests<'_, '_, M> {
     /// The numbers of a function's local variables that may be the request's.
     pub fn places(&self, code: u64) -> Vec<u64> {
         let names = self.0.memory.pointer(code.wrapping_add(self.0.layout.code_local_names));
-        let names = names.and_then(|names| self.0.tuple(names, NAMES_MOST)).unwrap_or_default();
+        let names = names.and_then(|names| self.0.tuple(names, MAX_NAMES)).unwrap_or_default();
         let is_one = |name: u64| self.0.text(name).is_ok_and(|name| NAMES.contains(&name.as_str()));
         (0..).zip(names).filter(|(_, name)| is_one(*name)).map(|(place, _)| place).collect()
     }
@@ -52,7 +52,7 @@ impl<M: Memory> Requests<'_, '_, M> {
     /// The request of an `environ` or a `scope`.
     fn of(&self, dict: u64) -> Read<String> {
         let (mut method, mut prefix, mut path, mut kind) = (None, None, None, None);
-        for (key, value) in self.0.entries(dict)?.into_iter().take(ENTRIES_MOST) {
+        for (key, value) in self.0.entries(dict)?.into_iter().take(MAX_ENTRIES) {
             let Ok(key) = self.0.text(key) else { continue };
             let place = match key.as_str() {
                 "REQUEST_METHOD" | "method" => &mut method,
@@ -70,7 +70,7 @@ impl<M: Memory> Requests<'_, '_, M> {
         };
         let path = path.ok_or(Unreadable::Nothing)?;
         let whole = prefix.unwrap_or_default() + &path;
-        let path: String = of_latin_1(&whole).unwrap_or(whole).chars().take(PATH_MOST).collect();
+        let path: String = of_latin_1(&whole).unwrap_or(whole).chars().take(MAX_PATH).collect();
         Ok(format!("{method} {path}"))
     }
 }

@@ -10,13 +10,13 @@ use crate::objects::Objects;
 /// Variables that hold what a function waits for.
 const VARIABLES: [&str; 2] = ["self", "sock"];
 /// Variables of a function, and words of an object, that are looked at; classes between a class and the base of all.
-const VARIABLES_MOST: u64 = 64;
-const WORDS_MOST: u64 = 40;
-const BASES_MOST: u32 = 16;
+const MAX_VARIABLES: u64 = 64;
+const MAX_WORDS: u64 = 40;
+const MAX_BASES: u32 = 16;
 const BASE_NAME: &str = "_socket.socket";
 /// The descriptor is the first field of the structure of such an object.
 const DESCRIPTOR: u64 = 16;
-const DESCRIPTOR_MOST: i32 = 1 << 24;
+const MAX_DESCRIPTOR: i32 = 1 << 24;
 /// Tags in the low bits of a reference (3.14).
 const TAGS: u64 = 0b111;
 
@@ -29,7 +29,7 @@ impl<M: Memory> Sockets<'_, '_, M> {
         let code = self.0.memory.word(frame.wrapping_add(self.0.layout.frame_code)).ok()? & !TAGS;
         let names = self.0.memory.pointer(code.wrapping_add(self.0.layout.code_local_names)).ok()?;
         let first = frame.wrapping_add(self.0.layout.frame_locals);
-        for (place, name) in (0u64..).zip(self.0.tuple(names, VARIABLES_MOST).ok()?) {
+        for (place, name) in (0u64..).zip(self.0.tuple(names, MAX_VARIABLES).ok()?) {
             if self.0.text(name).is_ok_and(|name| VARIABLES.contains(&name.as_str())) {
                 let value = self.0.memory.word(first.wrapping_add(place * 8)).ok()? & !TAGS;
                 if is_plausible(value)
@@ -51,19 +51,19 @@ impl<M: Memory> Sockets<'_, '_, M> {
             return i32::try_from(descriptor).map_err(|_| Unreadable::Nothing);
         }
         let bytes = self.0.memory.word(self.0.type_of(object)?.wrapping_add(self.0.layout.type_basic_size))?;
-        let words = (2..(bytes / 8).min(WORDS_MOST)).map(|word| self.0.memory.word(object.wrapping_add(word * 8)));
+        let words = (2..(bytes / 8).min(MAX_WORDS)).map(|word| self.0.memory.word(object.wrapping_add(word * 8)));
         let held = words.flatten().find(|word| is_plausible(*word) && self.is_socket(*word));
         self.descriptor(held.ok_or(Unreadable::Nothing)?)
     }
 
     fn descriptor(&self, socket: u64) -> Read<i32> {
         let descriptor = self.0.memory.number(socket.wrapping_add(DESCRIPTOR))?.cast_signed();
-        if (0..DESCRIPTOR_MOST).contains(&descriptor) { Ok(descriptor) } else { Err(Unreadable::Nothing) }
+        if (0..MAX_DESCRIPTOR).contains(&descriptor) { Ok(descriptor) } else { Err(Unreadable::Nothing) }
     }
 
     fn is_socket(&self, object: u64) -> bool {
         let Ok(mut kind) = self.0.type_of(object) else { return false };
-        for _ in 0..BASES_MOST {
+        for _ in 0..MAX_BASES {
             if !is_plausible(kind) {
                 return false;
             }

@@ -3,10 +3,10 @@
 
 use crate::memory::{Memory, Read, Unreadable};
 
-const PROGRAM_HEADERS_MOST: u16 = 64;
-const DYNAMIC_ENTRIES_MOST: u64 = 128;
+const MAX_PROGRAM_HEADERS: u16 = 64;
+const MAX_DYNAMIC_ENTRIES: u64 = 128;
 /// Entries of one chain of the hash table that are looked at.
-const CHAIN_MOST: u64 = 4096;
+const MAX_CHAIN: u64 = 4096;
 const SYMBOL_BYTES: u64 = 24;
 /// Where tables of a process may be.
 const PLACES: std::ops::Range<u64> = 0x1000..1 << 56;
@@ -45,7 +45,7 @@ impl Symbols {
         }
         let headers = start.wrapping_add(memory.word(start + 32)?);
         let size = u64::from(u16::from_ne_bytes(memory.array(start + 54)?));
-        let number = u16::from_ne_bytes(memory.array(start + 56)?).min(PROGRAM_HEADERS_MOST);
+        let number = u16::from_ne_bytes(memory.array(start + 56)?).min(MAX_PROGRAM_HEADERS);
         let (mut base, mut dynamic) = (None, None);
         for header in (0..u64::from(number)).map(|number| headers.wrapping_add(number * size)) {
             let address = memory.word(header + 16)?;
@@ -62,7 +62,7 @@ impl Symbols {
 
     fn of_dynamic(memory: &impl Memory, base: u64, dynamic: u64) -> Read<Symbols> {
         let (mut strings, mut symbols, mut gnu, mut system_v) = (None, None, None, None);
-        for entry in (0..DYNAMIC_ENTRIES_MOST).map(|number| dynamic.wrapping_add(number * 16)) {
+        for entry in (0..MAX_DYNAMIC_ENTRIES).map(|number| dynamic.wrapping_add(number * 16)) {
             let value = memory.word(entry + 8)?;
             // glibc's loader has added the base already; musl's leaves the table as it is in the file.
             let address = if value < base { base.wrapping_add(value) } else { value };
@@ -108,7 +108,7 @@ impl Symbols {
             return Ok(None);
         }
         let chains = bucket_list + u64::from(buckets) * 4;
-        for _ in 0..CHAIN_MOST {
+        for _ in 0..MAX_CHAIN {
             let of_chain = memory.number(chains + u64::from(symbol - first) * 4)?;
             if of_chain | 1 == hash | 1
                 && let Some(address) = self.address_of(memory, u64::from(symbol), name)?
@@ -134,7 +134,7 @@ impl Symbols {
             return Ok(None);
         }
         let mut symbol = memory.number(table + 8 + u64::from(hash % buckets) * 4)?;
-        for _ in 0..CHAIN_MOST {
+        for _ in 0..MAX_CHAIN {
             if symbol == 0 {
                 break;
             }

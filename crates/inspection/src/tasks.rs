@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::frames::{Detail, Frame, SOCKET_FRAMES_MOST, Stack};
+use crate::frames::{Detail, Frame, MAX_SOCKET_FRAMES, Stack};
 use crate::memory::{Memory, Read, Unreadable};
 use crate::objects::Objects;
 use crate::python::Python;
@@ -12,12 +12,12 @@ use crate::requests::Requests;
 use crate::sockets::Sockets;
 
 /// Tasks of a process, and coroutines of a task, that are read.
-const TASKS_MOST: usize = 10_000;
-const COROUTINES_MOST: usize = 200;
+const MAX_TASKS: usize = 10_000;
+const MAX_COROUTINES: usize = 200;
 /// The first field after the head of an object, such as the future of a `FutureIter`.
 const FIRST_FIELD: u64 = 16;
 /// Words on the stack of a function, to check a depth.
-const DEPTH_MOST: u64 = 100_000;
+const MAX_DEPTH: u64 = 100_000;
 /// 3.9: `f_stacktop`; 3.10: `f_valuestack` and `f_stackdepth`.
 const OLD_STACK_TOP: u64 = 72;
 const OLD_STACK: u64 = 64;
@@ -64,7 +64,7 @@ impl Python {
         let Some(waiter) = waiter_place(self.layout.minor) else { return (Vec::new(), false) };
         let objects = self.objects(memory);
         let (mut tasks, mut is_partial) = (Vec::new(), false);
-        for address in self.task_addresses(memory).into_iter().take(TASKS_MOST) {
+        for address in self.task_addresses(memory).into_iter().take(MAX_TASKS) {
             match objects.task(address, waiter, detail) {
                 Ok(Some(task)) => tasks.push(task),
                 Ok(None) => {}
@@ -139,7 +139,7 @@ impl<M: Memory> Objects<'_, M> {
         let mut sockets = Vec::new();
         let mut next = Some(coroutine);
         while let Some(object) = next {
-            if stack.frames.len() >= COROUTINES_MOST {
+            if stack.frames.len() >= MAX_COROUTINES {
                 stack.is_partial = true;
                 break;
             }
@@ -160,7 +160,7 @@ impl<M: Memory> Objects<'_, M> {
             }
         }
         stack.frames.reverse();
-        stack.descriptor = sockets.into_iter().rev().take(SOCKET_FRAMES_MOST).flatten().next();
+        stack.descriptor = sockets.into_iter().rev().take(MAX_SOCKET_FRAMES).flatten().next();
         stack
     }
 
@@ -192,12 +192,12 @@ impl<M: Memory> Objects<'_, M> {
             9 => self.memory.word(frame.wrapping_add(OLD_STACK_TOP))?,
             10 => {
                 let depth = u64::from(self.memory.number(frame.wrapping_add(OLD_STACK_DEPTH))?);
-                self.memory.word(frame.wrapping_add(OLD_STACK))?.wrapping_add(depth.min(DEPTH_MOST) * 8)
+                self.memory.word(frame.wrapping_add(OLD_STACK))?.wrapping_add(depth.min(MAX_DEPTH) * 8)
             }
             _ => {
                 // `stacktop` is the number before the small fields in front of the locals.
                 let depth = u64::from(self.memory.number(frame.wrapping_add(layout.frame_locals - 8))?);
-                frame.wrapping_add(layout.frame_locals).wrapping_add(depth.min(DEPTH_MOST) * 8)
+                frame.wrapping_add(layout.frame_locals).wrapping_add(depth.min(MAX_DEPTH) * 8)
             }
         };
         self.memory.word(end.wrapping_sub(8)).map(|value| (value != 0).then_some(value))

@@ -13,7 +13,7 @@ use crate::python::{NoPython, Python, ThreadState};
 use crate::tasks;
 
 /// Attempts to read a process whose structures change meanwhile.
-const ATTEMPTS_MOST: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// In the name of greenlet's file, `_greenlet.cpython-311-x86_64-linux-gnu.so`.
 const GREENLET_FILE: &str = "/_greenlet.";
@@ -98,7 +98,7 @@ impl Reader {
         let (greenlets, not_listed, lacks) = self.greenlets();
         let mut best: Option<(usize, Process)> = None;
         let mut failure = Unreadable::Nothing;
-        for _ in 0..ATTEMPTS_MOST {
+        for _ in 0..MAX_ATTEMPTS {
             self.memory.refresh();
             match self.attempt(detail, &greenlets) {
                 Ok(found) => {
@@ -140,7 +140,7 @@ impl Reader {
             return (found, not_listed, false);
         }
         let memory = Snapshot::rolling(ProcessMemory::of(self.pid));
-        let is_whole = (0..greenlets::WALKS_MOST).any(|_| {
+        let is_whole = (0..greenlets::MAX_WALKS).any(|_| {
             memory.refresh();
             self.python.find_greenlets(&memory, &mut found)
         });

@@ -8,7 +8,7 @@ use nix::libc;
 use crate::memory::Memory;
 
 /// Descriptors of a set of `select` that are looked at.
-const SELECTED_MOST: u64 = 1_024;
+const MAX_SELECTED: u64 = 1_024;
 /// The bytes of a `pollfd`.
 const POLLED_BYTES: u64 = 8;
 
@@ -121,7 +121,7 @@ fn the_only(descriptors: Vec<i32>) -> Option<i32> {
 /// Two of them: an entry with a negative number waits for nothing.
 fn polled(memory: &impl Memory, first: u64, count: u64) -> Vec<i32> {
     let entry = |number: u64| memory.number(first.wrapping_add(number * POLLED_BYTES)).ok().map(u32::cast_signed);
-    (0..count.min(SELECTED_MOST)).map_while(entry).filter(|descriptor| *descriptor >= 0).collect()
+    (0..count.min(MAX_SELECTED)).map_while(entry).filter(|descriptor| *descriptor >= 0).collect()
 }
 
 /// `tfd:        5 events:       19 data: …`, a line for each descriptor.
@@ -133,7 +133,7 @@ fn descriptors_of(poll: &str) -> Vec<i32> {
 fn selected(memory: &impl Memory, bound: u64, sets: [u64; 2]) -> Vec<i32> {
     let mut found = Vec::new();
     for set in sets.into_iter().filter(|set| *set != 0) {
-        for place in 0..bound.min(SELECTED_MOST) {
+        for place in 0..bound.min(MAX_SELECTED) {
             let byte = memory.byte(set.wrapping_add(place / 8)).unwrap_or(0);
             if byte >> (place % 8) & 1 == 1 {
                 found.push(place as i32);

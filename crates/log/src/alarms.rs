@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use bolide_contract::alarm_message::AlarmMessage;
-use bolide_contract::alarms::MESSAGE_MOST_BYTES;
+use bolide_contract::alarms::MAX_MESSAGE_BYTES;
 use bolide_contract::logging::AlarmRule;
 use nix::sys::socket::{MsgFlags, send};
 
@@ -18,7 +18,7 @@ static SOCKET: OnceLock<OwnedFd> = OnceLock::new();
 static IS_SILENT: AtomicBool = AtomicBool::new(false);
 /// Messages that could not be sent since the last one that was.
 static LOST: AtomicU32 = AtomicU32::new(0);
-static MESSAGE_BYTES: AtomicU32 = AtomicU32::new(MESSAGE_MOST_BYTES);
+static MESSAGE_BYTES: AtomicU32 = AtomicU32::new(MAX_MESSAGE_BYTES);
 
 /// Sends alarms to the master over this socket from now on. The first one counts: an instance has only one.
 pub fn connect(socket: OwnedFd) {
@@ -32,7 +32,7 @@ pub fn descriptor() -> Option<BorrowedFd<'static>> {
 
 /// Sets the bytes at which a message is cut.
 pub fn set_message_bytes(most: u32) {
-    MESSAGE_BYTES.store(most.min(MESSAGE_MOST_BYTES), Relaxed);
+    MESSAGE_BYTES.store(most.min(MAX_MESSAGE_BYTES), Relaxed);
 }
 
 /// Raises nothing in this process any more, so that the output of an alarm raises no other one.

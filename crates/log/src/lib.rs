@@ -3,7 +3,7 @@
 //!
 //! The log is a descriptor of our own above 2, so that an application that closes descriptor 2 does not send our lines into a
 //! client's socket. If the kernel allows it, it has an open file description of its own, which is non-blocking while the
-//! application's standard error stays as it was. Lines that are not accepted wait in memory, up to [`WAITING_MOST_BYTES`].
+//! application's standard error stays as it was. Lines that are not accepted wait in memory, up to [`MAX_WAITING_BYTES`].
 //! Further ones are dropped and counted, and the log reports their number when it accepts lines again. The same is true of a
 //! destination out of reach that the master opens again.
 //!
@@ -33,11 +33,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{MutexGuard, Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use bolide_contract::logging::{LOGS_MOST, LogPlace, Logging};
+use bolide_contract::logging::{LogPlace, Logging, MAX_LOGS};
 use destination::Destination;
 pub use level::Level;
 use sink::Sink;
-pub use writer::WAITING_MOST_BYTES;
+pub use writer::MAX_WAITING_BYTES;
 use writer::Writer;
 
 /// Time after which waiting lines are tried again by a process that has nothing else to write, in milliseconds.
@@ -46,10 +46,10 @@ const RETRY_MS: u64 = 50;
 const AWAY_RETRY_MS: u64 = 1000;
 
 /// Time for which the end of a process waits until its last lines are accepted, in milliseconds.
-const FINISH_MOST_MS: u64 = 500;
+const MAX_FINISH_MS: u64 = 500;
 
 /// All logs, the log itself first.
-static LOGS: [Sink; LOGS_MOST] = [const { Sink::new() }; LOGS_MOST];
+static LOGS: [Sink; MAX_LOGS] = [const { Sink::new() }; MAX_LOGS];
 /// A copy of standard error, if the master captures the output.
 static RAW: OnceLock<OwnedFd> = OnceLock::new();
 /// The milliseconds after which waiting lines are tried again; 0 if none are waiting.
@@ -79,9 +79,9 @@ pub fn inherit(descriptor: OwnedFd) -> io::Result<()> {
 /// descriptor.
 ///
 /// # Errors
-/// The descriptor is not open, or there are [`LOGS_MOST`] logs already.
+/// The descriptor is not open, or there are [`MAX_LOGS`] logs already.
 pub fn take_target(number: usize, descriptor: OwnedFd) -> io::Result<()> {
-    let sink = LOGS.get(number).ok_or_else(|| io::Error::other(format!("the maximum is {LOGS_MOST} logs")))?;
+    let sink = LOGS.get(number).ok_or_else(|| io::Error::other(format!("the maximum is {MAX_LOGS} logs")))?;
     sink.install(Destination::of(descriptor)?);
     Ok(())
 }
@@ -289,10 +289,10 @@ pub fn flush() {
     WAITING.store(soonest_ms, Relaxed);
 }
 
-/// Writes waiting lines at the end of a process, and waits up to [`FINISH_MOST_MS`] until they are accepted. Those of a destination
+/// Writes waiting lines at the end of a process, and waits up to [`MAX_FINISH_MS`] until they are accepted. Those of a destination
 /// that is out of reach, and those that are not accepted in time, are lost and counted.
 pub fn finish() {
-    let end = Instant::now() + Duration::from_millis(FINISH_MOST_MS);
+    let end = Instant::now() + Duration::from_millis(MAX_FINISH_MS);
     while retry_ms().is_some() {
         flush();
         let left = end.saturating_duration_since(Instant::now());

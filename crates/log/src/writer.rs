@@ -11,7 +11,7 @@ use crate::packing::Packer;
 use crate::{flow, losses};
 
 /// Bytes of waiting lines, in each process; further lines are dropped.
-pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
+pub const MAX_WAITING_BYTES: usize = 1024 * 1024;
 
 /// The lines of one process.
 #[derive(Debug)]
@@ -259,7 +259,7 @@ impl Writer {
         while !rest.is_empty() {
             let (line, after) = rest.split_at(end_of_line(rest));
             let notice = if self.lost > 0 { self.notice() } else { Vec::new() };
-            if self.waiting.len() + notice.len() + line.len() > WAITING_MOST_BYTES {
+            if self.waiting.len() + notice.len() + line.len() > MAX_WAITING_BYTES {
                 let lines = count_lines(rest);
                 // The master writes how many of all processes were lost when it has opened the destination again.
                 match self.away.is_some() && losses::are_shared() {
@@ -347,7 +347,7 @@ mod tests {
         for _ in 0..5 {
             writer.write(line.repeat(1000).as_bytes());
         }
-        assert!(writer.waiting.len() <= WAITING_MOST_BYTES);
+        assert!(writer.waiting.len() <= MAX_WAITING_BYTES);
         let mut first = [0; PIPE_BYTES];
         let taken = reader.read(&mut first).expect("read");
         writer.write(b"after the gap\n");
@@ -455,7 +455,7 @@ mod tests {
         for line in &lines {
             writer.write(line.as_bytes());
         }
-        assert!(writer.waiting.len() <= WAITING_MOST_BYTES);
+        assert!(writer.waiting.len() <= MAX_WAITING_BYTES);
         let text = unpacked(&mut writer, &mut reader);
         let (before, after) = text.split_once("bolide: ").expect("the gap is told");
         let taken = before.len() / 10_000;

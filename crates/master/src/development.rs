@@ -16,7 +16,7 @@ const DEBUGGER_CHECK_MS: u64 = 1_000;
 
 /// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
 /// with one that says where the import is, and all other requests with the old code.
-const HOLD_MOST_MS: u64 = 10_000;
+const MAX_HOLD_MS: u64 = 10_000;
 /// How much longer they wait if that page is not written yet, in milliseconds: on a busy machine the import begins late.
 const PAGE_GRACE_MS: u64 = 5_000;
 /// Interval at which that page is looked for, in milliseconds.
@@ -40,7 +40,7 @@ struct Hold {
 
 impl Hold {
     fn begin(now_ms: u64) -> Hold {
-        let next_check_ms = now_ms + HOLD_MOST_MS;
+        let next_check_ms = now_ms + MAX_HOLD_MS;
         Hold { began: SystemTime::now(), next_check_ms, until_ms: next_check_ms + PAGE_GRACE_MS }
     }
 

@@ -29,13 +29,13 @@ use crate::control::signals::end_signals;
 use crate::supervisor::ending::StopProgress;
 
 /// Time limit for all exit hooks together, in milliseconds.
-const END_MOST_MS: u64 = 30_000;
+const MAX_END_MS: u64 = 30_000;
 /// How long a killed hook may take to exit, in milliseconds: a disk that does not respond holds it longer.
-const KILLED_MOST_MS: u64 = 5000;
+const MAX_KILLED_MS: u64 = 5000;
 /// The longest single wait for hooks, in milliseconds.
-const WAIT_MOST_MS: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 /// Maximum bytes of a failure message.
-const WORDS_MOST_BYTES: u64 = 4096;
+const MAX_WORDS_BYTES: u64 = 4096;
 
 /// Why hooks were not completed.
 enum HookError {
@@ -107,7 +107,7 @@ pub fn at_master_start(settings: &Settings, privileges: Option<&Privileges>) -> 
 pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Option<StopProgress>) {
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    let limit = WaitLimit::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
+    let limit = WaitLimit::OfEnd { end_ms: now_ms() + MAX_END_MS, progress };
     match in_child(settings, phase, &hooks, &Runner::user(settings, privileges), limit) {
         Ok(()) => {}
         Err(HookError::Failed(words) | HookError::Ended(words)) => log_sink::line(&words),
@@ -192,12 +192,12 @@ fn in_child(
             drop(leash);
         }
     }
-    system::wait_for(child, KILLED_MOST_MS);
+    system::wait_for(child, MAX_KILLED_MS);
     match outcome.map_err(trouble)? {
         Waited::Done(words) if words.is_empty() => Ok(()),
         Waited::Done(words) => Err(HookError::Failed(words)),
         Waited::TooLong => {
-            let most = duration(END_MOST_MS);
+            let most = duration(MAX_END_MS);
             Err(HookError::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
         }
         Waited::Signal(number) => {
@@ -260,7 +260,7 @@ fn wait_for_outcome(mut reader: PipeReader, signals: &EndSignals, limit: WaitLim
             return Ok(Waited::TooLong);
         }
         let mut poll_fds = [PollFd::new(reader.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut poll_fds, PollTimeout::from(left_ms.min(WAIT_MOST_MS) as u16)) {
+        match poll(&mut poll_fds, PollTimeout::from(left_ms.min(MAX_WAIT_MS) as u16)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -271,7 +271,7 @@ fn wait_for_outcome(mut reader: PipeReader, signals: &EndSignals, limit: WaitLim
         let mut part = [0; 512];
         match reader.read(&mut part)? {
             0 => return Ok(Waited::Done(String::from_utf8_lossy(&words).into_owned())),
-            length => words.extend(&part[..length.min(WORDS_MOST_BYTES as usize - words.len())]),
+            length => words.extend(&part[..length.min(MAX_WORDS_BYTES as usize - words.len())]),
         }
     }
 }

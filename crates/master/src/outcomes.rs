@@ -22,10 +22,10 @@ use bolide_supervision::processes::system::seconds_since_1970;
 /// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
 /// than [`LATE_DRAIN_MS`] accepts no connection; the rest of the time is for a worker that has read it in time and gets no CPU
 /// time while it accepts.
-const LEAVE_MOST_MS: u64 = 5 * LATE_DRAIN_MS;
+const MAX_LEAVE_MS: u64 = 5 * LATE_DRAIN_MS;
 
 /// Most warnings that a client gets with the outcome of a reload.
-const WARNINGS_MOST: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
 /// The outcome of a reload or an upgrade that is known but not reported yet.
 #[derive(Debug)]
@@ -114,10 +114,10 @@ impl Outcomes {
         self.report_pending(channel, now_ms);
         channel.note_outcome();
         let mut warnings = std::mem::take(&mut self.warnings);
-        let more = warnings.len().saturating_sub(WARNINGS_MOST);
-        warnings.truncate(WARNINGS_MOST);
+        let more = warnings.len().saturating_sub(MAX_WARNINGS);
+        warnings.truncate(MAX_WARNINGS);
         warnings.extend((more > 0).then(|| format!("{more} more warnings are in the log")));
-        self.pending = Some(PendingOutcome { words, warnings, until_ms: now_ms + LEAVE_MOST_MS });
+        self.pending = Some(PendingOutcome { words, warnings, until_ms: now_ms + MAX_LEAVE_MS });
     }
 
     /// Reports a pending success if the old workers have stopped accepting, or at its deadline.

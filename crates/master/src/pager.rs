@@ -10,14 +10,14 @@ use std::process::Command;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// A text of up to this many lines is printed. `less` prints longer ones that fit this one, too, and ends (`-F`).
-const LINES_LEAST: usize = 60;
+const MIN_LINES: usize = 60;
 
 /// Shows the text in the user's pager, in place of this process. Returns if that is not wanted or not possible: then the text is
 /// to be printed.
 pub fn become_pager(text: &str) {
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
-    if !is_terminal || is_dumb || text.lines().take(LINES_LEAST + 1).count() <= LINES_LEAST {
+    if !is_terminal || is_dumb || text.lines().take(MIN_LINES + 1).count() <= MIN_LINES {
         return;
     }
     let Some(mut pager) = pager(std::env::var_os("PAGER")) else { return };

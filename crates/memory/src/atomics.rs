@@ -8,7 +8,7 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes from which on a string instruction is quicker than a loop of words: it needs some 30 ns to begin.
 #[cfg(target_arch = "x86_64")]
-const STRING_BYTES_LEAST: usize = 512;
+const MIN_STRING_BYTES: usize = 512;
 
 /// Copies bytes out of shared words with one instruction. False: it was not done, and a loop over the words is to do it.
 ///
@@ -16,7 +16,7 @@ const STRING_BYTES_LEAST: usize = 512;
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn load_string(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) -> bool {
-    if to.len() < STRING_BYTES_LEAST || size_of_val(words) < to.len() {
+    if to.len() < MIN_STRING_BYTES || size_of_val(words) < to.len() {
         return false;
     }
     // SAFETY: both ranges have the bytes that are copied, and they do not overlap, since `to` is borrowed alone. Other processes may
@@ -41,7 +41,7 @@ pub fn load_string(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn store_string(words: &[AtomicU64], bytes: &[u8]) -> bool {
-    if bytes.len() < STRING_BYTES_LEAST || size_of_val(words) < bytes.len() {
+    if bytes.len() < MIN_STRING_BYTES || size_of_val(words) < bytes.len() {
         return false;
     }
     // SAFETY: both ranges have the bytes that are copied. An atomic may be written through a shared reference, and the words are

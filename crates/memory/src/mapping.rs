@@ -20,7 +20,7 @@ pub const HEAD_BYTES: usize = 4096;
 /// The first bytes of each memory, as text `BolideMM`.
 const MAGIC: u64 = u64::from_le_bytes(*b"BolideMM");
 /// Bytes of the name that the kernel shows for a memory, at the most: its limit is 249.
-const NAME_BYTES_MOST: usize = 200;
+const MAX_NAME_BYTES: usize = 200;
 
 /// What a memory holds. Two processes understand each other only if all of it is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl Mapping {
     /// No memory, or no descriptor left.
     pub fn create(name: &str, identity: &Identity) -> io::Result<(Mapping, OwnedFd)> {
         let name: String =
-            format!("bolide-{name}").chars().filter(|&character| character != '\0').take(NAME_BYTES_MOST / 4).collect();
+            format!("bolide-{name}").chars().filter(|&character| character != '\0').take(MAX_NAME_BYTES / 4).collect();
         let memory = sealed_memory::create(name.as_str(), whole_bytes(identity) as u64)?;
         Ok((Mapping::of(&memory, identity)?, memory))
     }

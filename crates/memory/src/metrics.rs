@@ -30,10 +30,10 @@ pub fn identity(settings: &Settings) -> Identity {
 /// There are too many metrics.
 pub fn begin(settings: &Settings, mapping: &Mapping) -> io::Result<()> {
     let count = metric_list::count(settings);
-    if count > Settings::MOST {
+    if count > Settings::MAX {
         return Err(io::Error::other(format!(
             "there would be {count} of them, and {} is the most: write `metrics-no-cores = true`",
-            Settings::MOST
+            Settings::MAX
         )));
     }
     let values = MetricValues::of(mapping);

@@ -26,7 +26,7 @@ pub const HEADER_BYTES: usize = 16;
 /// Bytes of a block in front of its item: length and time.
 pub const ITEM_HEADER_BYTES: usize = 16;
 /// Bytes of the smallest block: an item of one byte.
-pub const BLOCK_BYTES_LEAST: usize = ITEM_HEADER_BYTES + 1;
+pub const MIN_BLOCK_BYTES: usize = ITEM_HEADER_BYTES + 1;
 
 const PUSH_AT: usize = 0;
 const PULL_AT: usize = 8;
@@ -146,7 +146,7 @@ impl<'a> Queue<'a> {
     /// `None`: the data has another size, or a block has no room for an item.
     pub fn new(control: &'a QueueControl, data: Region, slots: u64, block_bytes: u64) -> Option<Queue<'a>> {
         let fits = data_bytes(slots, block_bytes) == Some(data.bytes()) && slots > 0;
-        let block_bytes = usize::try_from(block_bytes).ok().filter(|bytes| fits && *bytes >= BLOCK_BYTES_LEAST)?;
+        let block_bytes = usize::try_from(block_bytes).ok().filter(|bytes| fits && *bytes >= MIN_BLOCK_BYTES)?;
         Some(Queue { control, data, slots, block_bytes })
     }
 

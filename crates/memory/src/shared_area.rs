@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 const DATA_AT: usize = 4096;
 
 /// How many threads of an instance may hold the `rlock` of an area at a time. Others wait.
-pub const READERS_MOST: usize = 16;
+pub const MAX_READERS: usize = 16;
 /// The longest sleep in a wait for a change, in milliseconds: the application may have an interrupt to handle.
 pub const SLEEP_MS: u64 = 1000;
 
@@ -36,7 +36,7 @@ pub struct AreaControl {
     /// Held while bytes are read or written, and by `wlock`.
     lock: RobustLock,
     /// One for each holder of `rlock`.
-    readers: [RobustLock; READERS_MOST],
+    readers: [RobustLock; MAX_READERS],
     /// Not 0: there may be a holder of `rlock`. A reader that was killed leaves it, and the next writer corrects it.
     has_readers: AtomicU32,
     updates: AtomicU64,
@@ -258,12 +258,12 @@ impl SharedArea {
         }
         let guard = self.take()?;
         let first = nix::unistd::gettid().as_raw().unsigned_abs() as usize;
-        let mut places = (0..READERS_MOST).map(|number| (first + number) % READERS_MOST);
+        let mut places = (0..MAX_READERS).map(|number| (first + number) % MAX_READERS);
         let free = places.find_map(|reader| Some((reader, self.control.readers[reader].try_lock().ok().flatten()?)));
         let (reader, held) = match free {
             Some(found) => found,
             // All places are taken: the last one will be free when its reader has ended.
-            None => (first % READERS_MOST, self.taken(&self.control.readers[first % READERS_MOST])?),
+            None => (first % MAX_READERS, self.taken(&self.control.readers[first % MAX_READERS])?),
         };
         self.control.has_readers.store(1, SeqCst);
         held.keep();

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use bolide_inspection::layout::{MINOR_LEAST, MINOR_MOST};
+use bolide_inspection::layout::{MAX_MINOR, MIN_MINOR};
 use bolide_inspection::memory::Unreadable;
 use bolide_inspection::process::{advice, identity};
 use bolide_inspection::python::NoPython;
@@ -90,6 +90,6 @@ pub fn in_words(pid: i32, why: &NoPython) -> String {
             "its memory changed too much while it was read; try it again".to_owned()
         }
         NoPython::NotFound => "it runs no Python whose state can be found".to_owned(),
-        NoPython::Unsupported(what) => format!("{what}; stacks can be read of CPython 3.{MINOR_LEAST} to 3.{MINOR_MOST}"),
+        NoPython::Unsupported(what) => format!("{what}; stacks can be read of CPython 3.{MIN_MINOR} to 3.{MAX_MINOR}"),
     }
 }

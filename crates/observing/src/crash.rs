@@ -17,7 +17,7 @@ use crate::regular_file;
 /// The form of reports that this version writes.
 const FORMAT: u64 = 1;
 /// Bytes of a report: a larger file is none.
-const REPORT_MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_REPORT_BYTES: u64 = 4 * 1024 * 1024;
 /// Answered requests that are shown without `--all`.
 const LAST_SHOWN: usize = 10;
 /// Packages with native modules that are shown.
@@ -31,7 +31,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let Some(path) = request.arguments.first() else {
         return Err(refused("name a report: bolide crash FILE; `crash-reports = DIR` says where they are".to_owned()));
     };
-    let read = regular_file::read(Path::new(path), REPORT_MOST_BYTES);
+    let read = regular_file::read(Path::new(path), MAX_REPORT_BYTES);
     let text = read.map_err(|error| refused(format!("{path}: {error}")))?;
     let report = serde_json::from_slice::<Value>(&text).ok().filter(|report| report["format"].is_u64());
     let Some(report) = report else { return Err(refused(format!("{path} is no crash report of Bolide"))) };

@@ -9,11 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::regular_file;
 
 /// Folders of packages that are looked into, packages of a folder, and bytes of a list of a package's files.
-const FOLDERS_MOST: usize = 16;
-const PACKAGES_MOST: usize = 4_000;
-const LIST_MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_FOLDERS: usize = 16;
+const MAX_PACKAGES: usize = 4_000;
+const MAX_LIST_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of all lists together.
-const LISTS_MOST_BYTES: u64 = 128 * 1024 * 1024;
+const MAX_LISTS_BYTES: u64 = 128 * 1024 * 1024;
 /// Where installers put packages.
 const FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 const END: &str = ".dist-info";
@@ -28,9 +28,9 @@ pub fn packages_of(modules: &[&str], died_at: u64) -> Vec<String> {
         }
     }
     let died_at = UNIX_EPOCH + Duration::from_secs(died_at);
-    let mut bytes_left = LISTS_MOST_BYTES;
+    let mut bytes_left = MAX_LISTS_BYTES;
     let mut lines: Vec<String> = Vec::new();
-    for (folder, files) in folders.into_iter().take(FOLDERS_MOST) {
+    for (folder, files) in folders.into_iter().take(MAX_FOLDERS) {
         lines.extend(packages(Path::new(folder)).iter().filter_map(|package| line(package, &files, died_at, &mut bytes_left)));
     }
     lines.sort();
@@ -40,13 +40,13 @@ pub fn packages_of(modules: &[&str], died_at: u64) -> Vec<String> {
 fn packages(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let is_package = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with(END));
-    entries.flatten().map(|entry| entry.path()).filter(is_package).take(PACKAGES_MOST).collect()
+    entries.flatten().map(|entry| entry.path()).filter(is_package).take(MAX_PACKAGES).collect()
 }
 
 /// The line of a package, `None` if it has none of the files. Its list of files has one of them in each line, before a comma.
 fn line(package: &Path, files: &[&str], died_at: SystemTime, bytes_left: &mut u64) -> Option<String> {
     let record = package.join("RECORD");
-    let facts = fs::metadata(&record).ok().filter(|facts| facts.is_file() && facts.len() <= LIST_MOST_BYTES.min(*bytes_left))?;
+    let facts = fs::metadata(&record).ok().filter(|facts| facts.is_file() && facts.len() <= MAX_LIST_BYTES.min(*bytes_left))?;
     *bytes_left -= facts.len();
     let list = String::from_utf8(regular_file::read(&record, facts.len()).ok()?).ok()?;
     let has = |file: &str| list.lines().any(|line| line.strip_prefix(file).is_some_and(|rest| rest.starts_with(',')));

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::regular_file;
 
 /// Bytes of a module that are read; the tables of larger ones are left out.
-const MODULE_MOST_BYTES: u64 = 512 * 1024 * 1024;
+const MAX_MODULE_BYTES: u64 = 512 * 1024 * 1024;
 const SYMBOL_TABLE: u32 = 2;
 const DYNAMIC_SYMBOLS: u32 = 11;
 const LOADED: u32 = 1;
@@ -16,7 +16,7 @@ const FUNCTION: u8 = 2;
 
 /// Returns `name+0x15` for an offset in the file. `None`: the file is no ELF file of 64 bits, or has no function there.
 pub fn symbol_at(path: &Path, offset: u64) -> Option<String> {
-    find(&regular_file::read(path, MODULE_MOST_BYTES).ok()?, offset)
+    find(&regular_file::read(path, MAX_MODULE_BYTES).ok()?, offset)
 }
 
 fn find(bytes: &[u8], offset: u64) -> Option<String> {

@@ -14,9 +14,9 @@ use nix::unistd::{User, geteuid};
 use crate::machine;
 
 /// A process with fewer descriptors is worth a note: each connection needs one.
-const DESCRIPTORS_LEAST: u64 = 4096;
+const MIN_DESCRIPTORS: u64 = 4096;
 /// More workers than this for each CPU are worth a note.
-const WORKERS_A_CPU_MOST: u32 = 8;
+const MAX_WORKERS_A_CPU: u32 = 8;
 /// The end of October 2025, in seconds since 1970: the last month of security fixes for Python 3.9. Each later version has a year
 /// more (PEP 602: a version a year, with fixes for five years).
 const END_OF_PYTHON_3_9: u64 = 1_761_955_200;
@@ -95,7 +95,7 @@ fn of_language(language: Option<&str>, now: u64) -> Option<Diagnostic> {
 }
 
 fn of_descriptors(machine: &Machine) -> Option<Diagnostic> {
-    let (soft, _) = machine.descriptors.filter(|(soft, _)| *soft < DESCRIPTORS_LEAST)?;
+    let (soft, _) = machine.descriptors.filter(|(soft, _)| *soft < MIN_DESCRIPTORS)?;
     let message = format!("a worker may have {soft} descriptors, and each connection needs one");
     Some(
         Diagnostic::note(None, message).advise(
@@ -128,7 +128,7 @@ fn of_memory(machine: &Machine, limits: &MemoryLimits, processes: u32) -> Option
 }
 
 fn of_workers(machine: &Machine, processes: u32) -> Option<Diagnostic> {
-    (processes > machine.cpus.saturating_mul(WORKERS_A_CPU_MOST)).then(|| {
+    (processes > machine.cpus.saturating_mul(MAX_WORKERS_A_CPU)).then(|| {
         let cpus = if machine.cpus == 1 { "one CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
         Diagnostic::note(None, format!("{processes} workers share {cpus}"))
             .advise("`bolide tune` proposes a number from the requests of a running instance")

@@ -22,7 +22,7 @@ use crate::masters;
 /// Time limit for an answer that does not wait for an event, in milliseconds.
 pub const ANSWER_MS: u64 = 10_000;
 /// Maximum size of an answer, in bytes.
-const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
 /// File suffixes of configurations that the instance of a folder may have been started with.
 const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
 
@@ -117,7 +117,7 @@ pub fn no_answer(pid: i32, error: &std::io::Error) -> Refusal {
 
 /// Returns the pid in a small file that contains nothing else.
 fn pid_of_file(path: &Path) -> Option<i32> {
-    let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).ok()?;
+    let text = guarded_files::read_text(path, pidfile::MAX_BYTES, Rights::Own).ok()?;
     text.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
@@ -146,7 +146,7 @@ fn of_address(text: &str) -> Result<Option<Located>, Refusal> {
 /// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name
 /// that looks like it.
 fn channel_of(pid: i32) -> Option<UnixStream> {
-    (0..Channel::ATTEMPTS_MOST).find_map(|attempt| {
+    (0..Channel::MAX_ATTEMPTS).find_map(|attempt| {
         let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt)).ok()?;
         let stream = UnixStream::connect_addr(&address).ok()?;
         (peer_of(&stream)? == pid).then_some(stream)
@@ -276,6 +276,6 @@ pub fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) 
     stream.set_read_timeout(most_ms.map(Duration::from_millis))?;
     stream.write_all(format!("{question}\n").as_bytes())?;
     let mut line = Vec::new();
-    BufReader::new(stream.take(ANSWER_MOST_BYTES)).read_until(b'\n', &mut line)?;
+    BufReader::new(stream.take(MAX_ANSWER_BYTES)).read_until(b'\n', &mut line)?;
     serde_json::from_slice(&line).map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
 }

@@ -13,7 +13,7 @@ const LINE: usize = 18;
 const CHARACTER: f64 = 7.82;
 const EDGE: usize = 16;
 /// Characters of a line of [`lines`]; longer ones are wrapped.
-const LINE_MOST: usize = 126;
+const MAX_LINE: usize = 126;
 
 /// A piece of text at a column of a line.
 struct Run {
@@ -37,7 +37,7 @@ pub fn compare(name: &str, drawn: &str) {
 /// Draws lines of text. Lines of a diff, and of what is typed, have colours.
 pub fn lines(title: &str, text: &str) -> String {
     let runs: Vec<Vec<Run>> = text.lines().flat_map(wrapped).map(|line| vec![run_of(line)]).collect();
-    drawn(title, LINE_MOST, &runs)
+    drawn(title, MAX_LINE, &runs)
 }
 
 /// Draws a screen.
@@ -50,9 +50,9 @@ pub fn screen(title: &str, buffer: &Buffer) -> String {
 fn wrapped(line: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = line.to_owned();
-    while rest.chars().count() > LINE_MOST {
-        let end = rest.char_indices().nth(LINE_MOST).map_or(rest.len(), |(end, _)| end);
-        let cut = rest[..end].rfind(' ').filter(|cut| *cut > LINE_MOST / 2).unwrap_or(end);
+    while rest.chars().count() > MAX_LINE {
+        let end = rest.char_indices().nth(MAX_LINE).map_or(rest.len(), |(end, _)| end);
+        let cut = rest[..end].rfind(' ').filter(|cut| *cut > MAX_LINE / 2).unwrap_or(end);
         pieces.push(rest[..cut].to_owned());
         rest = format!("    {}", rest[cut..].trim_start());
     }

@@ -15,13 +15,13 @@ use crate::reader::open_file;
 use crate::trust::Writer;
 
 /// Largest file of certificates, in bytes. The bundle of all authorities that browsers trust takes a fifth of it.
-const FILE_BYTES_MOST: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Days before the expiry of a certificate from which it is reported. Automatic renewal (ACME) happens thirty days before the
 /// expiry.
 const EXPIRES_SOON_DAYS: i64 = 30;
 const DAY_S: i64 = 24 * 3600;
 /// Most certificates in a folder.
-const FOLDER_MOST: usize = 10_000;
+const MAX_FOLDER: usize = 10_000;
 
 /// A file that can't be used: what happened, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,11 +127,11 @@ fn covers(pattern: &str, name: &str) -> bool {
 
 fn listed(names: &[String]) -> String {
     /// A certificate may have hundreds of names.
-    const NAMES_MOST: usize = 5;
-    let some = names.iter().take(NAMES_MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    const MAX_NAMES: usize = 5;
+    let some = names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len() {
         0 => "no host".to_owned(),
-        count if count > NAMES_MOST => format!("{some} and {} more", count - NAMES_MOST),
+        count if count > MAX_NAMES => format!("{some} and {} more", count - MAX_NAMES),
         _ => some,
     }
 }
@@ -265,8 +265,8 @@ pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Certificat
         if !key.is_file() {
             continue;
         }
-        if found.len() == FOLDER_MOST {
-            let message = format!("the folder {shown} has more than {FOLDER_MOST} certificates");
+        if found.len() == MAX_FOLDER {
+            let message = format!("the folder {shown} has more than {MAX_FOLDER} certificates");
             return Err(CertificateError::new(message, "serve them with several instances"));
         }
         found.push((name.to_ascii_lowercase(), files(chain.clone(), key)));
@@ -324,8 +324,8 @@ fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, C
         ));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(fault)?;
-    match bytes.len() as u64 > FILE_BYTES_MOST {
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(fault)?;
+    match bytes.len() as u64 > MAX_FILE_BYTES {
         true => Err(CertificateError::new(
             format!("{what} {shown} is larger than a MiB"),
             "certificates and keys are never that large",

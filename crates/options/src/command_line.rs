@@ -25,7 +25,7 @@ const UMASK: &str = "umask";
 
 /// uWSGI's option of the letter `p`, and daphne's and flask's. A smaller number beside a host is one of processes.
 const PROCESSES: &str = "processes";
-const LEAST_PORT: u32 = 80;
+const MIN_PORT: u32 = 80;
 
 /// uWSGI's option of the letter `t`, and gunicorn's.
 const HARAKIRI: &str = "harakiri";
@@ -216,7 +216,7 @@ impl TypedOptions {
         }
         if row.is_some_and(|row| row.name() == PROCESSES) {
             // Only a possible port waits for the host: elsewhere the place of an option among the others counts.
-            let may_be_port = |text: &String| text.parse::<u32>().is_ok_and(|count| count >= LEAST_PORT);
+            let may_be_port = |text: &String| text.parse::<u32>().is_ok_and(|count| count >= MIN_PORT);
             self.count = value.clone().filter(|text| is_letter && may_be_port(text));
             if self.count.is_some() {
                 return Ok(());

@@ -11,7 +11,7 @@ use crate::host_info::HostInfo;
 use crate::reader::read_bounded;
 
 /// `for-times` and `for-glob` may not repeat a pair more often than this.
-const MOST_REPEATS: usize = 10_000;
+const MAX_REPEATS: usize = 10_000;
 
 /// A condition or a loop that is still open.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl OpenBlock {
         let when = |wanted: bool, is: bool| if wanted == is { vec![with(argument)] } else { Vec::new() };
         let made = match self.condition {
             Condition::For => argument.split(' ').filter(|word| !word.is_empty()).map(with).collect(),
-            Condition::ForTimes => (1..=crate::values::number(argument).value.clamp(0, MOST_REPEATS as i64 + 1))
+            Condition::ForTimes => (1..=crate::values::number(argument).value.clamp(0, MAX_REPEATS as i64 + 1))
                 .map(|count| with(&count.to_string()))
                 .collect(),
             Condition::ForReadline => lines(&path())?.iter().map(|line| with(line)).collect(),
@@ -55,8 +55,8 @@ impl OpenBlock {
             Condition::Directory(wanted) => when(wanted, path().is_dir()),
             Condition::Plugin(wanted) => when(wanted, is_built_in(argument)),
         };
-        match made.len() > MOST_REPEATS {
-            true => Err(format!("this loop would repeat an option more than {MOST_REPEATS} times")),
+        match made.len() > MAX_REPEATS {
+            true => Err(format!("this loop would repeat an option more than {MAX_REPEATS} times")),
             false => Ok(made),
         }
     }
@@ -99,7 +99,7 @@ pub fn matches(pattern: &str, folder: &Path) -> Result<Vec<String>, String> {
     let found = glob::glob(&absolute).map_err(|error| format!("`{pattern}` is not a pattern: {error}"))?;
     let mut names: Vec<String> = found
         .filter_map(Result::ok)
-        .take(MOST_REPEATS + 1)
+        .take(MAX_REPEATS + 1)
         .map(|path| {
             let shown = if relative { path.strip_prefix(folder).unwrap_or(&path) } else { &path };
             let end = if path.is_dir() { "/" } else { "" };

@@ -3,9 +3,9 @@
 //! line.
 
 /// Most variables in one file.
-const VARIABLES_MOST: usize = 4096;
+const MAX_VARIABLES: usize = 4096;
 /// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
-const VALUE_BYTES_MOST: usize = 128 * 1024;
+const MAX_VALUE_BYTES: usize = 128 * 1024;
 
 /// A variable, its value, and the line on which it begins.
 pub type Variable = (String, String, u32);
@@ -36,8 +36,8 @@ pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Va
             continue;
         }
         let Some((key, value)) = rest.binding()? else { continue };
-        if made.len() >= VARIABLES_MOST {
-            return Err(DotenvError { line, message: format!("there are more than {VARIABLES_MOST} variables") });
+        if made.len() >= MAX_VARIABLES {
+            return Err(DotenvError { line, message: format!("there are more than {MAX_VARIABLES} variables") });
         }
         let value = filled(&value, |name| {
             known(name).or_else(|| made.iter().rev().find(|(key, _, _)| key == name).map(|(_, value, _)| value.clone()))
@@ -46,7 +46,7 @@ pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Va
             Some(value) if !value.contains('\0') && !key.contains('\0') => made.push((key, value, line)),
             Some(_) => return Err(DotenvError { line, message: "a variable can't hold a NUL byte".to_owned() }),
             None => {
-                return Err(DotenvError { line, message: format!("the value of {key} is longer than {VALUE_BYTES_MOST} bytes") });
+                return Err(DotenvError { line, message: format!("the value of {key} is longer than {MAX_VALUE_BYTES} bytes") });
             }
         }
     }
@@ -186,12 +186,12 @@ fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<String>
         let (name, otherwise) = inside.split_once(":-").unwrap_or((inside, ""));
         made.push_str(&lookup(name).unwrap_or_else(|| otherwise.to_owned()));
         rest = after;
-        if made.len() > VALUE_BYTES_MOST {
+        if made.len() > MAX_VALUE_BYTES {
             return None;
         }
     }
     made.push_str(rest);
-    Some(made).filter(|made| made.len() <= VALUE_BYTES_MOST)
+    Some(made).filter(|made| made.len() <= MAX_VALUE_BYTES)
 }
 
 #[cfg(test)]
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn test_lines_that_set_nothing_are_reported() {
-        let long = format!("A={}\n", "x".repeat(VALUE_BYTES_MOST + 1));
+        let long = format!("A={}\n", "x".repeat(MAX_VALUE_BYTES + 1));
         let grows: String = std::iter::once("A0=xxxxxxxx\n".to_owned())
             .chain((1..40).map(|number| format!("A{number}=${{A{}}}${{A{}}}\n", number - 1, number - 1)))
             .collect();
-        let many = "A=1\n".repeat(VARIABLES_MOST + 1);
+        let many = "A=1\n".repeat(MAX_VARIABLES + 1);
         for (text, line, part) in [
             ("A=1\n=2", 2, "no name"),
             ("A=1\nB='open\n", 2, "not closed"),
@@ -245,7 +245,7 @@ mod tests {
             ("A=\0", 1, "NUL"),
             (long.as_str(), 1, "longer than"),
             (grows.as_str(), 16, "longer than"),
-            (many.as_str(), u32::try_from(VARIABLES_MOST).unwrap_or(0) + 1, "more than"),
+            (many.as_str(), u32::try_from(MAX_VARIABLES).unwrap_or(0) + 1, "more than"),
         ] {
             let mistake = read(text, |_| None).expect_err(part);
             assert!(mistake.message.contains(part) && mistake.line == line, "{part}: {mistake:?}");

@@ -9,9 +9,9 @@ use std::path::Path;
 use crate::host_info::HostInfo;
 
 /// A value may not grow beyond this size while placeholders are filled in.
-const MOST_VALUE_BYTES: usize = 256 * 1024;
+const MAX_VALUE_BYTES: usize = 256 * 1024;
 /// Most replacements in one value: beyond this, placeholders refer to each other in a circle.
-const MOST_FILLINGS: usize = 1000;
+const MAX_FILLINGS: usize = 1000;
 /// The version that `%V` stands for: uWSGI's, whose language this is.
 const UWSGI_VERSION: &str = "2.0.31";
 
@@ -198,7 +198,7 @@ pub fn fill_in<E: From<Endless>>(
                 if let Some(known) = known {
                     fillings += 1;
                     value.replace_range(start - 2..=at, &known);
-                    if fillings > MOST_FILLINGS || value.len() > MOST_VALUE_BYTES {
+                    if fillings > MAX_FILLINGS || value.len() > MAX_VALUE_BYTES {
                         return Err(Endless.into());
                     }
                     at = 0;

@@ -27,7 +27,7 @@ const CONTAINER_FILES: [&str; 2] = ["/.dockerenv", "/run/.containerenv"];
 /// The first descriptor that is passed on (sd_listen_fds(3), SD_LISTEN_FDS_START).
 pub const FIRST_PASSED: i32 = 3;
 /// No service manager passes on more sockets than this.
-const PASSED_SOCKETS_MOST: i32 = 1024;
+const MAX_PASSED_SOCKETS: i32 = 1024;
 
 #[derive(Debug, Clone)]
 pub struct HostInfo {
@@ -145,7 +145,7 @@ pub fn start_folder() -> PathBuf {
 fn passed_sockets(pid: Option<&str>, count: Option<&str>) -> i32 {
     let is_ours = pid.and_then(|pid| pid.parse::<u32>().ok()) == Some(std::process::id());
     let count = count.and_then(|count| count.parse::<i32>().ok()).filter(|count| is_ours && *count > 0);
-    count.map_or(0, |count| count.min(PASSED_SOCKETS_MOST))
+    count.map_or(0, |count| count.min(MAX_PASSED_SOCKETS))
 }
 
 /// Whether a container was started for this process: it is the first one there, or a child of that. In a terminal within a

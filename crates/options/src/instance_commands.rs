@@ -68,12 +68,12 @@ pub struct InstanceRequest {
 }
 
 /// The most workers that one command may add or remove, and the largest number that it may ask for.
-pub const WORKERS_CHANGE_MOST: i32 = 1024;
+pub const MAX_WORKERS_CHANGE: i32 = 1024;
 
 /// Seconds from one status to the next, if `--watch` names none.
 const WATCH_S: u32 = 2;
 /// The most seconds from one status to the next.
-const WATCH_S_MOST: u32 = 3600;
+const MAX_WATCH_S: u32 = 3600;
 
 /// Exit statuses of these commands, with their meanings.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
@@ -180,15 +180,15 @@ pub fn statuses_as_markdown() -> String {
 
 /// A number after `--watch` is never an instance: a pid is named before it.
 fn watch_seconds(text: &str) -> Result<u32, String> {
-    let seconds = text.parse().ok().filter(|seconds| (1..=WATCH_S_MOST).contains(seconds));
+    let seconds = text.parse().ok().filter(|seconds| (1..=MAX_WATCH_S).contains(seconds));
     seconds.ok_or_else(|| {
-        format!("`--watch {text}`: write 1 to {WATCH_S_MOST} seconds, and the instance before it: `bolide status {text} --watch`")
+        format!("`--watch {text}`: write 1 to {MAX_WATCH_S} seconds, and the instance before it: `bolide status {text} --watch`")
     })
 }
 
 /// Returns the change of the number of workers, or the number itself.
 fn workers(text: &str) -> Result<(i32, Option<u32>), String> {
-    let most = WORKERS_CHANGE_MOST.unsigned_abs();
+    let most = MAX_WORKERS_CHANGE.unsigned_abs();
     let number = text.parse::<i32>().ok().filter(|number| (1..=most).contains(&number.unsigned_abs()));
     let number =
         number.ok_or_else(|| format!("`{text}` is not a number of workers: write 1 to {most}, or a change such as +1 or -1"))?;

@@ -49,7 +49,7 @@ pub use commands::rights::may_not_listen;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_commands::{
-    EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST,
+    EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest, MAX_WORKERS_CHANGE,
     statuses_as_markdown,
 };
 pub use launcher::Launcher;

@@ -11,7 +11,7 @@ use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
 /// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
-const LINES_MOST: usize = 20;
+const MAX_LINES: usize = 20;
 
 /// The names that a certificate is served for, its files, and its origin.
 type Wanted = (Vec<String>, CertificateFiles, String);
@@ -24,8 +24,8 @@ pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
         renewal.renew(tls);
     }
     let mut lines = renewal.lines;
-    let more = lines.len().saturating_sub(LINES_MOST);
-    lines.truncate(LINES_MOST);
+    let more = lines.len().saturating_sub(MAX_LINES);
+    lines.truncate(MAX_LINES);
     if more > 0 {
         lines.push(format!("certificates: {more} further lines like these are omitted"));
     }

@@ -16,14 +16,14 @@ mod record;
 
 pub use answers::{Answer, END_OF_ANSWER_BYTES, ProtocolStatus, end_of_answer, frame_stdout, stdout_head};
 use record::{Begin, RecordHead, Role, Type};
-pub use record::{CONTENT_BYTES_MOST, HEAD_BYTES as RECORD_HEAD_BYTES};
+pub use record::{HEAD_BYTES as RECORD_HEAD_BYTES, MAX_CONTENT_BYTES};
 
 /// Most bytes of an FCGI_GET_VALUES record. The three defined names take 49.
-pub const VALUES_BYTES_MOST: usize = 512;
+pub const MAX_VALUES_BYTES: usize = 512;
 
 /// Most bytes of ignored records from the beginning of one request to the next: mostly the rest of a body that was answered
 /// before its end.
-pub const IGNORED_BYTES_MOST: usize = 1024 * 1024;
+pub const MAX_IGNORED_BYTES: usize = 1024 * 1024;
 
 /// Limits of the peer, and the values that it may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,7 +222,7 @@ impl Decoder {
         let head = RecordHead::read(self.head).ok_or_else(|| record::not_a_record(&self.head))?;
         let content_left = usize::from(head.content_bytes);
         let purpose = match head.id {
-            0 if head.kind == Some(Type::GetValues) && content_left > VALUES_BYTES_MOST => {
+            0 if head.kind == Some(Type::GetValues) && content_left > MAX_VALUES_BYTES => {
                 return Err(Fault::bad_request("The FastCGI record GET_VALUES is larger than the limit."));
             }
             0 if head.kind == Some(Type::GetValues) => Purpose::Values,
@@ -243,7 +243,7 @@ impl Decoder {
             Purpose::Body => self.count_body(content_left as u64)?,
             Purpose::Ignored => {
                 self.ignored_bytes += RECORD_HEAD_BYTES + content_left + usize::from(head.padding_bytes);
-                if self.ignored_bytes > IGNORED_BYTES_MOST {
+                if self.ignored_bytes > MAX_IGNORED_BYTES {
                     return Err(Fault::bad_request("There are more FastCGI records without a request than the limit."));
                 }
             }

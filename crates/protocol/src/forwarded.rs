@@ -11,7 +11,7 @@ use crate::http1::head::Field;
 use crate::http1::target::{is_authority, names_a_host};
 
 /// Most entries of a list that are evaluated, from its end. More than any real chain of front servers.
-const HOPS_MOST: usize = 64;
+const MAX_HOPS: usize = 64;
 
 /// The fields that are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,7 +128,7 @@ impl<'f> ProxyChain<'f> {
         match node {
             Some(node) => {
                 self.client = Some(node);
-                self.is_over = !(self.is_trusted)(node.address) || self.hops == HOPS_MOST;
+                self.is_over = !(self.is_trusted)(node.address) || self.hops == MAX_HOPS;
             }
             None => self.is_over = true,
         }
@@ -169,7 +169,7 @@ impl<'a> Standard<'a, '_> {
         if self.chain.is_over {
             return;
         }
-        let mut elements = [Element::default(); HOPS_MOST];
+        let mut elements = [Element::default(); MAX_HOPS];
         let Some(count) = read_elements(value, &mut elements) else {
             self.chain.is_over = true;
             return;

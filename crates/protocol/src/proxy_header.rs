@@ -9,10 +9,10 @@ use crate::fault::{Fault, Progress, Span};
 
 /// Most bytes of a whole header. Version 2 allows 65,551; balancers send a few hundred, and with a client's certificate a few
 /// thousand.
-pub const PROXY_HEADER_BYTES_MOST: usize = 4096;
+pub const MAX_PROXY_HEADER_BYTES: usize = 4096;
 
 /// Most bytes of a header of version 1, including its CRLF (section 2.1).
-const LINE_BYTES_MOST: usize = 107;
+const MAX_LINE_BYTES: usize = 107;
 
 const LINE_START: &[u8] = b"PROXY ";
 
@@ -76,7 +76,7 @@ pub fn is_other(bytes: &[u8]) -> bool {
 /// Parses the header at the start of a connection.
 ///
 /// # Errors
-/// The bytes are no header, or it is malformed or longer than [`PROXY_HEADER_BYTES_MOST`]. No answer is due: the sender expects
+/// The bytes are no header, or it is malformed or longer than [`MAX_PROXY_HEADER_BYTES`]. No answer is due: the sender expects
 /// none, and the client is not known.
 pub fn proxy_header(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
@@ -91,9 +91,9 @@ pub fn proxy_header(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
 
 /// Version 1: `PROXY TCP4 192.0.2.1 198.51.100.1 56324 443` and CRLF.
 fn read_line(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
-    let within = &bytes[..bytes.len().min(LINE_BYTES_MOST)];
+    let within = &bytes[..bytes.len().min(MAX_LINE_BYTES)];
     let Some(end) = memchr::memchr(b'\n', within) else {
-        return match bytes.len() < LINE_BYTES_MOST {
+        return match bytes.len() < MAX_LINE_BYTES {
             true => Ok(Progress::Partial),
             false => Err(Fault::bad_request("The PROXY header's line is longer than 107 bytes.")),
         };
@@ -147,7 +147,7 @@ fn read_binary(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     }
     let (Some(&high), Some(&low)) = (bytes.get(14), bytes.get(15)) else { return Ok(Progress::Partial) };
     let length = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
-    if length > PROXY_HEADER_BYTES_MOST {
+    if length > MAX_PROXY_HEADER_BYTES {
         return Err(Fault::bad_request("The PROXY header is longer than 4096 bytes."));
     }
     let Some(header) = bytes.get(..length) else { return Ok(Progress::Partial) };

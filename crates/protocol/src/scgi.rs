@@ -7,7 +7,7 @@ use crate::fault::{Fault, Progress, Span};
 use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
 
 /// Most digits of a netstring's length. With more digits the length exceeds every limit.
-pub const LENGTH_DIGITS_MOST: usize = 9;
+pub const MAX_LENGTH_DIGITS: usize = 9;
 
 /// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct ScgiHead {
 /// # Errors
 /// 400 for anything but a netstring, a variable that is not ended or has no name, a first variable that is not CONTENT_LENGTH,
 /// and a missing `SCGI`; 431 for more bytes than `block_bytes_most` and more variables than
-/// [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST).
+/// [`MAX_VARIABLE_COUNT`](crate::variables::MAX_VARIABLE_COUNT).
 pub fn request_head(bytes: &[u8], block_bytes_most: usize, out: &mut Vec<Variable>) -> Result<Progress<ScgiHead>, Fault> {
     let Some((block_bytes, start)) = netstring_length(bytes)? else { return Ok(Progress::Partial) };
     if block_bytes > block_bytes_most {
@@ -53,9 +53,9 @@ const FAULTS: Faults = Faults {
 
 /// Returns the length before the colon, and where the counted bytes begin; `None` if the colon has not come.
 fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
-    let digits = bytes.iter().take(LENGTH_DIGITS_MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits = bytes.iter().take(MAX_LENGTH_DIGITS + 1).take_while(|byte| byte.is_ascii_digit()).count();
     match bytes.get(digits) {
-        _ if digits > LENGTH_DIGITS_MOST => Err(Fault::new(431, "The SCGI request's netstring length has too many digits.")),
+        _ if digits > MAX_LENGTH_DIGITS => Err(Fault::new(431, "The SCGI request's netstring length has too many digits.")),
         Some(b':') if digits == 0 => Err(not_a_netstring(bytes)),
         // "Leading zeros are prohibited", and another parser could read them as octal.
         Some(b':') if digits > 1 && bytes[0] == b'0' => {

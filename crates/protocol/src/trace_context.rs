@@ -3,7 +3,7 @@
 /// Bytes of a `traceparent` of version 00.
 pub const TRACEPARENT_BYTES: usize = 55;
 /// Most bytes of a `tracestate` that is passed on (section 3.3.1.5 asks for at least 512).
-pub const TRACESTATE_MOST_BYTES: usize = 512;
+pub const MAX_TRACESTATE_BYTES: usize = 512;
 /// The flag "sampled".
 pub const SAMPLED: u8 = 1;
 

@@ -51,7 +51,7 @@ pub fn not_a_request(start: &[u8]) -> Fault {
 ///
 /// # Errors
 /// 400 for a length that leads beyond the block, a variable without a name, and a CONTENT_LENGTH that occurs twice or is not a
-/// number; 431 for more than [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST) variables.
+/// number; 431 for more than [`MAX_VARIABLE_COUNT`](crate::variables::MAX_VARIABLE_COUNT) variables.
 pub fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fault> {
     collect(bytes, out, &FAULTS, |at| {
         let name = counted(bytes, at)?;

@@ -8,7 +8,7 @@ use crate::fault::{Fault, Span};
 use crate::http1::framing::decimal;
 
 /// Most variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could have 13,000.
-pub const VARIABLE_COUNT_MOST: usize = 1024;
+pub const MAX_VARIABLE_COUNT: usize = 1024;
 
 /// One variable: spans relative to the bytes of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) fn collect(
         if name.is_empty() {
             return Err(faults.nameless);
         }
-        if out.len() == VARIABLE_COUNT_MOST {
+        if out.len() == MAX_VARIABLE_COUNT {
             return Err(faults.too_many);
         }
         match name.of(bytes) {

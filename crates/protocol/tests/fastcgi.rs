@@ -4,17 +4,17 @@ mod cases;
 
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::{
-    CONTENT_BYTES_MOST, Decoder, END_OF_ANSWER_BYTES, FastCgiEvent, FastCgiLimits, IGNORED_BYTES_MOST, RECORD_HEAD_BYTES,
+    Decoder, END_OF_ANSWER_BYTES, FastCgiEvent, FastCgiLimits, MAX_CONTENT_BYTES, MAX_IGNORED_BYTES, RECORD_HEAD_BYTES,
     end_of_answer, stdout_head,
 };
-use bolide_protocol::variables::VARIABLE_COUNT_MOST;
+use bolide_protocol::variables::MAX_VARIABLE_COUNT;
 use cases::fastcgi::{
-    CONNECTIONS, FastCgiCase, GET_VALUES, PARAMETER_BYTES_MOST, PARAMS, STDIN, TestEvent, UNKNOWN, begin, cases, padded, pairs,
+    CONNECTIONS, FastCgiCase, GET_VALUES, MAX_PARAMETER_BYTES, PARAMS, STDIN, TestEvent, UNKNOWN, begin, cases, padded, pairs,
     record, record_written,
 };
 use proptest::prelude::*;
 
-const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS };
+const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: MAX_PARAMETER_BYTES, connections: CONNECTIONS };
 
 /// Feeds bytes in pieces, and answers each request at once.
 struct Fed {
@@ -162,9 +162,9 @@ fn test_a_decoder_is_idle_between_requests_and_only_there() {
 
 #[test]
 fn test_parameters_as_large_as_the_limit_are_read() {
-    let value = vec![b'v'; PARAMETER_BYTES_MOST - 6];
+    let value = vec![b'v'; MAX_PARAMETER_BYTES - 6];
     let list = pairs(&[(b"A", &value)]);
-    assert_eq!(list.len(), PARAMETER_BYTES_MOST);
+    assert_eq!(list.len(), MAX_PARAMETER_BYTES);
     let bytes = [begin(1, 1, 0), record(PARAMS, 1, &list), record(PARAMS, 1, b"")].concat();
     assert!(matches!(fed(&bytes, usize::MAX, true).told.as_slice(), [TestEvent::Head { .. }]));
 }
@@ -172,7 +172,7 @@ fn test_parameters_as_large_as_the_limit_are_read() {
 #[test]
 fn test_as_many_parameters_as_the_limit_are_read_and_one_more_is_431() {
     let limits = FastCgiLimits { parameter_bytes: 1 << 20, ..LIMITS };
-    for (count, fault) in [(VARIABLE_COUNT_MOST, None), (VARIABLE_COUNT_MOST + 1, Some(431))] {
+    for (count, fault) in [(MAX_VARIABLE_COUNT, None), (MAX_VARIABLE_COUNT + 1, Some(431))] {
         let list = pairs(&vec![(&b"A"[..], &b""[..]); count]);
         let mut found = Fed::new(limits, true);
         found.feed(&[begin(1, 1, 0), record(PARAMS, 1, &list), record(PARAMS, 1, b"")].concat());
@@ -195,13 +195,13 @@ fn test_records_of_no_request_are_ignored_up_to_the_limit_and_from_each_request_
     let large = record(STDIN, 9, &vec![0; 65_000]);
     let mut found = Fed::new(LIMITS, true);
     for _ in 0..2 {
-        for _ in 0..IGNORED_BYTES_MOST / large.len() {
+        for _ in 0..MAX_IGNORED_BYTES / large.len() {
             found.feed(&large);
         }
         found.feed(&[begin(1, 1, 1), record(PARAMS, 1, b""), record(STDIN, 1, b"")].concat());
         assert_eq!(found.fault, None);
     }
-    for _ in 0..=IGNORED_BYTES_MOST / large.len() {
+    for _ in 0..=MAX_IGNORED_BYTES / large.len() {
         if found.fault.is_none() {
             found.feed(&large);
         }
@@ -212,7 +212,7 @@ fn test_records_of_no_request_are_ignored_up_to_the_limit_and_from_each_request_
 #[test]
 fn test_an_answer_is_framed_as_the_specification_has_it() {
     assert_eq!(stdout_head(0x0102, 0x0304), [1, 6, 1, 2, 3, 4, 0, 0]);
-    assert_eq!(stdout_head(1, CONTENT_BYTES_MOST as u16)[4..6], [0xff, 0xf8]);
+    assert_eq!(stdout_head(1, MAX_CONTENT_BYTES as u16)[4..6], [0xff, 0xf8]);
     let end: [u8; END_OF_ANSWER_BYTES] = end_of_answer(0x0102);
     assert_eq!(end, *b"\x01\x06\x01\x02\0\0\0\0\x01\x03\x01\x02\0\x08\0\0\0\0\0\0\0\0\0\0");
 }

@@ -4,7 +4,7 @@ mod cases;
 
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::http2::{
-    CONTINUATIONS_MOST, CONTROL_BYTES_MOST, ErrorCode, Http2, Http2Error, Http2Event, Http2Limits, IDLE_FRAMES_MOST, RESETS_MOST,
+    ErrorCode, Http2, Http2Error, Http2Event, Http2Limits, MAX_CONTINUATIONS, MAX_CONTROL_BYTES, MAX_IDLE_FRAMES, MAX_RESETS,
 };
 use bolide_protocol::session::HeadParts;
 use cases::http2::*;
@@ -90,15 +90,15 @@ fn it_begins_with_its_settings_and_the_window_of_the_connection() {
 fn useless_frames_end_the_connection_when_the_budget_is_spent() {
     let setting = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]);
     let floods: [(&str, Vec<u8>, u32); 9] = [
-        ("SETTINGS", setting, IDLE_FRAMES_MOST / 10),
-        ("acknowledgements", frame(SETTINGS, 1, 0, b""), IDLE_FRAMES_MOST),
-        ("PING", frame(PING, 0, 0, &[0; 8]), IDLE_FRAMES_MOST),
-        ("PRIORITY", frame(PRIORITY, 0, 9, &[0, 0, 0, 1, 7]), IDLE_FRAMES_MOST),
-        ("PRIORITY_UPDATE", frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 99, b'u']), IDLE_FRAMES_MOST),
-        ("unknown frames", frame(0xee, 0, 0, b""), IDLE_FRAMES_MOST),
-        ("empty DATA", frame(DATA, 0, 1, b""), IDLE_FRAMES_MOST),
-        ("WINDOW_UPDATE", window_update(1, 1), IDLE_FRAMES_MOST),
-        ("padding alone", frame(DATA, PADDED, 1, b"\x02\0\0"), IDLE_FRAMES_MOST),
+        ("SETTINGS", setting, MAX_IDLE_FRAMES / 10),
+        ("acknowledgements", frame(SETTINGS, 1, 0, b""), MAX_IDLE_FRAMES),
+        ("PING", frame(PING, 0, 0, &[0; 8]), MAX_IDLE_FRAMES),
+        ("PRIORITY", frame(PRIORITY, 0, 9, &[0, 0, 0, 1, 7]), MAX_IDLE_FRAMES),
+        ("PRIORITY_UPDATE", frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 99, b'u']), MAX_IDLE_FRAMES),
+        ("unknown frames", frame(0xee, 0, 0, b""), MAX_IDLE_FRAMES),
+        ("empty DATA", frame(DATA, 0, 1, b""), MAX_IDLE_FRAMES),
+        ("WINDOW_UPDATE", window_update(1, 1), MAX_IDLE_FRAMES),
+        ("padding alone", frame(DATA, PADDED, 1, b"\x02\0\0"), MAX_IDLE_FRAMES),
     ];
     for (name, bytes, most) in floods {
         let mut connection = connection();
@@ -108,7 +108,7 @@ fn useless_frames_end_the_connection_when_the_budget_is_spent() {
         let (count, code) = connection.repeat_until_error(10_000, |_| bytes.clone());
         assert_eq!(
             (count, code),
-            (most - if most == IDLE_FRAMES_MOST { 10 } else { 1 }, Some(ErrorCode::ENHANCE_YOUR_CALM)),
+            (most - if most == MAX_IDLE_FRAMES { 10 } else { 1 }, Some(ErrorCode::ENHANCE_YOUR_CALM)),
             "{name}"
         );
         let error = connection.read(&get(3)).expect_err("nothing is read any more");
@@ -151,7 +151,7 @@ fn requests_and_time_refill_the_budget_without_end() {
 #[test]
 fn rapid_resets_end_the_connection() {
     let begun_and_reset = |count: u32| [get(2 * count + 1), frame(RST_STREAM, 0, 2 * count + 1, CANCEL)].concat();
-    assert_eq!(connection().repeat_until_error(10_000, begun_and_reset), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
+    assert_eq!(connection().repeat_until_error(10_000, begun_and_reset), (MAX_RESETS, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     // Answers make up for resets: every second request is answered, so only half of them are reset.
     let mut fair = connection();
     for count in 0..2000 {
@@ -184,7 +184,7 @@ fn resets_that_the_server_is_made_to_do_count_as_well() {
     for (name, bytes) in kinds {
         let mut connection = connection();
         let (count, code) = connection.repeat_until_error(10_000, |count| bytes(2 * count + 1));
-        assert_eq!((count, code), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)), "{name}");
+        assert_eq!((count, code), (MAX_RESETS, Some(ErrorCode::ENHANCE_YOUR_CALM)), "{name}");
         assert_eq!(connection.session.open_streams(), 0);
     }
 }
@@ -198,7 +198,7 @@ fn a_header_block_has_an_end() {
         assert!(connection.session.has_part_of_head());
         connection.repeat_until_error(10_000, |_| frame(CONTINUATION, 0, 1, payload))
     };
-    assert_eq!(count_of(b""), (CONTINUATIONS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
+    assert_eq!(count_of(b""), (MAX_CONTINUATIONS, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     assert_eq!(count_of(&[0; 16_384]), (1, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     assert_eq!(count_of(&[0; 1000]), (24, Some(ErrorCode::ENHANCE_YOUR_CALM)));
 }
@@ -230,12 +230,12 @@ fn a_peer_that_takes_no_answers_to_its_frames_is_left() {
         count += 1;
         connection.session.note_time(count * 100_000);
         match connection.read(&frame(PING, 0, 0, &[0; 8]).repeat(500)) {
-            Ok(_) => assert!(connection.session.output().len() <= CONTROL_BYTES_MOST),
+            Ok(_) => assert!(connection.session.output().len() <= MAX_CONTROL_BYTES),
             Err(error) => break error.code,
         }
     };
     assert_eq!(code, ErrorCode::ENHANCE_YOUR_CALM);
-    assert!(connection.session.output().len() <= CONTROL_BYTES_MOST + 1000);
+    assert!(connection.session.output().len() <= MAX_CONTROL_BYTES + 1000);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::head::HeadLimits;
-use bolide_protocol::http2::frame::{FRAME_BYTES_MOST, write_block, write_data};
+use bolide_protocol::http2::frame::{MAX_FRAME_BYTES, write_block, write_data};
 use bolide_protocol::http2::{ErrorCode, Http2, Http2Event, Http2Limits};
 use bolide_protocol::response::{BodyLength, HeadTerms, Outgoing, ResponseEncoder, ResponseHead, StreamEnd, Wire};
 use bolide_protocol::session::{HeadParts, RequestHead};
@@ -213,7 +213,7 @@ fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &m
     }
     while *sent < text.len() && encoder.has_trailers() {
         let rest = &text[*sent..];
-        let room = session.room(*stream).min(rest.len() as u64).min(FRAME_BYTES_MOST as u64);
+        let room = session.room(*stream).min(rest.len() as u64).min(MAX_FRAME_BYTES as u64);
         let count = encoder.open_frame(room, own) as usize;
         session.note_sent(*stream, count as u64);
         if count == 0 {

@@ -3,9 +3,9 @@
 mod cases;
 
 use bolide_protocol::scgi::{ScgiHead, request_head};
-use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable};
+use bolide_protocol::variables::{MAX_VARIABLE_COUNT, Variable};
 use bolide_protocol::{Fault, Progress, Span};
-use cases::scgi::{BLOCK_BYTES_MOST, CASES, Outcome};
+use cases::scgi::{CASES, MAX_BLOCK_BYTES, Outcome};
 use proptest::prelude::*;
 
 const NO_LIMIT: usize = 1 << 20;
@@ -31,7 +31,7 @@ fn written<Name: AsRef<[u8]>, Value: AsRef<[u8]>>(list: &[(Name, Value)]) -> Vec
 
 fn check(bytes: &[u8], case_bytes: &[u8], expected: &Outcome) {
     let text = bytes.escape_ascii();
-    let (outcome, found) = read(bytes, BLOCK_BYTES_MOST);
+    let (outcome, found) = read(bytes, MAX_BLOCK_BYTES);
     match (outcome, expected) {
         (Ok(Progress::Complete(head)), Outcome::Read { variables, content_length }) => {
             assert_eq!(head.length, case_bytes.len(), "{text}");
@@ -65,7 +65,7 @@ fn test_each_head_waits_for_its_last_byte_and_is_refused_for_good() {
     for case in CASES {
         let mut fault = None;
         for end in 0..=case.bytes.len() {
-            let (outcome, _) = read(&case.bytes[..end], BLOCK_BYTES_MOST);
+            let (outcome, _) = read(&case.bytes[..end], MAX_BLOCK_BYTES);
             let text = case.bytes[..end].escape_ascii();
             match outcome {
                 Ok(Progress::Partial) => assert!(fault.is_none(), "{text}: what was refused is waited for"),
@@ -89,17 +89,17 @@ fn test_what_follows_a_head_is_left_alone() {
 #[test]
 fn test_as_many_variables_as_the_limit_are_read_and_one_more_is_431() {
     let mut list = vec![("CONTENT_LENGTH", "0"), ("SCGI", "1")];
-    list.resize(VARIABLE_COUNT_MOST, ("A", ""));
+    list.resize(MAX_VARIABLE_COUNT, ("A", ""));
     let (outcome, found) = read(&written(&list), NO_LIMIT);
     assert!(outcome.is_ok());
-    assert_eq!(found.len(), VARIABLE_COUNT_MOST);
+    assert_eq!(found.len(), MAX_VARIABLE_COUNT);
     list.push(("A", ""));
     assert_eq!(read(&written(&list), NO_LIMIT).0.map_err(|fault| fault.status), Err(431));
 }
 
 #[test]
 fn test_a_block_as_large_as_the_limit_is_read_and_one_byte_more_is_431() {
-    let value = "v".repeat(BLOCK_BYTES_MOST - 26);
+    let value = "v".repeat(MAX_BLOCK_BYTES - 26);
     let list = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("A", &value[1..])];
     let bytes = written(&list);
     assert!(bytes.starts_with(b"200:") || bytes.starts_with(b"199:"));

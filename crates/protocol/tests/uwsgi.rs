@@ -3,7 +3,7 @@
 mod cases;
 
 use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, PacketHead, packet_head, variables};
-use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable, VariableFacts};
+use bolide_protocol::variables::{MAX_VARIABLE_COUNT, Variable, VariableFacts};
 use bolide_protocol::{Fault, Progress, Span};
 use cases::uwsgi::CASES;
 use proptest::prelude::*;
@@ -101,10 +101,10 @@ fn test_a_packet_head_is_read_from_its_fourth_byte_on() {
 
 #[test]
 fn test_as_many_variables_as_the_limit_are_read_and_one_more_is_431() {
-    let list = vec![("A", ""); VARIABLE_COUNT_MOST + 1];
+    let list = vec![("A", ""); MAX_VARIABLE_COUNT + 1];
     let (outcome, found) = read(&written(&list[1..]));
     assert!(outcome.is_ok());
-    assert_eq!(found.len(), VARIABLE_COUNT_MOST);
+    assert_eq!(found.len(), MAX_VARIABLE_COUNT);
     assert_eq!(read(&written(&list)).0.map_err(|fault| fault.status), Err(431));
 }
 

@@ -98,7 +98,7 @@ fn test_messages_are_compressed_when_that_makes_them_shorter() {
     assert_eq!(inflated(compressed, 15, payload.len()), payload);
     // Data without repetition, and short data.
     let noise: Vec<u8> = (0..4096u32).map(|number| (number.wrapping_mul(number).wrapping_mul(0x9e37_79b9) >> 17) as u8).collect();
-    for payload in [noise.as_slice(), &[7; send::COMPRESSED_BYTES_LEAST - 1], b""] {
+    for payload in [noise.as_slice(), &[7; send::MIN_COMPRESSED_BYTES - 1], b""] {
         let bytes = deflated(MessageKind::Binary, payload, &deflate, &mut deflation);
         assert_eq!(frame(&bytes).1, payload);
         assert!(!frame(&bytes).0.rsv1);

@@ -13,7 +13,7 @@ use libc::{c_int, c_void, siginfo_t};
 use crate::signals;
 
 /// Signals with a wrong secret after which none is believed any more: guessing a number of 32 bits is in vain.
-const WRONG_MOST: u32 = 16;
+const MAX_WRONG: u32 = 16;
 
 /// The secret of the instance; 0: there is none.
 static SECRET: AtomicU32 = AtomicU32::new(0);
@@ -39,7 +39,7 @@ extern "C" fn on_reader_signal(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
             (*info).si_value().sival_ptr as u64
         };
         let (secret, reader) = ((value >> 32) as u32, value as u32);
-        if !signals::is_owner() || WRONG.load(Relaxed) >= WRONG_MOST {
+        if !signals::is_owner() || WRONG.load(Relaxed) >= MAX_WRONG {
             return;
         }
         if secret == 0 || secret != SECRET.load(Relaxed) {

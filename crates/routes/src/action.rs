@@ -346,9 +346,9 @@ fn target(argument: &str, groups: Groups, context: CompileContext<'_>, mistakes:
 
 fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
     /// A day: a longer limit means no limit.
-    const MOST_SECONDS: u32 = 86_400;
+    const MAX_SECONDS: u32 = 86_400;
     match argument.trim().parse::<u32>() {
-        Ok(seconds) if (1..=MOST_SECONDS).contains(&seconds) => Some(seconds * 1000),
+        Ok(seconds) if (1..=MAX_SECONDS).contains(&seconds) => Some(seconds * 1000),
         _ => {
             mistakes.error(format!("`harakiri:{argument}` is not a time limit"), "write seconds, 1 to 86400");
             None

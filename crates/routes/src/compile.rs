@@ -18,7 +18,7 @@ use crate::template::Groups;
 const SET_BYTES: usize = 16 * 1024 * 1024;
 
 /// Fewest expressions that are worth a set: `examples/walk_speed` has the measurements.
-const LEAST_OF_A_SET: usize = 3;
+const MIN_TEXTS_OF_A_SET: usize = 3;
 
 /// All rules of an instance.
 #[derive(Debug, Default)]
@@ -132,7 +132,7 @@ impl Table {
                     members.push(in_set);
                 }
             }
-            if texts.len() < LEAST_OF_A_SET {
+            if texts.len() < MIN_TEXTS_OF_A_SET {
                 continue;
             }
             // Each expression compiles alone; a set that is too large is omitted.

@@ -2,9 +2,9 @@
 //! process and no clock.
 
 /// Errors that a canary needs to be judged worse: a single one can happen to any worker.
-const ERRORS_LEAST: u64 = 2;
+const MIN_ERRORS: u64 = 2;
 /// Answers that are needed for a comparison, of the canary and of the old workers.
-const ANSWERS_LEAST: u64 = 10;
+const MIN_ANSWERS: u64 = 10;
 /// The canary is worse if a canary as good as the old workers would have this many errors with a lower probability than this.
 const CHANCE_AT_END: f64 = 0.02;
 /// The same limit before the end of its time. Repeated tests find something by chance, so it is much stricter.
@@ -12,11 +12,11 @@ const CHANCE_MEANWHILE: f64 = 0.001;
 /// The same limit for a canary without a single good answer in twice its time, if the old workers have errors too.
 const CHANCE_AT_LAST: f64 = 0.1;
 /// Terms that are summed at the most; those that follow are negligible.
-const TERMS_MOST: u64 = 10_000;
+const MAX_TERMS: u64 = 10_000;
 /// A term that is smaller than this share of the sum no longer matters.
-const PART_LEAST: f64 = 1e-9;
+const MIN_PART: f64 = 1e-9;
 /// Factorials from here on are approximated, to ten digits or better.
-const SMALL_MOST: u64 = 32;
+const MAX_SMALL: u64 = 32;
 
 /// The answers of workers, and how many of them were errors: status 500 and above, broken off, or never sent because the worker
 /// was killed.
@@ -78,7 +78,7 @@ impl Standard {
     /// The answers of the same time are the best comparison: the same clients, the same database. If there are too few of them,
     /// all answers since the start count.
     fn answers(&self) -> (Answers, bool) {
-        let is_meanwhile = self.meanwhile.requests >= ANSWERS_LEAST;
+        let is_meanwhile = self.meanwhile.requests >= MIN_ANSWERS;
         (if is_meanwhile { self.meanwhile } else { self.since_start }, is_meanwhile)
     }
 }
@@ -86,7 +86,7 @@ impl Standard {
 /// Whether the canary is worse than the old workers.
 pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
     let (canary, meanwhile, old) = (canary.consistent(), old.meanwhile.consistent(), old.answers().0.consistent());
-    if canary.requests < ANSWERS_LEAST && canary.has_only_errors() && meanwhile.has_only_errors() {
+    if canary.requests < MIN_ANSWERS && canary.has_only_errors() && meanwhile.has_only_errors() {
         // No worker answers well at present, so earlier answers of the old code say nothing about this canary.
         return Verdict::TooFew;
     }
@@ -95,7 +95,7 @@ pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
         Moment::AtEnd | Moment::AtLast => CHANCE_AT_END,
     };
     let chance = chance(canary, old);
-    if canary.errors >= ERRORS_LEAST && chance < limit {
+    if canary.errors >= MIN_ERRORS && chance < limit {
         return Verdict::Worse;
     }
     if canary.has_only_errors() && fails_more_often(canary, old) {
@@ -107,7 +107,7 @@ pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
             Moment::AtLast => return Verdict::Worse,
         }
     }
-    if canary.requests < ANSWERS_LEAST || old.requests < ANSWERS_LEAST { Verdict::TooFew } else { Verdict::AsGood }
+    if canary.requests < MIN_ANSWERS || old.requests < MIN_ANSWERS { Verdict::TooFew } else { Verdict::AsGood }
 }
 
 /// `12 of 40 answers were errors, the old workers' 0 of 160`.
@@ -136,10 +136,10 @@ fn chance(canary: Answers, old: Answers) -> f64 {
     let first = ln_choose(errors, canary.errors) + ln_choose(all - errors, canary.requests - canary.errors);
     let mut term = (first - ln_choose(all, canary.requests)).exp();
     let mut sum = 0.0;
-    let most = errors.min(canary.requests).min(canary.errors.saturating_add(TERMS_MOST));
+    let most = errors.min(canary.requests).min(canary.errors.saturating_add(MAX_TERMS));
     for found in canary.errors..=most {
         sum += term;
-        if term < sum * PART_LEAST {
+        if term < sum * MIN_PART {
             break;
         }
         let further = (errors - found) as f64 * (canary.requests - found) as f64;
@@ -155,7 +155,7 @@ fn ln_choose(all: u64, chosen: u64) -> f64 {
 }
 
 fn ln_factorial(number: u64) -> f64 {
-    if number < SMALL_MOST {
+    if number < MAX_SMALL {
         return (2..=number).map(|factor| (factor as f64).ln()).sum();
     }
     // Stirling's series.

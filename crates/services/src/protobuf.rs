@@ -2,7 +2,7 @@
 //! fields, and no code generator. It knows no message. Any process may use it.
 
 /// Fields that are read of a message.
-const FIELDS_MOST: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// A message under construction.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub fn varint(to: &mut Vec<u8>, mut number: u64) {
 /// Reads a message: each field with its number, and its value as a number or as bytes. It ends where the text is no message.
 pub fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let mut found = Vec::new();
-    while found.len() < FIELDS_MOST
+    while found.len() < MAX_FIELDS
         && let Some(key) = read_varint(&mut message)
     {
         let (field, mut number, mut bytes) = (key >> 3, 0, &message[..0]);

@@ -4,7 +4,7 @@
 /// Replaces a part of a path that differs from request to request.
 const ID: &str = ":id";
 /// A hexadecimal part of at least this many digits is an id; shorter ones may be words, such as `cafe`.
-const HEX_DIGITS_LEAST: usize = 16;
+const MIN_HEX_DIGITS: usize = 16;
 /// Replaces a value of a query string.
 const MASK: &str = "…";
 
@@ -25,7 +25,7 @@ pub fn route_name(target: &str) -> String {
 /// Whether a part of a path is a number, a UUID or a long hexadecimal number.
 fn is_id(part: &str) -> bool {
     let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    is_number || is_uuid(part) || (part.len() >= HEX_DIGITS_LEAST && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    is_number || is_uuid(part) || (part.len() >= MIN_HEX_DIGITS && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn is_uuid(part: &str) -> bool {

@@ -5,9 +5,9 @@
 use crate::protobuf::{Message, fields};
 
 /// Most bytes of an encoded span; a longer one loses its attributes from the last one on.
-pub const SPAN_MOST_BYTES: usize = 4096;
+pub const MAX_SPAN_BYTES: usize = 4096;
 /// Most bytes of the text of an attribute.
-pub const TEXT_MOST_BYTES: usize = 512;
+pub const MAX_TEXT_BYTES: usize = 512;
 
 /// The methods of RFC 9110 and RFC 5789; the semantic conventions have one word for all others.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -66,13 +66,13 @@ impl Method<'_> {
 }
 
 impl Span<'_> {
-    /// Returns the message `Span`, at most [`SPAN_MOST_BYTES`] long.
+    /// Returns the message `Span`, at most [`MAX_SPAN_BYTES`] long.
     pub fn encoded(&self) -> Vec<u8> {
         let mut attributes = self.attributes;
         loop {
             let message = self.with(attributes);
             match attributes.split_last() {
-                Some((_, fewer)) if message.0.len() > SPAN_MOST_BYTES => attributes = fewer,
+                Some((_, fewer)) if message.0.len() > MAX_SPAN_BYTES => attributes = fewer,
                 _ => return message.0,
             }
         }
@@ -113,7 +113,7 @@ impl Span<'_> {
 }
 
 /// Most bytes of a [`packet`].
-pub const PACKET_MOST_BYTES: usize = SPAN_MOST_BYTES + 4;
+pub const MAX_PACKET_BYTES: usize = MAX_SPAN_BYTES + 4;
 
 /// A worker's message to the process that sends spans: how many its socket had no room for before, then a span.
 pub fn packet(lost: u32, span: &[u8]) -> Vec<u8> {
@@ -163,7 +163,7 @@ fn attribute(name: &str, value: Value<'_>) -> Message {
 
 /// Cuts a text, between two characters.
 fn cut(text: &str) -> &str {
-    let most = text.len().min(TEXT_MOST_BYTES);
+    let most = text.len().min(MAX_TEXT_BYTES);
     let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
@@ -224,12 +224,12 @@ mod tests {
 
     #[test]
     fn a_long_span_loses_its_last_attributes_and_says_how_many() {
-        let text = "x".repeat(TEXT_MOST_BYTES + 9);
+        let text = "x".repeat(MAX_TEXT_BYTES + 9);
         let attributes = [("a", Value::Text(text.as_str())); 10];
         let encoded = Span { attributes: &attributes, ..Span::default() }.encoded();
-        assert!(encoded.len() <= SPAN_MOST_BYTES);
+        assert!(encoded.len() <= MAX_SPAN_BYTES);
         // An attribute has more than 512 bytes, so seven of the ten fit.
-        assert!(encoded.len() > 7 * TEXT_MOST_BYTES && encoded.ends_with(&[80, 3]), "{}", encoded.len());
+        assert!(encoded.len() > 7 * MAX_TEXT_BYTES && encoded.ends_with(&[80, 3]), "{}", encoded.len());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Taking a job: its file is locked with fcntl(2), as uWSGI's spoolers do, so that one spooler works on it, of whichever server.
 //!
 //! A job is removed after it was done and never before, so a spooler that is killed at any step leaves it for the next one. Before
-//! each attempt a line is added to the job's file in `.attempts`. A job that has ended its spooler [`ATTEMPTS_MOST`] times is given
+//! each attempt a line is added to the job's file in `.attempts`. A job that has ended its spooler [`MAX_ATTEMPTS`] times is given
 //! up. Spoolers run this.
 
 use std::fmt;
@@ -16,18 +16,18 @@ use nix::libc::{self, flock};
 
 use crate::failed;
 use crate::folder::{self, ATTEMPTS, Folder, NEW, Place, remove_if_there};
-use crate::format::{BODY_BYTES_MOST, HEAD_BYTES, Layout, Reading, VARIABLES_BYTES_MOST, read};
+use crate::format::{HEAD_BYTES, Layout, MAX_BODY_BYTES, MAX_VARIABLES_BYTES, Reading, read};
 
 /// Attempts at a job that end its spooler, after which it is given up.
-pub const ATTEMPTS_MOST: usize = 3;
+pub const MAX_ATTEMPTS: usize = 3;
 /// Most bytes of the notes about the attempts at a job that are read.
-const NOTES_BYTES_MOST: u64 = 4096;
+const MAX_NOTES_BYTES: u64 = 4096;
 /// Age in seconds from which on a file with the beginning of a job belongs to no writer any more.
 const UNFINISHED_SECONDS: u64 = 60;
 /// Age in seconds from which on a file in `.new` belongs to no writer any more.
 const ABANDONED_SECONDS: u64 = 3600;
 /// Most files that one call of [`tidy`] looks at.
-const TIDIED_FILES_MOST: usize = 1000;
+const MAX_TIDIED_FILES: usize = 1000;
 
 /// The outcome of taking a job.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ pub fn claim(folder: &Folder, place: &Place) -> io::Result<Claim> {
 
 /// Reads a job whose lock this process holds.
 fn open_locked(folder: &Folder, place: &Place, mut file: File, own: &Metadata, now: u64) -> io::Result<Claim> {
-    if own.len() > BODY_BYTES_MOST + (HEAD_BYTES + VARIABLES_BYTES_MOST) as u64 {
+    if own.len() > MAX_BODY_BYTES + (HEAD_BYTES + MAX_VARIABLES_BYTES) as u64 {
         return Ok(Claim::Refused(format!("it has {} bytes, more than a job may have", own.len())));
     }
     let mut content = Vec::new();
@@ -174,7 +174,7 @@ fn open_locked(folder: &Folder, place: &Place, mut file: File, own: &Metadata, n
         Reading::Unfinished => return Ok(give_up(&format!("it is only the beginning of a job ({} bytes)", content.len()))),
     };
     let attempts = attempts(folder, place);
-    if attempts.len() >= ATTEMPTS_MOST {
+    if attempts.len() >= MAX_ATTEMPTS {
         let shown: Vec<String> = attempts.iter().map(|attempt| format!("pid {}", attempt.pid)).collect();
         return Ok(give_up(&format!("it has ended its spooler {} times ({})", attempts.len(), shown.join(", "))));
     }
@@ -194,7 +194,7 @@ pub fn attempts(folder: &Folder, place: &Place) -> Vec<Attempt> {
     let Ok(file) = File::open(folder.attempts_path_of(place)) else { return Vec::new() };
     let mut text = Vec::new();
     // What was read before an error counts.
-    let _ = file.take(NOTES_BYTES_MOST).read_to_end(&mut text);
+    let _ = file.take(MAX_NOTES_BYTES).read_to_end(&mut text);
     let attempt = |line: &str| {
         let (pid, began) = line.split_once(' ')?;
         Some(Attempt { pid: pid.parse().ok()?, began: began.parse().ok()? })
@@ -250,7 +250,7 @@ fn place_of_notes(name: &std::ffi::OsStr) -> Place {
 
 fn files_in(path: &std::path::Path) -> io::Result<Vec<std::path::PathBuf>> {
     match fs::read_dir(path) {
-        Ok(entries) => entries.take(TIDIED_FILES_MOST).map(|entry| entry.map(|entry| entry.path())).collect(),
+        Ok(entries) => entries.take(MAX_TIDIED_FILES).map(|entry| entry.map(|entry| entry.path())).collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }

@@ -12,7 +12,7 @@ use crate::folder::{self, FAILED, Folder, Place, remove_if_there};
 /// The end of the name of the file with a job's reason.
 pub const REASON_SUFFIX: &str = ".reason";
 /// Most bytes of a reason that are read.
-const REASON_BYTES_MOST: u64 = 4096;
+const MAX_REASON_BYTES: u64 = 4096;
 
 /// Moves a job to the folder `failed`. The caller holds its lock.
 pub(crate) fn give_up(folder: &Folder, place: &Place, reason: &str) -> io::Result<()> {
@@ -53,7 +53,7 @@ pub(crate) fn drop(folder: &Folder, place: &Place) -> io::Result<()> {
 pub(crate) fn reason(folder: &Folder, place: &Place) -> Option<String> {
     let mut text = Vec::new();
     let file = File::open(reason_path(&folder.failed_path_of(place))).ok()?;
-    file.take(REASON_BYTES_MOST).read_to_end(&mut text).ok()?;
+    file.take(MAX_REASON_BYTES).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).trim_end().to_owned())
 }
 

@@ -9,9 +9,9 @@ pub const MODIFIER: u8 = 17;
 /// Bytes before the variables: modifier1, their length in little-endian order, modifier2.
 pub const HEAD_BYTES: usize = 4;
 /// Most bytes of a job's variables, with their lengths: the packet's length has 16 bits.
-pub const VARIABLES_BYTES_MOST: usize = 0xffff;
+pub const MAX_VARIABLES_BYTES: usize = 0xffff;
 /// Most bytes of a job's body, which is read into memory as a whole.
-pub const BODY_BYTES_MOST: u64 = 1 << 30;
+pub const MAX_BODY_BYTES: u64 = 1 << 30;
 
 /// Where the parts of a whole job are in its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Reading {
 pub enum Unwritable {
     /// uWSGI can't read a variable without a name.
     Nameless,
-    /// More than [`VARIABLES_BYTES_MOST`].
+    /// More than [`MAX_VARIABLES_BYTES`].
     TooLarge,
 }
 
@@ -77,7 +77,7 @@ pub fn push_variable(block: &mut Vec<u8>, name: &[u8], value: &[u8]) -> Result<(
     }
     let length = |text: &[u8]| u16::try_from(text.len()).map_err(|_| Unwritable::TooLarge);
     let (name_length, value_length) = (length(name)?, length(value)?);
-    if block.len() + 4 + name.len() + value.len() > VARIABLES_BYTES_MOST {
+    if block.len() + 4 + name.len() + value.len() > MAX_VARIABLES_BYTES {
         return Err(Unwritable::TooLarge);
     }
     for (length, text) in [(name_length, name), (value_length, value)] {

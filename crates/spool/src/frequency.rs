@@ -12,7 +12,7 @@ use crate::folder::Folder;
 /// The name of the file. uWSGI ignores it.
 const FILE: &str = ".frequency";
 /// Most bytes of the file that are read: two numbers.
-const BYTES_MOST: u64 = 64;
+const MAX_BYTES: u64 = 64;
 
 /// Sets the seconds between two looks at a folder. 0 is as configured.
 ///
@@ -25,7 +25,7 @@ pub fn set(folder: &Folder, master: u32, seconds: u32) -> io::Result<()> {
 /// The seconds between two looks at a folder that were set for this instance. A file that is being written says nothing.
 pub fn get(folder: &Folder, master: u32) -> Option<u32> {
     let mut text = String::new();
-    fs::File::open(path(folder)).ok()?.take(BYTES_MOST).read_to_string(&mut text).ok()?;
+    fs::File::open(path(folder)).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     let (of, seconds) = text.strip_suffix('\n')?.split_once(' ')?;
     if of.parse() != Ok(master) {
         return None;

@@ -12,7 +12,7 @@ use nix::libc;
 use crate::claiming::{later, now_seconds, variables, whole_file};
 use crate::failed::{self, REASON_SUFFIX};
 use crate::folder::{FAILED, Folder, Place, remove_if_there};
-use crate::format::{BODY_BYTES_MOST, HEAD_BYTES, Layout, Reading, VARIABLES_BYTES_MOST, read};
+use crate::format::{HEAD_BYTES, Layout, MAX_BODY_BYTES, MAX_VARIABLES_BYTES, Reading, read};
 use crate::scan::Scan;
 
 /// What happens to a job.
@@ -99,7 +99,7 @@ pub fn content(path: &Path) -> io::Result<Option<Content>> {
     if holder(&file)?.is_some() {
         return Ok(None);
     }
-    let most = BODY_BYTES_MOST + (HEAD_BYTES + VARIABLES_BYTES_MOST) as u64;
+    let most = MAX_BODY_BYTES + (HEAD_BYTES + MAX_VARIABLES_BYTES) as u64;
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes)?;
     match read(&bytes) {

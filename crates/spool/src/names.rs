@@ -8,9 +8,9 @@ use std::fmt::Write;
 /// uWSGI takes only files whose names begin so.
 pub const PREFIX: &str = "uwsgi_spoolfile_on_";
 /// Most bytes of a priority's name. It is a folder's name, and part of a path.
-pub const PRIORITY_BYTES_MOST: usize = 64;
+pub const MAX_PRIORITY_BYTES: usize = 64;
 /// Most bytes of the machine's name in a job's name. Linux allows 64.
-const HOST_BYTES_MOST: usize = 64;
+const MAX_HOST_BYTES: usize = 64;
 
 /// Makes the names of the jobs that one process writes.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Maker {
     pub fn new(host: &str, pid: u32, random: u32) -> Maker {
         let plain = |letter: char| if letter == '/' || letter.is_control() { '_' } else { letter };
         let mut host: String = host.chars().map(plain).collect();
-        while host.len() > HOST_BYTES_MOST {
+        while host.len() > MAX_HOST_BYTES {
             host.pop();
         }
         Maker { host, pid, counter: 0, random: random.max(1) }
@@ -68,7 +68,7 @@ pub fn is_number(name: &[u8]) -> bool {
 /// Whether a priority can be the name of a folder that spoolers work on: uWSGI's spoolers look into folders whose names are
 /// numbers, and ours too.
 pub fn is_priority(name: &[u8]) -> bool {
-    name.len() <= PRIORITY_BYTES_MOST && is_number(name)
+    name.len() <= MAX_PRIORITY_BYTES && is_number(name)
 }
 
 /// The order of `spooler-ordered`, that of versionsort(3): numbers in a name compare as numbers.
@@ -103,17 +103,17 @@ pub fn time_of(value: &[u8]) -> Option<u64> {
     let whole = value.split(|byte| *byte == b'.').next().unwrap_or_default();
     let text = std::str::from_utf8(whole).ok().filter(|_| is_number(whole))?;
     // Beyond this, file systems have no time.
-    text.parse().ok().filter(|seconds| *seconds <= TIME_SECONDS_MOST)
+    text.parse().ok().filter(|seconds| *seconds <= MAX_TIME_SECONDS)
 }
 
 /// Latest time of a job, in seconds since 1970: the year 9999.
-pub const TIME_SECONDS_MOST: u64 = 253_402_300_799;
+pub const MAX_TIME_SECONDS: u64 = 253_402_300_799;
 
 /// The time at which a job was written, in seconds since 1970, from its name.
 pub fn written_at(name: &str) -> Option<u64> {
     let mut parts = name.strip_prefix(PREFIX)?.rsplit('_');
     let (_, seconds) = (parts.next()?, parts.next()?);
-    seconds.parse().ok().filter(|seconds| *seconds <= TIME_SECONDS_MOST)
+    seconds.parse().ok().filter(|seconds| *seconds <= MAX_TIME_SECONDS)
 }
 
 fn digits(text: &[u8], at: usize) -> &[u8] {

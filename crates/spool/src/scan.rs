@@ -14,7 +14,7 @@ use crate::folder::{Folder, Place};
 use crate::names;
 
 /// Most names that an ordered scan sorts at a time. It reads the folder again for the next ones.
-pub const SORTED_NAMES_MOST: usize = 4096;
+pub const MAX_SORTED_NAMES: usize = 4096;
 
 /// The places of the jobs in a folder. An error ends the scan.
 #[derive(Debug)]
@@ -120,11 +120,11 @@ impl Level {
                         if last.as_ref().is_none_or(|last| name > *last) {
                             batch.insert(name);
                         }
-                        if batch.len() > SORTED_NAMES_MOST {
+                        if batch.len() > MAX_SORTED_NAMES {
                             batch.pop_last();
                         }
                     }
-                    *is_all = batch.len() < SORTED_NAMES_MOST;
+                    *is_all = batch.len() < MAX_SORTED_NAMES;
                 }
                 let first = batch.pop_first();
                 last.clone_from(&first);

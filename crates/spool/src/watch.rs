@@ -16,9 +16,9 @@ use crate::folder::Folder;
 use crate::names;
 
 /// Most folders of priorities that are watched. Jobs of further ones are found by the next scan.
-pub const PRIORITIES_MOST: usize = 256;
+pub const MAX_PRIORITIES: usize = 256;
 /// Most reads of one call, each of up to 4096 bytes. A scan finds the jobs of the events that stay.
-const READS_MOST: usize = 64;
+const MAX_READS: usize = 64;
 
 /// The folders of a spooler under watch.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Watch {
     /// The error of read(2).
     pub fn arrivals(&mut self) -> io::Result<Arrivals> {
         let mut arrivals = Arrivals::default();
-        for _ in 0..READS_MOST {
+        for _ in 0..MAX_READS {
             let events = match self.inotify.read_events() {
                 Ok(events) => events,
                 Err(Errno::EAGAIN | Errno::EINTR) => return Ok(arrivals),
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     fn add_priority(&mut self, name: &OsString) -> io::Result<()> {
-        if self.priorities == PRIORITIES_MOST || !names::is_priority(name.as_bytes()) {
+        if self.priorities == MAX_PRIORITIES || !names::is_priority(name.as_bytes()) {
             return Ok(());
         }
         self.priorities += 1;

@@ -50,7 +50,7 @@ impl Writer {
     pub fn write(&self, folder: &Folder, job: &NewJob<'_>) -> io::Result<PathBuf> {
         let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the job is too large");
         let head = format::head(job.variables.len()).ok_or_else(too_large)?;
-        if job.body.len() as u64 > format::BODY_BYTES_MOST {
+        if job.body.len() as u64 > format::MAX_BODY_BYTES {
             return Err(too_large());
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -12,7 +12,7 @@ use bolide_spool::folder::{Folder, Place};
 use bolide_spool::format::push_variable;
 use bolide_spool::inspection::{self, State};
 use bolide_spool::names;
-use bolide_spool::scan::{SORTED_NAMES_MOST, Scan};
+use bolide_spool::scan::{MAX_SORTED_NAMES, Scan};
 use bolide_spool::watch::Watch;
 use bolide_spool::writing::{NewJob, Writer};
 
@@ -186,7 +186,7 @@ fn test_an_ordered_scan_follows_numbers_and_goes_into_priorities() {
 #[test]
 fn test_an_ordered_scan_of_a_large_folder_is_whole_and_in_order() {
     let spool = Spool::new();
-    let count = SORTED_NAMES_MOST + 100;
+    let count = MAX_SORTED_NAMES + 100;
     for number in 0..count {
         spool.put(&number.to_string(), b"");
     }

@@ -2,7 +2,7 @@
 
 mod cases;
 
-use bolide_spool::format::{HEAD_BYTES, Reading, Unwritable, VARIABLES_BYTES_MOST, head, push_variable, read};
+use bolide_spool::format::{HEAD_BYTES, MAX_VARIABLES_BYTES, Reading, Unwritable, head, push_variable, read};
 use cases::{CASES, Outcome};
 use proptest::prelude::*;
 
@@ -60,13 +60,13 @@ fn test_data_after_the_packet_is_the_body() {
 #[test]
 fn test_as_many_bytes_as_a_packet_can_have_are_written_and_one_more_is_not() {
     let mut block = Vec::new();
-    assert_eq!(push_variable(&mut block, b"a", &vec![b'v'; VARIABLES_BYTES_MOST - 5]), Ok(()));
-    assert_eq!(block.len(), VARIABLES_BYTES_MOST);
+    assert_eq!(push_variable(&mut block, b"a", &vec![b'v'; MAX_VARIABLES_BYTES - 5]), Ok(()));
+    assert_eq!(block.len(), MAX_VARIABLES_BYTES);
     assert!(head(block.len()).is_some());
     assert_eq!(push_variable(&mut block, b"a", b""), Err(Unwritable::TooLarge));
     assert_eq!(head(block.len() + 1), None);
     let mut other = Vec::new();
-    assert_eq!(push_variable(&mut other, b"a", &vec![b'v'; VARIABLES_BYTES_MOST - 4]), Err(Unwritable::TooLarge));
+    assert_eq!(push_variable(&mut other, b"a", &vec![b'v'; MAX_VARIABLES_BYTES - 4]), Err(Unwritable::TooLarge));
     assert_eq!(push_variable(&mut other, &vec![b'v'; 1 << 20], b""), Err(Unwritable::TooLarge));
     assert_eq!(push_variable(&mut other, b"", b"v"), Err(Unwritable::Nameless));
     assert!(other.is_empty());

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 /// Bytes of a file of certificates.
-const AUTHORITIES_BYTES_MOST: u64 = 4 << 20;
+const MAX_AUTHORITIES_BYTES: u64 = 4 << 20;
 
 /// Where systems keep the certificates that they trust. The variable SSL_CERT_FILE names another file, as in OpenSSL.
 const SYSTEM_AUTHORITIES: [&str; 4] =
@@ -25,7 +25,7 @@ pub fn read_authorities(path: &Path) -> io::Result<RootCertStore> {
     let told = |error: String| io::Error::other(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| told(error.to_string()))?;
-    file.take(AUTHORITIES_BYTES_MOST).read_to_end(&mut bytes).map_err(|error| told(error.to_string()))?;
+    file.take(MAX_AUTHORITIES_BYTES).read_to_end(&mut bytes).map_err(|error| told(error.to_string()))?;
     let mut store = RootCertStore::empty();
     let found = CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok);
     match store.add_parsable_certificates(found) {

@@ -23,7 +23,7 @@ const USAGE: &str = "usage: bounded [--seconds N] [--seed N] [--target NAME [--i
     --input    try this input only, given as hexadecimal digits";
 
 /// Inputs that are kept for mutation; beyond that a new one replaces an old one.
-const CORPUS_MOST: usize = 4096;
+const MAX_CORPUS: usize = 4096;
 
 /// Inputs tried between two looks at the clock.
 const BATCH: u64 = 64;
@@ -161,10 +161,10 @@ fn try_inputs(target: &Target, length: Duration, seed: u64, watched: &Watched) -
             let input = mutated(&mut chance, &corpus, target.words);
             tried += 1;
             if attempt(&input)? {
-                if corpus.len() < CORPUS_MOST {
+                if corpus.len() < MAX_CORPUS {
                     corpus.push(input);
                 } else {
-                    let place = chance.below(CORPUS_MOST);
+                    let place = chance.below(MAX_CORPUS);
                     corpus[place] = input;
                 }
             }

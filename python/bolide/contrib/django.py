@@ -26,7 +26,7 @@ NUMBERS = range(-(2**63), 2**63)
 #: Before a value that is pickled.
 PICKLED = b"p"
 #: The longest time, in seconds: a longer one is the same for a cache in memory.
-SECONDS_MOST = 2**31
+MAX_SECONDS = 2**31
 
 
 class SharedCache(BaseCache):
@@ -91,7 +91,7 @@ class SharedCache(BaseCache):
         timeout = self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
         if timeout is None:
             return 0
-        return -1 if timeout <= 0 else min(math.ceil(timeout), SECONDS_MOST)
+        return -1 if timeout <= 0 else min(math.ceil(timeout), MAX_SECONDS)
 
 
 def dumped(value):

@@ -6,7 +6,7 @@ use super::context::Asgi;
 use super::exchange::AsgiExchange;
 
 /// Most tasks that are searched for the oldest one: a worker may have thousands.
-const LOOKED_AT_MOST: usize = 64;
+const MAX_LOOKED_AT: usize = 64;
 
 /// Bytes of a request's line, so that the text after it fits into the scoreboard.
 const LINE_BYTES: usize = 128;
@@ -32,7 +32,7 @@ pub fn show_awaited(asgi: &Asgi) {
 }
 
 fn oldest(asgi: &Asgi) -> Option<Awaited> {
-    let looked_at = asgi.ongoing.some(LOOKED_AT_MOST);
+    let looked_at = asgi.ongoing.some(MAX_LOOKED_AT);
     let oldest = looked_at.iter().min_by_key(|object| AsgiExchange::with(object, |exchange| exchange.began_ms))?;
     Some(AsgiExchange::with(oldest, |exchange| Awaited {
         began_ms: exchange.began_ms,

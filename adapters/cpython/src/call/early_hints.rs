@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::call::current::CurrentRequest;
 
 /// Most fields of one call.
-const FIELDS_MOST: usize = 128;
+const MAX_FIELDS: usize = 128;
 
 /// Sends 103 with these fields, a list of (name, value); `environ["wsgi.early_hints"]`.
 #[pyfunction]
@@ -19,8 +19,8 @@ pub fn early_hints(headers: &Bound<'_, PyAny>) -> PyResult<()> {
     let mut fields = Vec::new();
     for pair in headers.try_iter()? {
         let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-        if fields.len() == FIELDS_MOST {
-            return Err(PyValueError::new_err(format!("wsgi.early_hints takes at most {FIELDS_MOST} fields")));
+        if fields.len() == MAX_FIELDS {
+            return Err(PyValueError::new_err(format!("wsgi.early_hints takes at most {MAX_FIELDS} fields")));
         }
         fields.push((latin1(&name)?, latin1(&value)?));
     }

@@ -17,10 +17,10 @@ use crate::uwsgi_module::is_halted;
 const LOOKS: u64 = 4;
 
 /// The shortest pause between two checks, in milliseconds.
-const LEAST_PAUSE_MS: u64 = 5;
+const MIN_PAUSE_MS: u64 = 5;
 
 /// The most time that the handler has to write the stack, and the pause between two looks, in milliseconds.
-const STACK_MOST_MS: u64 = 50;
+const MAX_STACK_MS: u64 = 50;
 const STACK_LOOK_MS: u64 = 1;
 
 /// A loop that stays blocked is reported again after this many milliseconds.
@@ -39,7 +39,7 @@ pub fn watch(heartbeat: Arc<Heartbeat>, stall_ms: u64, worker: u32, report: Py<P
 
 /// Watches until the loop stops serving.
 fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
-    let pause = Duration::from_millis((stall_ms / LOOKS).max(LEAST_PAUSE_MS));
+    let pause = Duration::from_millis((stall_ms / LOOKS).max(MIN_PAUSE_MS));
     loop {
         let asked_ms = now_ms();
         heartbeat.ask();
@@ -96,7 +96,7 @@ fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report
 /// Waits until the signal's handler has written the stack, so that it stands behind the line that announces it. A signal that was
 /// sent is pending until its handler begins, and blocked until the handler ends.
 fn wait_for_stack(thread: u32) {
-    let until_ms = now_ms() + STACK_MOST_MS;
+    let until_ms = now_ms() + MAX_STACK_MS;
     let bit = 1u64 << (stack_signal() - 1);
     let is_under_way = || {
         let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();

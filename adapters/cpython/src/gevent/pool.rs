@@ -16,7 +16,7 @@ use crate::object::Object;
 use crate::start_response::StartResponse;
 
 /// The most greenlets that are kept for later requests. Each takes about 6 KiB of memory.
-const FREE_MOST: usize = 1024;
+const MAX_FREE: usize = 1024;
 
 /// A greenlet and the request that it serves. Python's object of it is an argument of the greenlet's function.
 pub struct Seat {
@@ -147,7 +147,7 @@ impl Pool {
     /// Keeps a greenlet for a later request. False: there are enough, and it should end.
     pub fn keep(&self, seat: &Object) -> bool {
         let mut free = self.free.borrow_mut();
-        let keeps = free.len() < FREE_MOST;
+        let keeps = free.len() < MAX_FREE;
         if keeps {
             free.push(seat.clone());
         }

@@ -13,14 +13,14 @@ use pyo3::prelude::*;
 use crate::services::{remote_caches, unique_timers};
 
 /// Milliseconds between two tries to take what another process holds: the first pause, and the longest one.
-const PAUSE_MS_LEAST: u64 = 5;
-const PAUSE_MS_MOST: u64 = 100;
+const MIN_PAUSE_MS: u64 = 5;
+const MAX_PAUSE_MS: u64 = 100;
 /// Seconds of a lease, and of a wait for one.
-const SECONDS_MOST: f64 = 86_400.0;
+const MAX_SECONDS: f64 = 86_400.0;
 /// Seconds of a lock's lease, if the address of `lock-engine` has no `hold-seconds`.
 const LOCK_SECONDS: u64 = 30;
 /// Bytes of a lease's name.
-const NAME_BYTES_MOST: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 
 static ENGINES: OnceLock<Vec<Engine>> = OnceLock::new();
 static LOCKS: OnceLock<Locks> = OnceLock::new();
@@ -76,7 +76,7 @@ pub fn take(
     wait: Option<Duration>,
 ) -> PyResult<Option<bolide_distributed::Lease>> {
     let until = wait.and_then(|wait| Instant::now().checked_add(wait));
-    let mut pause = Duration::from_millis(PAUSE_MS_LEAST);
+    let mut pause = Duration::from_millis(MIN_PAUSE_MS);
     loop {
         let taken = python.detach(|| locks.leases.take(name, lasting)).map_err(|fault| error_of(&locks.leases, &fault))?;
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
@@ -87,7 +87,7 @@ pub fn take(
         python.check_signals()?;
         // Processes that wait together do not ask together: the pid spreads them.
         let spread = u64::from(std::process::id() % 16);
-        pause = (pause * 2).min(Duration::from_millis(PAUSE_MS_MOST + spread));
+        pause = (pause * 2).min(Duration::from_millis(MAX_PAUSE_MS + spread));
     }
 }
 
@@ -143,8 +143,8 @@ fn take_lease(python: Python<'_>, name: &str, seconds: f64, wait: f64) -> PyResu
     let Some(locks) = locks() else {
         return Err(PyRuntimeError::new_err("there is no engine for leases: write lock-engine = redis://HOST:6379/0"));
     };
-    if name.is_empty() || name.len() > NAME_BYTES_MOST || name.contains(['{', '}']) {
-        return Err(PyValueError::new_err(format!("the name of a lease has 1 to {NAME_BYTES_MOST} bytes without braces")));
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(['{', '}']) {
+        return Err(PyValueError::new_err(format!("the name of a lease has 1 to {MAX_NAME_BYTES} bytes without braces")));
     }
     let lasting = duration(seconds, "seconds")?;
     let wait = if wait == 0.0 { Duration::ZERO } else { duration(wait, "wait")? };
@@ -153,10 +153,10 @@ fn take_lease(python: Python<'_>, name: &str, seconds: f64, wait: f64) -> PyResu
 }
 
 fn duration(seconds: f64, what: &str) -> PyResult<Duration> {
-    let is_fit = (0.001..=SECONDS_MOST).contains(&seconds);
+    let is_fit = (0.001..=MAX_SECONDS).contains(&seconds);
     is_fit
         .then(|| Duration::from_secs_f64(seconds))
-        .ok_or_else(|| PyValueError::new_err(format!("{what} is a number from 0.001 to {SECONDS_MOST}")))
+        .ok_or_else(|| PyValueError::new_err(format!("{what} is a number from 0.001 to {MAX_SECONDS}")))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

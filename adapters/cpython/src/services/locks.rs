@@ -8,7 +8,7 @@ use crate::services::attachment::attached;
 use crate::services::{engines, leased_locks};
 
 /// How often a thread's lock of an area is released after the application was loaded.
-const READ_DEPTH_MOST: u32 = 1024;
+const MAX_READ_DEPTH: u32 = 1024;
 
 functions! { FUNCTIONS:
     lock(0..=1) |arguments: CallArguments<'_>| take(&arguments);
@@ -79,7 +79,7 @@ pub fn release_own_locks() {
     }
     for (number, area) in memories.areas.iter().enumerate() {
         // A thread may have locked an area for reading several times.
-        let times = (0..READ_DEPTH_MOST).take_while(|_| area.unlock().is_ok()).count();
+        let times = (0..MAX_READ_DEPTH).take_while(|_| area.unlock().is_ok()).count();
         if times > 0 {
             bolide_log::line(&format!("the application has left sharedarea {number} locked while it was loaded: released"));
         }

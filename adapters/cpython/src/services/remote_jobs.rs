@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bolide_distributed::{Engine, Fault, JobQueue, NewJob, ReservedJob};
-use bolide_spool::claiming::{ATTEMPTS_MOST, Claim, ClaimedJob, claim};
+use bolide_spool::claiming::{Claim, ClaimedJob, MAX_ATTEMPTS, claim};
 use bolide_spool::folder::Folder;
 use bolide_spool::format::{self, Layout, Reading, push_variable};
 use bolide_spool::scan::Scan;
@@ -20,7 +20,7 @@ const HOLD_SECONDS: u64 = 30;
 /// A reservation is extended this many times before it would end.
 const EXTENSIONS: u32 = 3;
 /// Kept jobs that are delivered at a time, before the spooler works again.
-const DELIVERED_MOST: usize = 1000;
+const MAX_DELIVERED: usize = 1000;
 
 /// The folders whose jobs are on an engine, and how long a job waits for its next attempt.
 struct OnEngines {
@@ -62,7 +62,7 @@ pub struct RemoteJobs {
 /// The queue of the engine's address.
 pub fn queue_of(engine: &'static Engine) -> JobQueue {
     let hold = engine.address().hold.unwrap_or(Duration::from_secs(HOLD_SECONDS));
-    JobQueue::new(engine, &engine.address().queue, hold, ATTEMPTS_MOST as u32)
+    JobQueue::new(engine, &engine.address().queue, hold, MAX_ATTEMPTS as u32)
 }
 
 /// Adds a job, whose name no other job has. `priority` is a number, as the name of its folder.
@@ -127,7 +127,7 @@ impl RemoteJobs {
     /// Delivers the jobs that the folder has kept and whose time has come. Returns how many, and why it stopped before the last one.
     pub fn deliver(&self, folder: &Folder) -> (usize, Option<String>) {
         let mut delivered = 0;
-        for found in Scan::new(folder, true).take(DELIVERED_MOST) {
+        for found in Scan::new(folder, true).take(MAX_DELIVERED) {
             let claimed = found.and_then(|place| claim(folder, &place));
             match claimed {
                 Ok(Claim::Job(job)) => match self.deliver_one(job) {

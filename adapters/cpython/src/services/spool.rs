@@ -10,7 +10,7 @@ use std::time::Duration;
 use bolide_contract::boot::Boot;
 use bolide_distributed::{Engine, Fault, JobQueue};
 use bolide_spool::folder::{Folder, Place};
-use bolide_spool::format::{Unwritable, VARIABLES_BYTES_MOST, push_variable};
+use bolide_spool::format::{MAX_VARIABLES_BYTES, Unwritable, push_variable};
 use bolide_spool::inspection;
 use bolide_spool::names;
 use bolide_spool::scan::Scan;
@@ -24,7 +24,7 @@ use crate::services::spooler_work::claimed_here;
 use crate::services::{engines, remote_jobs};
 
 /// Most jobs of one call of `uwsgi.spooler_jobs`.
-const JOBS_MOST: usize = 100_000;
+const MAX_JOBS: usize = 100_000;
 
 const NOT_BYTES: &str = "spooler callable dictionary must contains only bytes";
 const NO_DICTIONARY: &str = "The argument of spooler callable must be a dictionary";
@@ -153,7 +153,7 @@ fn described(given: &Bound<'_, PyDict>) -> PyResult<Described> {
         push_variable(&mut job.variables, &name, &value).map_err(|error| match error {
             Unwritable::Nameless => failure("a name is empty"),
             Unwritable::TooLarge => {
-                failure(&format!("the arguments have more than {VARIABLES_BYTES_MOST} bytes; put larger values into `body`"))
+                failure(&format!("the arguments have more than {MAX_VARIABLES_BYTES} bytes; put larger values into `body`"))
             }
         })?;
         match name.as_slice() {
@@ -210,7 +210,7 @@ fn value_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 #[pyfunction]
 fn uwsgi_spooler_jobs<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
     let Some(folder) = SPOOLING.get().and_then(|spooling| spooling.folders.first()) else { return Ok(Vec::new()) };
-    let found: std::io::Result<Vec<Place>> = py.detach(|| Scan::new(folder, false).take(JOBS_MOST).collect());
+    let found: std::io::Result<Vec<Place>> = py.detach(|| Scan::new(folder, false).take(MAX_JOBS).collect());
     let bytes = |place: &Place| PyBytes::new(py, folder.path_of(place).as_os_str().as_bytes());
     Ok(found?.iter().map(bytes).collect())
 }

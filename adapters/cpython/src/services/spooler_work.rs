@@ -29,11 +29,11 @@ const BEGINNING_MS: u64 = 100;
 /// Time between two searches for the remains of killed processes.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 /// Most problems of jobs that a spooler remembers to have logged. Beyond this it logs no further ones.
-const SAID_MOST: usize = 1024;
+const MAX_SAID: usize = 1024;
 /// Seconds between two questions of a spooler to its engine, if no job is ready.
 const REMOTE_LOOK_SECONDS: u32 = 1;
 /// Jobs that are none, which a spooler gives up before it looks at its orders again.
-const GIVEN_UP_MOST: usize = 100;
+const MAX_GIVEN_UP: usize = 100;
 const UNWATCHED: &str = "new jobs are found by `spooler-frequency` alone";
 
 /// The job that this process has claimed: its path and its dict.
@@ -202,7 +202,7 @@ impl SpoolerWork {
 
     /// The next job of the engine.
     fn next_remote<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(String, Bound<'py, PyDict>)>> {
-        for _ in 0..GIVEN_UP_MOST {
+        for _ in 0..MAX_GIVEN_UP {
             let Some(remote) = &mut self.remote else { return Ok(None) };
             match py.detach(|| remote.next()) {
                 Ok(None) => return Ok(None),
@@ -318,7 +318,7 @@ impl SpoolerWork {
 
     /// Logs a problem that stays, once.
     fn say_once(&mut self, text: &str) {
-        if self.said.len() < SAID_MOST && self.said.insert(text.to_owned()) {
+        if self.said.len() < MAX_SAID && self.said.insert(text.to_owned()) {
             self.say(text);
         }
     }

@@ -12,9 +12,9 @@ use pyo3::prelude::*;
 /// Seconds after which another process fires, if the address of `timer-engine` has no `hold-seconds`.
 const HOLD_SECONDS: u64 = 60;
 /// Timers of a process.
-const TIMERS_MOST: usize = 1024;
+const MAX_TIMERS: usize = 1024;
 /// Bytes of a timer's name.
-const NAME_BYTES_MOST: usize = 1024;
+const MAX_NAME_BYTES: usize = 1024;
 
 static TIMERS: OnceLock<Timers> = OnceLock::new();
 
@@ -37,8 +37,8 @@ impl Timers {
         if let Some(timer) = known.get(name) {
             return Ok(timer.clone());
         }
-        if known.len() >= TIMERS_MOST || name.is_empty() || name.len() > NAME_BYTES_MOST || name.contains(['{', '}']) {
-            return Err(PyValueError::new_err(format!("a process has at most {TIMERS_MOST} timers, with names without braces")));
+        if known.len() >= MAX_TIMERS || name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(['{', '}']) {
+            return Err(PyValueError::new_err(format!("a process has at most {MAX_TIMERS} timers, with names without braces")));
         }
         let timer = Arc::new(UniqueTimer::new(self.engine, name, self.hold));
         known.insert(name.to_owned(), timer.clone());

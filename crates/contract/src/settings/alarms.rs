@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// Alarms that a configuration may have.
-pub const ALARMS_MOST: usize = 64;
+pub const MAX_ALARMS: usize = 64;
 /// Bytes of an alarm's name at the most.
 pub const NAME_BYTES: usize = 64;
 /// Bytes of a message at the most, whatever `alarm-msg-size` says.
-pub const MESSAGE_MOST_BYTES: u32 = 64 * 1024;
+pub const MAX_MESSAGE_BYTES: u32 = 64 * 1024;
 
 /// All alarms of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

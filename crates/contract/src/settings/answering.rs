@@ -75,7 +75,7 @@ impl Coding {
 
 impl Compression {
     /// Below this many bytes compression saves nothing: the answer fits in one packet either way.
-    pub const LEAST_BYTES: u64 = 1024;
+    pub const MIN_BYTES: u64 = 1024;
     /// A compromise of size and speed for answers that are generated for each request.
     pub const LEVEL: u32 = 5;
     /// Text formats. `text/event-stream` is excluded: see the room `engine`.
@@ -102,7 +102,7 @@ impl Default for Compression {
             codings: Vec::new(),
             on_demand: false,
             types: Compression::TYPES.iter().map(|&text| text.to_owned()).collect(),
-            least_bytes: Compression::LEAST_BYTES,
+            least_bytes: Compression::MIN_BYTES,
             level: Compression::LEVEL,
         }
     }

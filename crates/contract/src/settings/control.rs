@@ -44,7 +44,7 @@ impl Channel {
     }
 
     /// The number of names that are tried.
-    pub const ATTEMPTS_MOST: u32 = 8;
+    pub const MAX_ATTEMPTS: u32 = 8;
 }
 
 /// The master detaches from the terminal after its workers serve.

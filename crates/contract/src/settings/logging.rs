@@ -47,7 +47,7 @@ pub struct Logging {
 }
 
 /// Maximum number of logs in a process, including the log itself.
-pub const LOGS_MOST: usize = 16;
+pub const MAX_LOGS: usize = 16;
 
 /// A destination of lines: a `logger` or `req-logger`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

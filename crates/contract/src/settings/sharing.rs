@@ -83,7 +83,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// The most metrics of an instance.
-    pub const MOST: usize = 16_384;
+    pub const MAX: usize = 16_384;
 }
 
 /// `metric`: a metric that the configuration adds.

@@ -35,8 +35,8 @@ const OUTPUT_BYTES: usize = 256 * 1024;
 
 /// The most requests of a connection that begin before others have their turn. After slow ones it shrinks to the number of
 /// threads, but not below two.
-const BATCH_MOST: usize = 32;
-const BATCH_LEAST: usize = 2;
+const MAX_BATCH: usize = 32;
+const MIN_BATCH: usize = 2;
 
 /// A batch that took longer than this many microseconds halves the next one.
 const BATCH_US: u64 = 1_000;
@@ -49,7 +49,7 @@ const HOLD_US: u64 = 200;
 const QUICK_ANSWERS: u32 = 16;
 
 /// How often the streams of a connection may ask for its turn before it must queue behind all others, at the poll.
-const CALLS_MOST: u32 = 4;
+const MAX_CALLS: u32 = 4;
 
 /// A connection as its streams share it.
 pub struct SharedMultiplexer {
@@ -220,7 +220,7 @@ impl Multiplexer {
         (key, deadline_ms): (Key, u64),
         input: Vec<u8>,
     ) -> Arc<SharedMultiplexer> {
-        let batch_least = worker.slots.len().clamp(BATCH_LEAST, BATCH_MOST);
+        let batch_least = worker.slots.len().clamp(MIN_BATCH, MAX_BATCH);
         let multiplexer = Multiplexer {
             transport,
             session,
@@ -293,7 +293,7 @@ impl Multiplexer {
             return Call::Made;
         }
         self.calls += 1;
-        if self.calls <= CALLS_MOST && !must_wait && !self.transport.turn_is_over() {
+        if self.calls <= MAX_CALLS && !must_wait && !self.transport.turn_is_over() {
             return Call::Next;
         }
         self.calls = 0;
@@ -313,7 +313,7 @@ impl Multiplexer {
         let now_us = precise_us();
         if std::mem::take(&mut self.has_rest) {
             let is_quick = now_us.saturating_sub(self.marked_us) < BATCH_US;
-            self.batch = if is_quick { (self.batch * 2).min(BATCH_MOST) } else { (self.batch / 2).max(self.batch_least) };
+            self.batch = if is_quick { (self.batch * 2).min(MAX_BATCH) } else { (self.batch / 2).max(self.batch_least) };
         }
         self.marked_us = now_us;
         self.flush();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, is_other, proxy_header};
+use bolide_protocol::proxy_header::{MAX_PROXY_HEADER_BYTES, ProxyHeader, ProxySource, ProxyTls, is_other, proxy_header};
 use bolide_protocol::{Fault, Progress};
 
 use super::refusal::{log_refusal, place};
@@ -27,7 +27,7 @@ pub(super) fn take_proxy_header<A: App>(
         let fault = Fault::bad_request("A PROXY header is required, and accepted from trusted-proxies only.");
         return Some(turn_away(fault, client, listener, context));
     }
-    let bytes = &mut context.thread.read[..PROXY_HEADER_BYTES_MOST];
+    let bytes = &mut context.thread.read[..MAX_PROXY_HEADER_BYTES];
     let count = match socket::peek(transport.socket(), bytes) {
         Read::Bytes(count) => count,
         Read::Nothing => return Some(NextAction::Wait),

@@ -39,17 +39,17 @@ use crate::sockets::socket;
 /// The most connections that a worker without others accepts from one socket in a turn, so that open connections have their turn
 /// too. If there are others, or may be, a worker accepts only as many as its free threads can begin to serve at once: the first
 /// free worker serves connections in the listen queue, and they are not lost with a worker that is killed for a stuck call.
-const ACCEPTED_TURN_MOST: usize = 64;
+const MAX_ACCEPTED_TURN: usize = 64;
 
 /// Milliseconds after which a worker that is ahead looks whether a connection is still waiting: the kernel may have woken no
 /// other worker for it.
 const STAND_BACK_MS: u64 = 2;
 
 /// The time doubles while no connection waits, up to this many milliseconds.
-const STAND_BACK_MOST_MS: u64 = 64;
+const MAX_STAND_BACK_MS: u64 = 64;
 
 /// The most connections accepted from one listening socket before it is shut down because the master is gone.
-const LAST_ACCEPTS_MOST: usize = 4096;
+const MAX_LAST_ACCEPTS: usize = 4096;
 
 /// Registers a listening socket with the poll.
 pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Result<()> {
@@ -107,9 +107,9 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
     let most = match shared.has_other_workers() {
         // The first one is accepted in any case: the kernel may have woken no other worker for it.
         true => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
-        false if has_more_to_do => ACCEPTED_TURN_MOST,
+        false if has_more_to_do => MAX_ACCEPTED_TURN,
         // The poll comes next, and reports those that are left.
-        false => state.housekeeping.accepts.count(ACCEPTED_TURN_MOST),
+        false => state.housekeeping.accepts.count(MAX_ACCEPTED_TURN),
     };
     let mut accepted = 0;
     while accepted < most {
@@ -213,7 +213,7 @@ pub(crate) fn end_pauses<L: Language>(
         } else if should_stand_back(shared, thread) {
             pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
                 Entered::One => STAND_BACK_MS,
-                Entered::Nothing => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
+                Entered::Nothing => (pause.length_ms * 2).min(MAX_STAND_BACK_MS),
             };
             pause.until_ms = now + pause.length_ms;
             housekeeping.pauses.push(pause);
@@ -303,7 +303,7 @@ pub(crate) fn leave_listeners<L: Language>(
         if is_late {
             somebody_waits |= listener.has_pending_connection();
         } else {
-            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, MAX_ACCEPTED_TURN, number, connections, housekeeping);
         }
     }
     somebody_waits
@@ -321,7 +321,7 @@ pub(crate) fn recheck_listeners<L: Language>(
     for number in 0..shared.worker.listeners.len() {
         if shared.worker.is_draining() {
             // The master may know of no other worker that could serve them.
-            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, MAX_ACCEPTED_TURN, number, connections, housekeeping);
         } else {
             // A socket that is added to the poll is checked for pending events at once (epoll_ctl(2)).
             requeue_listener(shared, number, housekeeping);
@@ -355,7 +355,7 @@ pub(crate) fn shut_listeners<L: Language>(
         return;
     }
     for (number, listener) in shared.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-        accept_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
+        accept_waiting(shared, MAX_LAST_ACCEPTS, number, connections, housekeeping);
         listener.shut();
     }
 }

@@ -23,10 +23,10 @@ use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::sockets::listener::{ListeningSocket, Peer, PeerOrigin, above_standard};
 
 /// The most connections taken from the queue in a turn: idle ones need no thread.
-const TAKEN_TURN_MOST: usize = 64;
+const MAX_TAKEN_TURN: usize = 64;
 
 /// The same if no worker would take them later: more than the queue has room for.
-const TAKEN_LAST_MOST: usize = 4096;
+const MAX_TAKEN_LAST: usize = 4096;
 
 /// Milliseconds after which connections that found the queue full are tried again: a tick of the coarse clock.
 const AGAIN_MS: u64 = 4;
@@ -52,7 +52,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
     }
     let mut free_threads = shared.free_threads().saturating_sub(connections.ready_count()).max(1);
     let mut taken = 0;
-    for _ in 0..TAKEN_TURN_MOST {
+    for _ in 0..MAX_TAKEN_TURN {
         match connection_queue::take(queue.take.as_fd()) {
             Ok(Taken::Connection(moved, socket)) => {
                 insert_moved(shared, &moved, socket, connections);
@@ -95,7 +95,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
 /// For a worker that ends, possibly as the last one: it serves all connections that are in the queue.
 pub(crate) fn take_all_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let Some(queue) = &shared.queue else { return };
-    for _ in 0..TAKEN_LAST_MOST {
+    for _ in 0..MAX_TAKEN_LAST {
         let Ok(Taken::Connection(moved, socket)) = connection_queue::take(queue.take.as_fd()) else { return };
         insert_moved(shared, &moved, socket, connections);
     }

@@ -17,7 +17,7 @@ use crate::event_loop::worker_state::Shared;
 use crate::scheduling::leadership::Need;
 
 /// The longest wait of a standby, in milliseconds, whatever the poll reports.
-const WAIT_MOST_MS: u32 = 30_000;
+const MAX_WAIT_MS: u32 = 30_000;
 
 /// Waits until a leader is needed, or the doorbell rings. None is needed if the leader has come back from the call of this
 /// number.
@@ -39,7 +39,7 @@ pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Nee
     // Set under the lock, so that a thread that puts a connection back sees it: see `wake_leader`.
     shared.worker.row.waiting.store(1, Relaxed);
     drop(guard);
-    let wait_ms = due_ms.unwrap_or(WAIT_MOST_MS).min(WAIT_MOST_MS);
+    let wait_ms = due_ms.unwrap_or(MAX_WAIT_MS).min(MAX_WAIT_MS);
     let mut waits =
         [PollFd::new(shared.poll.0.as_fd(), PollFlags::POLLIN), PollFd::new(doorbell.descriptor(), PollFlags::POLLIN)];
     let found = poll(&mut waits, PollTimeout::try_from(wait_ms).unwrap_or(PollTimeout::MAX));

@@ -22,7 +22,7 @@ use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Times;
 
 /// Exceptions of a thread whose requests have not ended: further ones replace the oldest.
-const EXCEPTIONS_MOST: usize = 64;
+const MAX_EXCEPTIONS: usize = 64;
 
 /// The process has a [`SpanSender`].
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -40,7 +40,7 @@ pub fn wants_exceptions() -> bool {
 /// Notes the type of the exception that ends the request with this identifier, on the thread that ends it.
 pub fn note_exception(request: &str, kind: &str) {
     EXCEPTIONS.with_borrow_mut(|noted| {
-        if noted.len() >= EXCEPTIONS_MOST {
+        if noted.len() >= MAX_EXCEPTIONS {
             noted.pop_front();
         }
         noted.push_back((request.to_owned(), kind.to_owned()));
@@ -212,7 +212,7 @@ mod tests {
         note_exception("a", "ValueError");
         note_exception("b", "KeyError");
         assert_eq!((take_exception("b").as_deref(), take_exception("b")), (Some("KeyError"), None));
-        for number in 0..EXCEPTIONS_MOST {
+        for number in 0..MAX_EXCEPTIONS {
             note_exception(&number.to_string(), "OSError");
         }
         assert_eq!((take_exception("a"), take_exception("0").as_deref()), (None, Some("OSError")));

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use bolide_contract::scoreboard::{Recorder, TRACE_BYTES};
 use bolide_contract::settings::Settings;
-use bolide_protocol::trace_context::{SAMPLED, TRACESTATE_MOST_BYTES, TraceContext, write_hexadecimal};
-use bolide_services::spans::{TEXT_MOST_BYTES, is_sampled};
+use bolide_protocol::trace_context::{MAX_TRACESTATE_BYTES, SAMPLED, TraceContext, write_hexadecimal};
+use bolide_services::spans::{MAX_TEXT_BYTES, is_sampled};
 
 /// Most bytes of an identifier that a front server sends; a longer one is replaced.
-pub const ID_MOST_BYTES: usize = 128;
+pub const MAX_ID_BYTES: usize = 128;
 
 /// An identifier of printable ASCII, in place: an allocation would cost each request with an identity.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestId {
-    text: [u8; ID_MOST_BYTES],
+    text: [u8; MAX_ID_BYTES],
     length: u8,
 }
 
@@ -58,14 +58,14 @@ impl RequestId {
         if said.is_empty() || !said.iter().all(is_valid) {
             return None;
         }
-        let mut text = [0; ID_MOST_BYTES];
+        let mut text = [0; MAX_ID_BYTES];
         text.get_mut(..said.len())?.copy_from_slice(said);
         Some(RequestId { text, length: said.len() as u8 })
     }
 
     fn made() -> RequestId {
         const BYTES: usize = 16;
-        let mut text = [0; ID_MOST_BYTES];
+        let mut text = [0; MAX_ID_BYTES];
         write_hexadecimal(&mut text, &random::<BYTES>());
         RequestId { text, length: 2 * BYTES as u8 }
     }
@@ -142,7 +142,7 @@ impl IdentityRules {
             Some(mut context) => {
                 let parent = self.sampled.map(|_| std::mem::replace(&mut context.span, random()));
                 let state = said(b"HTTP_TRACESTATE").map(Cow::into_owned).unwrap_or_default();
-                Trace { context, parent, state: if state.len() <= TRACESTATE_MOST_BYTES { state } else { Vec::new() } }
+                Trace { context, parent, state: if state.len() <= MAX_TRACESTATE_BYTES { state } else { Vec::new() } }
             }
             None => self.new_trace(),
         });
@@ -164,7 +164,7 @@ impl SpanFacts {
     fn of<'a>(value: &impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> SpanFacts {
         let text = |name: &[u8]| {
             let text = value(name).unwrap_or_default();
-            text[..text.len().min(TEXT_MOST_BYTES)].to_vec()
+            text[..text.len().min(MAX_TEXT_BYTES)].to_vec()
         };
         let is_on = |text: &[u8]| text.eq_ignore_ascii_case(b"on") || text == b"1";
         SpanFacts {
@@ -254,9 +254,9 @@ mod tests {
     fn a_front_servers_identifier_counts_if_it_can_stand_in_a_log_line() {
         for (id, counts) in [
             (&b"a1"[..], true),
-            (&[b'x'; ID_MOST_BYTES], true),
+            (&[b'x'; MAX_ID_BYTES], true),
             (b"0192-AF_.:/+=@", true),
-            (&[b'x'; ID_MOST_BYTES + 1], false),
+            (&[b'x'; MAX_ID_BYTES + 1], false),
             (b"", false),
             (b"a b", false),
             (b"a, b", false),

@@ -10,7 +10,7 @@ use crate::scheduling::deadlines::NEVER_MS;
 
 /// The maximum number of peers that are remembered, each with a kind of error. While it is reached, warnings about other peers
 /// are only counted.
-const WARNINGS_MOST: usize = 1024;
+const MAX_WARNINGS: usize = 1024;
 
 /// Milliseconds for which further errors of the same peer and kind are not logged.
 const QUIET_MS: u64 = 60_000;
@@ -103,10 +103,10 @@ impl PeerWarnings {
             Some(quiet) => Some(std::mem::take(&mut quiet.count.untold)),
             None => None,
         };
-        if before.is_none() && recent.quiet.len() >= WARNINGS_MOST {
+        if before.is_none() && recent.quiet.len() >= MAX_WARNINGS {
             recent.quiet.retain(|_, quiet| quiet.count.until_ms > now_ms || quiet.count.untold > 0);
         }
-        if before.is_none() && recent.quiet.len() >= WARNINGS_MOST {
+        if before.is_none() && recent.quiet.len() >= MAX_WARNINGS {
             let others = &mut recent.others;
             if others.untold == 0 {
                 others.until_ms = others.until_ms.max(now_ms + QUIET_MS);
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn more_peers_than_are_remembered_are_counted() {
         let warnings = PeerWarnings::default();
-        for number in 0..WARNINGS_MOST {
+        for number in 0..MAX_WARNINGS {
             assert!(note(&warnings, "TLS", &number.to_string(), 0).is_some());
         }
         assert_eq!(note(&warnings, "TLS", "one more", 0), None);

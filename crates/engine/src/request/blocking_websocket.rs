@@ -20,7 +20,7 @@ use crate::sockets::taken_connections::{Held, TakenConnections};
 const READ_BYTES: usize = 64 * 1024;
 
 /// Maximum wait between two checks, in milliseconds: an order to stop does not wake a thread that is in a call.
-const LOOK_MOST_MS: u64 = 500;
+const MAX_LOOK_MS: u64 = 500;
 
 pub struct BlockingWebSocket {
     websocket: WebSocket,
@@ -152,7 +152,7 @@ impl BlockingWebSocket {
     /// The number of milliseconds that the owner may wait for the client before the next check.
     pub fn wait_ms(&self, response: &ResponseWriter<'_>) -> u64 {
         let next_ms = self.websocket.next_ms(response.has_unsent(), self.timeout_ms);
-        next_ms.saturating_sub(now_ms()).clamp(1, LOOK_MOST_MS)
+        next_ms.saturating_sub(now_ms()).clamp(1, MAX_LOOK_MS)
     }
 
     /// The application has returned: sends a close frame, and ends the connection.

@@ -16,7 +16,7 @@ const FIRST_CLAIM_BYTES: u64 = 64 * 1024;
 
 /// Maximum size in bytes of all incomplete bodies in a worker's memory. Beyond it a body goes to a file from its first byte on,
 /// as if `post-buffering` were 0.
-const MEMORY_MOST_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A complete body.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Share {
         self.store.memory_bytes.fetch_add(bytes, Relaxed);
         let sum = self.store.memory_bytes.fetch_sub(self.memory_bytes, Relaxed) - self.memory_bytes;
         self.memory_bytes = bytes;
-        sum <= MEMORY_MOST_BYTES
+        sum <= MAX_MEMORY_BYTES
     }
 }
 
@@ -328,7 +328,7 @@ mod tests {
             body.keep(&[7; 1_000_000]).expect("room");
             body.wait().expect("room");
             waiting.push(body);
-            assert!(limits.store.memory_bytes.load(Relaxed) <= MEMORY_MOST_BYTES);
+            assert!(limits.store.memory_bytes.load(Relaxed) <= MAX_MEMORY_BYTES);
         }
         assert!(limits.store.disk_bytes.load(Relaxed) > 0);
         let last = waiting.last_mut().expect("one");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LEAST: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789";
+const SHORTEST: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789";
 
 fn rules(change: impl FnOnce(&mut Answering)) -> &'static FilterRules {
     let mut answering = Answering::default();
@@ -40,7 +40,7 @@ fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only
 fn a_compressed_answer_is_another_representation() {
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"x\"\r\nVary: Cookie\r\nAccept-Ranges: bytes\r\n";
     let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: W/\"x\"\r\nVary: Cookie, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
-    assert_eq!(after(rules(|_| {}), text, FirstPart::Bytes(LEAST), false), (expected.to_owned(), true));
+    assert_eq!(after(rules(|_| {}), text, FirstPart::Bytes(SHORTEST), false), (expected.to_owned(), true));
     // HEAD gets the same fields, although there is nothing to compress.
     assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, true), (expected.to_owned(), false));
 }
@@ -48,17 +48,17 @@ fn a_compressed_answer_is_another_representation() {
 #[test]
 fn answers_that_must_not_be_compressed_are_unchanged() {
     for (status, fields, body) in [
-        ("200 OK", "Content-Type: image/png\r\n", FirstPart::Bytes(LEAST)),
-        ("200 OK", "", FirstPart::Bytes(LEAST)),
-        ("200 OK", "Content-Type: text/event-stream\r\n", FirstPart::Bytes(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: br\r\n", FirstPart::Bytes(LEAST)),
-        ("200 OK", "Content-Type: text/css\r\nCache-Control: max-age=1, No-Transform\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: image/png\r\n", FirstPart::Bytes(SHORTEST)),
+        ("200 OK", "", FirstPart::Bytes(SHORTEST)),
+        ("200 OK", "Content-Type: text/event-stream\r\n", FirstPart::Bytes(SHORTEST)),
+        ("200 OK", "Content-Type: text/css\r\nContent-Encoding: br\r\n", FirstPart::Bytes(SHORTEST)),
+        ("200 OK", "Content-Type: text/css\r\nCache-Control: max-age=1, No-Transform\r\n", FirstPart::Bytes(SHORTEST)),
         ("200 OK", "Content-Type: text/css\r\nContent-Length: 9\r\n", FirstPart::Bytes(b"123456789")),
-        ("200 OK", "Content-Type: text/css\r\nRepr-Digest: x\r\n", FirstPart::Bytes(LEAST)),
+        ("200 OK", "Content-Type: text/css\r\nRepr-Digest: x\r\n", FirstPart::Bytes(SHORTEST)),
         ("200 OK", "Content-Type: image/png\r\nContent-Length: 5000\r\n", FirstPart::File),
         ("200 OK", "Content-Type: text/css\r\nContent-Encoding: gzip\r\n", FirstPart::File),
         ("200 OK", "Content-Type: text/css\r\n", FirstPart::Nothing),
-        ("206 Partial Content", "Content-Type: text/css\r\n", FirstPart::Bytes(LEAST)),
+        ("206 Partial Content", "Content-Type: text/css\r\n", FirstPart::Bytes(SHORTEST)),
         ("204 No Content", "Content-Type: text/css\r\n", FirstPart::Nothing),
     ] {
         let text = format!("HTTP/1.1 {status}\r\n{fields}");
@@ -113,5 +113,5 @@ fn http_auto_gzip_asks_the_application() {
     assert!(is_coded && head.contains("Content-Encoding: gzip\r\n") && !head.contains("uWSGI-Encoding"), "{head}");
     let with_length = format!("{text}Content-Length: 1\r\n");
     assert!(!after(rules, &with_length, FirstPart::Bytes(b"x"), false).1);
-    assert!(!after(rules, "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\n", FirstPart::Bytes(LEAST), false).1);
+    assert!(!after(rules, "HTTP/1.1 200 OK\r\nContent-Type: text/css\r\n", FirstPart::Bytes(SHORTEST), false).1);
 }

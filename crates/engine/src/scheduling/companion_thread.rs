@@ -17,7 +17,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 const QUICK_CALLS: u32 = 8;
 
 /// The longest time that a fork waits for its end. It ends between two looks.
-const END_MOST: Duration = Duration::from_millis(50);
+const MAX_END: Duration = Duration::from_millis(50);
 
 /// The pause between two checks whether it has ended.
 const END_TICK: Duration = Duration::from_micros(100);
@@ -102,13 +102,13 @@ impl CompanionThread {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 
-    /// Waits for its end, for [`END_MOST`] at the longest.
+    /// Waits for its end, for [`MAX_END`] at the longest.
     pub fn join(&self) {
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = handle.take() else { return };
         let began = Instant::now();
         while !thread.is_finished() {
-            if began.elapsed() > END_MOST {
+            if began.elapsed() > MAX_END {
                 *handle = Some(thread);
                 return;
             }
@@ -118,7 +118,7 @@ impl CompanionThread {
         let _ = thread.join();
         // The kernel lists the thread for a moment after it has ended: CPython would warn of it at the fork, which copies the
         // list's length alone.
-        while self.is_listed() && began.elapsed() <= END_MOST {
+        while self.is_listed() && began.elapsed() <= MAX_END {
             thread::sleep(END_TICK);
         }
     }

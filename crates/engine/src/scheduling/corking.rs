@@ -25,13 +25,13 @@ const CALLS_BEFORE_ALARM: u64 = 3;
 
 /// The leader holds answers for at least this many microseconds: in slow calls, waking the client for each answer costs more than
 /// waking the companion.
-const PUSH_LEAST_US: u64 = HOLD_US / 2;
+const MIN_PUSH_US: u64 = HOLD_US / 2;
 
 /// The companion's interval while answers of HTTP/2 are held, in microseconds.
 pub const LOOK_US: u64 = 800;
 
 /// The most answers that are held at the same time.
-const HELD_MOST: usize = 64;
+const MAX_HELD: usize = 64;
 
 /// An application is slow if the requests of a turn took this many microseconds on average.
 const SLOW_US: u64 = 30;
@@ -78,12 +78,12 @@ impl Corking {
             self.has_held = true;
         }
         !self.held.is_empty()
-            && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= self.push_after_us())
+            && (self.held.len() >= MAX_HELD || precise_us().saturating_sub(self.since_us) >= self.push_after_us())
     }
 
     /// Microseconds after which the leader pushes.
     fn push_after_us(&self) -> u64 {
-        HOLD_US.saturating_sub(CALLS_BEFORE_ALARM * self.call_us).max(PUSH_LEAST_US)
+        HOLD_US.saturating_sub(CALLS_BEFORE_ALARM * self.call_us).max(MIN_PUSH_US)
     }
 
     /// Whether an answer was held since the last call: then an alarm is set for it.
@@ -149,13 +149,13 @@ mod tests {
     fn answers_are_pushed_when_many_are_held() {
         let mut corking = Corking::default();
         let mut pushes = 0;
-        for number in 0..HELD_MOST as u64 {
+        for number in 0..MAX_HELD as u64 {
             if corking.attended(Key(number), true) {
                 pushes += 1;
                 while corking.next().is_some() {}
             }
         }
-        assert!(pushes >= 1, "nothing is held beyond {HELD_MOST} answers");
+        assert!(pushes >= 1, "nothing is held beyond {MAX_HELD} answers");
         assert!(!corking.attended(Key(0), false), "nothing is held now");
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_leader_pushes_before_the_alarm_goes_off_as_far_as_calls_let_it() {
-        for (call_us, pushes_after_us) in [(0, HOLD_US), (80, 760), (300, PUSH_LEAST_US), (HOLD_US, PUSH_LEAST_US)] {
+        for (call_us, pushes_after_us) in [(0, HOLD_US), (80, 760), (300, MIN_PUSH_US), (HOLD_US, MIN_PUSH_US)] {
             let corking = Corking { call_us, ..Corking::default() };
             assert_eq!(corking.push_after_us(), pushes_after_us, "calls of {call_us} µs");
         }

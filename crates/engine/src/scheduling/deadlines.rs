@@ -15,7 +15,7 @@ pub const NEVER_MS: u64 = u64::MAX;
 pub const CLOCK_TICK_MS: u64 = 4;
 
 /// Stale entries are removed when there are more than this many for each connection, and `ENTRIES_SPARE` beside.
-const ENTRIES_EACH_MOST: usize = 4;
+const MAX_ENTRIES_EACH: usize = 4;
 const ENTRIES_SPARE: usize = 64;
 
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ impl Deadlines {
 
     /// Whether there are more entries than this many connections need.
     pub fn is_crowded(&self, connections: usize) -> bool {
-        self.heap.len() > connections * ENTRIES_EACH_MOST + ENTRIES_SPARE
+        self.heap.len() > connections * MAX_ENTRIES_EACH + ENTRIES_SPARE
     }
 
     /// Removes all entries.

@@ -6,7 +6,7 @@
 //! the caller passes them in. The thread that leads a worker runs it, once a turn of the loop.
 
 /// This many connections at once are a reason to check when they have gone.
-const CONNECTIONS_LEAST: usize = 8;
+const MIN_CONNECTIONS: usize = 8;
 
 /// Milliseconds between their end and the check: by then their memory is freed, and new connections have taken what they need.
 const SETTLE_MS: u64 = 500;
@@ -40,7 +40,7 @@ impl MemoryTrim {
     pub fn note(&mut self, connections: usize, now_ms: u64) {
         if connections > self.most {
             self.most = connections;
-        } else if connections <= self.most / 2 && self.due_ms.is_none() && (self.goes_on || self.most >= CONNECTIONS_LEAST) {
+        } else if connections <= self.most / 2 && self.due_ms.is_none() && (self.goes_on || self.most >= MIN_CONNECTIONS) {
             self.due_ms = Some((now_ms + SETTLE_MS).max(self.next_ms));
         }
     }
@@ -152,7 +152,7 @@ mod tests {
     fn there_is_no_check_after_few_connections_or_while_most_of_them_stay() {
         let mut scene = Scene::new();
         scene.kept.set(200 * MB);
-        for (most, now) in [(CONNECTIONS_LEAST - 1, 0), (1, 0)] {
+        for (most, now) in [(MIN_CONNECTIONS - 1, 0), (1, 0)] {
             scene.turn(most, 10);
             scene.turn(now, 20);
             assert_eq!(scene.memory_trim.within_ms(20), None, "{now} of {most}");

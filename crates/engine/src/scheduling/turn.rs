@@ -6,7 +6,7 @@
 use crate::scheduling::clock::precise_us;
 
 /// The most requests of one connection that are served in a turn.
-const REQUESTS_TURN_MOST: u32 = 32;
+const MAX_REQUESTS_TURN: u32 = 32;
 
 /// The turn is over when consecutive requests have taken this many microseconds in sum.
 const REQUESTS_TURN_US: u64 = 1_000;
@@ -18,7 +18,7 @@ const REQUESTS_A_LOOK: u32 = 4;
 const READ_TURN_BYTES: usize = 256 * 1024;
 
 /// The most pings of a WebSocket that are answered in a turn.
-const PINGS_TURN_MOST: u32 = 64;
+const MAX_PINGS_TURN: u32 = 64;
 
 /// A connection's use of its turn.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl TurnBudget {
     pub fn may_serve(&mut self) -> bool {
         match self.requests {
             0 => true,
-            REQUESTS_TURN_MOST.. => false,
+            MAX_REQUESTS_TURN.. => false,
             1 => {
                 self.began_us = precise_us();
                 true
@@ -59,7 +59,7 @@ impl TurnBudget {
 
     /// Whether more may be read, or parsed of the bytes that were read.
     pub fn may_read(&self) -> bool {
-        self.read_bytes < READ_TURN_BYTES && self.pings < PINGS_TURN_MOST
+        self.read_bytes < READ_TURN_BYTES && self.pings < MAX_PINGS_TURN
     }
 }
 
@@ -74,7 +74,7 @@ pub struct StreamsTurn {
 impl StreamsTurn {
     /// Whether another stream may have its turn now.
     pub fn may_begin(&self) -> bool {
-        self.begun == 0 || self.begun < REQUESTS_TURN_MOST && precise_us().saturating_sub(self.began_us) < REQUESTS_TURN_US
+        self.begun == 0 || self.begun < MAX_REQUESTS_TURN && precise_us().saturating_sub(self.began_us) < REQUESTS_TURN_US
     }
 
     /// A stream has its turn, and others wait.
@@ -104,12 +104,12 @@ mod tests {
         turn.note_read(1);
         assert!(!turn.may_read());
 
-        let mut turn = TurnBudget { pings: PINGS_TURN_MOST - 1, ..TurnBudget::default() };
+        let mut turn = TurnBudget { pings: MAX_PINGS_TURN - 1, ..TurnBudget::default() };
         assert!(turn.may_read());
         turn.note_ping();
         assert!(!turn.may_read());
 
-        let mut turn = TurnBudget { requests: REQUESTS_TURN_MOST, ..TurnBudget::default() };
+        let mut turn = TurnBudget { requests: MAX_REQUESTS_TURN, ..TurnBudget::default() };
         assert!(!turn.may_serve());
     }
 

@@ -13,12 +13,12 @@ use bolide_contract::clock::now_ms;
 use bolide_contract::scoreboard::{Phase, Recorder};
 use nix::sys::signal::SigSet;
 
-use super::{LOOKS_MOST, RequestKey, SlowRequests, WATCHED_MOST, WatchedRequest, tell_rest};
+use super::{MAX_LOOKS, MAX_WATCHED, RequestKey, SlowRequests, WatchedRequest, tell_rest};
 use crate::app::Language;
 use crate::sampling::{Sampler, Subject};
 
 /// The shortest pause, in milliseconds.
-const LEAST_PAUSE_MS: u64 = 5;
+const MIN_PAUSE_MS: u64 = 5;
 
 /// Requests that are looked at in a row. A look takes some tenths of a millisecond.
 const LOOKS_A_ROUND: usize = 64;
@@ -44,7 +44,7 @@ pub fn start<L: Language>(
         let Some(mut sampler) = language.sampler() else { return };
         loop {
             let pause_ms = slow.look(&recorders, &mut *sampler);
-            thread::sleep(Duration::from_millis(pause_ms.clamp(LEAST_PAUSE_MS, slow.mark_ms.max(LEAST_PAUSE_MS))));
+            thread::sleep(Duration::from_millis(pause_ms.clamp(MIN_PAUSE_MS, slow.mark_ms.max(MIN_PAUSE_MS))));
             let untold = slow.lock().end_minute(now_ms());
             tell_rest(worker, untold);
         }
@@ -77,7 +77,7 @@ impl SlowRequests {
         }
         let state = self.lock();
         let waiting = state.watched.values().filter(|watched| watched.is_kept || watched.seen_ms == now);
-        let waiting = waiting.filter(|watched| watched.times < LOOKS_MOST).map(|watched| watched.next_ms);
+        let waiting = waiting.filter(|watched| watched.times < MAX_LOOKS).map(|watched| watched.next_ms);
         waiting.fold(next_ms, u64::min).saturating_sub(now)
     }
 
@@ -95,7 +95,7 @@ impl SlowRequests {
             }
             let key = RequestKey::of((*recorder, number));
             let subject = Subject { thread: recorder.thread.load(Relaxed), task: None };
-            let has_room = state.watched.len() < WATCHED_MOST;
+            let has_room = state.watched.len() < MAX_WATCHED;
             if let Some(watched) = state.watched.get_mut(&key) {
                 watched.seen_ms = now;
             } else if has_room {

@@ -17,7 +17,7 @@ use crate::sockets::tls::{SEALED_BYTES, TlsStream, with_workbench};
 const CARRIED_BYTES: usize = SEALED_BYTES;
 
 /// Reads of each side before other bridges have their turn.
-const READS_MOST: usize = 4;
+const MAX_READS: usize = 4;
 
 /// Milliseconds for which the last records may wait for a client that reads nothing, after the application has closed its end.
 const LAST_RECORDS_MS: u64 = 30_000;
@@ -134,7 +134,7 @@ impl TlsBridge {
 
     /// From the client to the application.
     fn read_client(&mut self, buffer: &mut [u8]) {
-        for _ in 0..READS_MOST {
+        for _ in 0..MAX_READS {
             if !self.may_read_client() || self.is_broken {
                 break;
             }
@@ -174,7 +174,7 @@ impl TlsBridge {
     /// From the application to the client.
     fn read_application(&mut self, now_ms: u64, buffer: &mut [u8]) {
         self.has_unread = false;
-        for _ in 0..READS_MOST {
+        for _ in 0..MAX_READS {
             if !self.may_read_application() || self.is_broken {
                 self.has_unread = self.to_client == Way::Open;
                 return;

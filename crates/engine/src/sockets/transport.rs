@@ -30,7 +30,7 @@ const CORKED_BYTES: usize = 16 * 1024;
 
 /// Bytes that may wait for slow clients, over all connections of a worker. Beyond this, no more bytes are kept for a client whose
 /// socket is full: its application is suspended at once.
-const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
+const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of a file that a stream reads at once.
 const FILE_PIECE_BYTES: usize = 16 * 1024;
@@ -211,7 +211,7 @@ impl Transport {
 
     /// Whether this many bytes more may be kept here, if waiting bytes are limited to `most_bytes`.
     pub fn has_room(&self, bytes: usize, most_bytes: usize) -> bool {
-        let worker_has_room = || WAITING_BYTES.load(Relaxed) <= WAITING_MOST_BYTES;
+        let worker_has_room = || WAITING_BYTES.load(Relaxed) <= MAX_WAITING_BYTES;
         self.unsent() + bytes <= most_bytes && (!self.is_full || worker_has_room())
     }
 

@@ -47,7 +47,7 @@ const WORDS_3_14: &str = "
 /// Offset of the first of these words.
 const FIRST_WORD: usize = 24;
 /// An offset beyond this is not one: the structure is another one than described here. In bytes.
-const OFFSET_MOST: u64 = 16 * 1024 * 1024;
+const MAX_OFFSET: u64 = 16 * 1024 * 1024;
 
 /// The version that the structure states, as `(major, minor)`. `None`: the bytes are not the structure.
 pub fn version_of(bytes: &[u8]) -> Option<(u32, u32)> {
@@ -69,7 +69,7 @@ pub fn complete(layout: Layout, bytes: &[u8]) -> Result<Layout, &'static str> {
     let words = if layout.minor >= 14 { WORDS_3_14 } else { WORDS_3_13 };
     let (mut gil, mut locked, mut holder) = (0, 0, 0);
     for (number, name) in words.split_whitespace().enumerate().filter(|(_, name)| *name != "_") {
-        let value = word(bytes, FIRST_WORD + number * 8).filter(|value| *value < OFFSET_MOST).ok_or(name)?;
+        let value = word(bytes, FIRST_WORD + number * 8).filter(|value| *value < MAX_OFFSET).ok_or(name)?;
         match name {
             "gil" => gil = value,
             "gil_locked" => locked = value,

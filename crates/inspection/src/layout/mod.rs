@@ -8,8 +8,8 @@ mod tables;
 pub use fields::Layout;
 
 /// The versions that can be read.
-pub const MINOR_LEAST: u32 = 9;
-pub const MINOR_MOST: u32 = 14;
+pub const MIN_MINOR: u32 = 9;
+pub const MAX_MINOR: u32 = 14;
 
 /// Returns the table of a version, for 3.14 that of 3.13, which the process' own offsets complete.
 pub fn of_minor(minor: u32) -> Option<Layout> {
@@ -20,7 +20,7 @@ pub fn of_minor(minor: u32) -> Option<Layout> {
         12 => Some(tables::PYTHON_3_12),
         13 => Some(tables::PYTHON_3_13),
         // Its collector has other lists.
-        MINOR_MOST => Some(Layout { minor: MINOR_MOST, gc_generations: 0, ..tables::PYTHON_3_13 }),
+        MAX_MINOR => Some(Layout { minor: MAX_MINOR, gc_generations: 0, ..tables::PYTHON_3_13 }),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Reports that a folder keeps, and their bytes together.
-const REPORTS_MOST: usize = 50;
-const REPORTS_MOST_BYTES: u64 = 32 * 1024 * 1024;
+const MAX_REPORTS: usize = 50;
+const MAX_REPORTS_BYTES: u64 = 32 * 1024 * 1024;
 /// A report may have values of the application in its stacks' file names alone, but it is still only its owner's.
 const MODE: u32 = 0o600;
 const BEGIN: &str = "crash-";
@@ -46,7 +46,7 @@ fn remove_oldest(folder: &Path, more_bytes: u64) -> io::Result<()> {
     let mut bytes = more_bytes + reports.iter().map(|(_, size)| size).sum::<u64>();
     let mut number = reports.len() + 1;
     for (path, size) in reports {
-        if number <= REPORTS_MOST && bytes <= REPORTS_MOST_BYTES {
+        if number <= MAX_REPORTS && bytes <= MAX_REPORTS_BYTES {
             break;
         }
         // Another process may have removed it.
@@ -66,12 +66,12 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("bolide-crash-files-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("notes.json"), "mine").expect("written");
-        let paths: Vec<PathBuf> = (0..REPORTS_MOST + 3).map(|_| write(&folder, b"{}").expect("written")).collect();
-        assert_eq!(fs::read_dir(&folder).expect("read").count(), REPORTS_MOST + 1);
+        let paths: Vec<PathBuf> = (0..MAX_REPORTS + 3).map(|_| write(&folder, b"{}").expect("written")).collect();
+        assert_eq!(fs::read_dir(&folder).expect("read").count(), MAX_REPORTS + 1);
         assert!(paths[3..].iter().all(|path| path.exists()) && !paths[2].exists());
         // A large one removes all that are older, and is written nevertheless.
-        let large = write(&folder, &vec![b' '; REPORTS_MOST_BYTES as usize]).expect("written");
-        assert!(large.exists() && !paths[REPORTS_MOST].exists());
+        let large = write(&folder, &vec![b' '; MAX_REPORTS_BYTES as usize]).expect("written");
+        assert!(large.exists() && !paths[MAX_REPORTS].exists());
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -15,15 +15,15 @@ use nix::unistd::Pid;
 use super::runner;
 
 /// Actions of one alarm, and of all together, that run at the same time.
-const RUNNING_OF_ONE_MOST: usize = 4;
-const RUNNING_MOST: usize = 16;
+const MAX_RUNNING_OF_ONE: usize = 4;
+const MAX_RUNNING: usize = 16;
 /// Messages that wait for an action to end, and their bytes together.
-const WAITING_MOST: usize = 256;
-const WAITING_MOST_BYTES: usize = 1024 * 1024;
+const MAX_WAITING: usize = 256;
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
 /// Time that an action may take, in milliseconds: a message that comes later is of no use.
-const ACTION_MOST_MS: u64 = 300_000;
+const MAX_ACTION_MS: u64 = 300_000;
 /// Time that actions have at the end of the instance, in milliseconds.
-const END_MOST_MS: u64 = 2000;
+const MAX_END_MS: u64 = 2000;
 
 /// All actions of an instance.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ struct RunningAction {
 impl Actions {
     /// Adds an action, or counts it as dropped if too many are waiting.
     pub fn add(&mut self, alarm: &Alarm, text: &[u8]) {
-        if self.waiting.len() >= WAITING_MOST || self.waiting_bytes + text.len() > WAITING_MOST_BYTES {
+        if self.waiting.len() >= MAX_WAITING || self.waiting_bytes + text.len() > MAX_WAITING_BYTES {
             match self.dropped.iter_mut().find(|(name, _)| *name == alarm.name) {
                 Some((_, count)) => *count += 1,
                 None => self.dropped.push((alarm.name.clone(), 1)),
@@ -78,9 +78,9 @@ impl Actions {
     /// The first waiting action that may start.
     fn next(&self) -> Option<usize> {
         let has_room = |(alarm, _): &(Alarm, Vec<u8>)| {
-            self.running.iter().filter(|running| running.alarm == alarm.name).count() < RUNNING_OF_ONE_MOST
+            self.running.iter().filter(|running| running.alarm == alarm.name).count() < MAX_RUNNING_OF_ONE
         };
-        self.waiting.iter().position(has_room).filter(|_| self.running.len() < RUNNING_MOST)
+        self.waiting.iter().position(has_room).filter(|_| self.running.len() < MAX_RUNNING)
     }
 
     /// Records an end. Returns false if no action has this pid. The process has logged its own failure.
@@ -98,9 +98,9 @@ impl Actions {
 
     /// Kills actions that take too long.
     pub fn kill_late(&mut self, now_ms: u64) {
-        let is_late = |running: &&mut RunningAction| !running.was_killed && now_ms >= running.started_ms + ACTION_MOST_MS;
+        let is_late = |running: &&mut RunningAction| !running.was_killed && now_ms >= running.started_ms + MAX_ACTION_MS;
         for running in self.running.iter_mut().filter(is_late) {
-            let (alarm, pid, most) = (&running.alarm, running.pid, duration(ACTION_MOST_MS));
+            let (alarm, pid, most) = (&running.alarm, running.pid, duration(MAX_ACTION_MS));
             bolide_log::quiet_line(&format!("alarm {alarm} (pid {pid}) has not ended within {most}: killing it"));
             running.kill();
         }
@@ -110,7 +110,7 @@ impl Actions {
     pub fn take_complaints(&mut self) -> Vec<String> {
         let words = |(alarm, count): (String, u64)| {
             let messages = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
-            format!("alarm {alarm}: {messages} dropped, because {WAITING_MOST} are waiting for earlier actions to end")
+            format!("alarm {alarm}: {messages} dropped, because {MAX_WAITING} are waiting for earlier actions to end")
         };
         self.dropped.drain(..).map(words).collect()
     }
@@ -121,7 +121,7 @@ impl Actions {
 
     /// At the end of the instance: returns whether no action is left. After a short time those that are running are killed.
     pub fn finish(&mut self, now_ms: u64) -> bool {
-        let end_ms = *self.end_ms.get_or_insert(now_ms + END_MOST_MS);
+        let end_ms = *self.end_ms.get_or_insert(now_ms + MAX_END_MS);
         if now_ms >= end_ms {
             self.waiting.clear();
             for running in self.running.iter_mut().filter(|running| !running.was_killed) {
@@ -135,7 +135,7 @@ impl Actions {
 
     pub fn wake_ms(&self) -> Option<u64> {
         let running = self.running.iter().filter(|running| !running.was_killed);
-        let late = running.map(|running| running.started_ms + ACTION_MOST_MS).min();
+        let late = running.map(|running| running.started_ms + MAX_ACTION_MS).min();
         let end = self.end_ms.filter(|_| self.running.iter().any(|running| !running.was_killed));
         late.into_iter().chain(end).min()
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn messages_beyond_the_bound_are_dropped_and_counted() {
         let mut actions = Actions::default();
-        (0..WAITING_MOST).for_each(|_| actions.add(&alarm("mail"), b"text"));
+        (0..MAX_WAITING).for_each(|_| actions.add(&alarm("mail"), b"text"));
         assert!(!actions.has_complaint());
         (0..3).for_each(|_| actions.add(&alarm("mail"), b"text"));
         actions.add(&alarm("chat"), b"text");
@@ -173,13 +173,13 @@ mod tests {
         assert!(lines[1].starts_with("alarm chat: 1 message was dropped, "), "{lines:?}");
         let mut actions = Actions::default();
         (0..20).for_each(|_| actions.add(&alarm("mail"), &[b'x'; 64 * 1024]));
-        assert_eq!(actions.waiting.len(), WAITING_MOST_BYTES / (64 * 1024));
+        assert_eq!(actions.waiting.len(), MAX_WAITING_BYTES / (64 * 1024));
     }
 
     #[test]
     fn an_alarm_that_is_busy_does_not_hold_up_another_one() {
         let mut actions = Actions::default();
-        for pid in 0..RUNNING_OF_ONE_MOST {
+        for pid in 0..MAX_RUNNING_OF_ONE {
             let leash = Leash::new().expect("made");
             let pid = Pid::from_raw(i32::MAX - pid as i32);
             actions.running.push(RunningAction { alarm: "mail".to_owned(), pid, leash, started_ms: 0, was_killed: true });

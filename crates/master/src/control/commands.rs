@@ -2,7 +2,7 @@
 //! command, its command line (`bolide reload --chain`), its log line, and how it is answered. Pure data: what a command does is
 //! in `supervisor/events`. The master and the command-line client run it.
 
-use bolide_options::{InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST};
+use bolide_options::{InstanceCommand, InstanceRequest, MAX_WORKERS_CHANGE};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -318,7 +318,7 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
     let change = question["change"].as_i64().unwrap_or(0);
     let found = InstanceCommand::named(asked).and_then(|command| choose(command, is("now"), is("chain"), change, number));
     found.ok_or_else(|| match asked {
-        "workers" => format!("`workers` takes a number or a change, of at most {WORKERS_CHANGE_MOST} workers"),
+        "workers" => format!("`workers` takes a number or a change, of at most {MAX_WORKERS_CHANGE} workers"),
         _ => format!("`{asked}` is unknown: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
     })
 }
@@ -329,7 +329,7 @@ pub fn of_request(request: &InstanceRequest) -> Option<Command> {
 }
 
 fn choose(asked: InstanceCommand, now: bool, chain: bool, change: i64, number: Option<u32>) -> Option<Command> {
-    let most = i64::from(WORKERS_CHANGE_MOST);
+    let most = i64::from(MAX_WORKERS_CHANGE);
     let is_given = |form: Form| match form {
         Form::Plain => true,
         Form::Now => now,

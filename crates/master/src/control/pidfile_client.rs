@@ -38,7 +38,7 @@ pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
 }
 
 fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
-    let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).map_err(|error| {
+    let text = guarded_files::read_text(path, pidfile::MAX_BYTES, Rights::Own).map_err(|error| {
         // `--reload` of other servers takes no file, so the application may have been written behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))

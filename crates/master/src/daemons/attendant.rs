@@ -20,7 +20,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::Pid;
 
-use super::cron::{RUNNING_MOST, Runs};
+use super::cron::{MAX_RUNNING, Runs};
 use super::output::Output;
 use super::packets::{AttendantOrder, AttendantReport, ProgramState};
 use super::pidfile::Identities;
@@ -33,11 +33,11 @@ const CHECK_MS: u64 = 1000;
 const ORPHANED_MERCY_MS: u64 = 1000;
 /// Maximum number of output pipes that are read at a time. Above it, the oldest pipe is dropped; a program's own children may
 /// hold such pipes open.
-const OUTPUTS_MOST: usize = 256;
+const MAX_OUTPUTS: usize = 256;
 /// Delay before reports that the master had no buffer space for are sent again, in milliseconds.
 const RESEND_MS: u64 = 50;
 /// The longest wait, in milliseconds, because the clock may be set meanwhile.
-const TURN_MOST_MS: u64 = 60_000;
+const MAX_TURN_MS: u64 = 60_000;
 const MINUTE_S: i64 = 60;
 
 /// The configuration of an attendant, which it gets when it is forked.
@@ -239,7 +239,7 @@ impl AttendantLoop {
     fn add_output(&mut self, reader: PipeReader, kind: &str, name: &str) {
         match Output::new(reader, kind, name) {
             Ok(output) => {
-                if self.outputs.len() >= OUTPUTS_MOST {
+                if self.outputs.len() >= MAX_OUTPUTS {
                     self.outputs.remove(0);
                 }
                 self.outputs.push(output);
@@ -285,7 +285,7 @@ impl AttendantLoop {
         let Some(command) = self.runs.job(number).map(|job| job.command.clone()) else { return };
         let name = name_of(&command);
         if self.runs.is_full() {
-            let words = format!("cron {name} is skipped: {RUNNING_MOST} commands are already running");
+            let words = format!("cron {name} is skipped: {MAX_RUNNING} commands are already running");
             return self.report(&AttendantReport::LogLine(words));
         }
         let launch = LaunchRequest {
@@ -329,7 +329,7 @@ impl AttendantLoop {
         let unsent = (self.has_unreported_states || !self.unsent.is_empty()).then_some(now + RESEND_MS);
         let wake = daemons.chain([looks, minute, unsent, self.runs.wake_ms()]).flatten().min();
         // The clock is coarse: a few extra milliseconds make sure that the deadline has passed.
-        wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
+        wake.map_or(MAX_TURN_MS, |wake| (wake.saturating_sub(now) + 4).min(MAX_TURN_MS))
     }
 
     /// Sends a report if the master has buffer space for it. Never waits.

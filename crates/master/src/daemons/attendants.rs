@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
-use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, PACKET_MOST_BYTES, ProgramState};
+use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, MAX_PACKET_BYTES, ProgramState};
 use crate::token::Token;
 
 /// Reports read from one attendant in a turn, so that programs with much output do not delay workers.
@@ -228,7 +228,7 @@ impl Attendants {
     /// Reads the reports of an attendant. Returns the name of a control daemon whose end ends the instance.
     pub fn read_reports(&mut self, pid: i32) -> Option<String> {
         let attendant = self.attendants.iter_mut().find(|attendant| attendant.pid.as_raw() == pid)?;
-        let mut packet = [0; PACKET_MOST_BYTES];
+        let mut packet = [0; MAX_PACKET_BYTES];
         for _ in 0..ATTENDANT_REPORTS_A_TURN {
             let length = match recv(attendant.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) | Err(_) => return None,

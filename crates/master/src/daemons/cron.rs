@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use super::program::name_of;
 
 /// Maximum number of commands that run at the same time, of all jobs together.
-pub const RUNNING_MOST: usize = 64;
+pub const MAX_RUNNING: usize = 64;
 
 /// A running command.
 #[derive(Debug)]
@@ -74,9 +74,9 @@ impl Runs {
         !self.jobs.is_empty()
     }
 
-    /// Returns whether [`RUNNING_MOST`] commands are running.
+    /// Returns whether [`MAX_RUNNING`] commands are running.
     pub fn is_full(&self) -> bool {
-        self.running.len() >= RUNNING_MOST
+        self.running.len() >= MAX_RUNNING
     }
 
     pub fn is_idle(&self) -> bool {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::packets::TEXT_MOST_BYTES;
+use super::packets::MAX_TEXT_BYTES;
 
 /// Bytes read from one program in a turn, so that one with much output does not delay the other programs.
 const TURN_BYTES: usize = 64 * 1024;
@@ -53,7 +53,7 @@ impl Output {
     }
 
     fn add(&mut self, mut bytes: &[u8], lines: &mut Vec<Vec<u8>>) {
-        let most = TEXT_MOST_BYTES - self.prefix.len() - 1;
+        let most = MAX_TEXT_BYTES - self.prefix.len() - 1;
         while !bytes.is_empty() {
             let room = most - self.partial.len();
             let end = bytes.iter().take(room + 1).position(|byte| *byte == b'\n');
@@ -113,7 +113,7 @@ mod tests {
         drop(writer);
         while output.take(&mut lines) {}
         assert!(
-            lines.iter().all(|line| line.len() <= TEXT_MOST_BYTES && line.ends_with(b"\n") && line.starts_with(b"[cron long] "))
+            lines.iter().all(|line| line.len() <= MAX_TEXT_BYTES && line.ends_with(b"\n") && line.starts_with(b"[cron long] "))
         );
         assert_eq!(text(&lines).matches('x').count(), 20_000);
     }

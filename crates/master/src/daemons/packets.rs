@@ -2,9 +2,9 @@
 //! encoding only, not what follows from a packet. The master and the attendant run it.
 
 /// Maximum bytes of a packet.
-pub const PACKET_MOST_BYTES: usize = 4096;
+pub const MAX_PACKET_BYTES: usize = 4096;
 /// Maximum bytes of its text.
-pub const TEXT_MOST_BYTES: usize = PACKET_MOST_BYTES - 1;
+pub const MAX_TEXT_BYTES: usize = MAX_PACKET_BYTES - 1;
 
 /// An order from the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl AttendantReport {
             }
         };
         let mut packet = vec![kind];
-        packet.extend(&text[..text.len().min(TEXT_MOST_BYTES)]);
+        packet.extend(&text[..text.len().min(MAX_TEXT_BYTES)]);
         packet
     }
 
@@ -119,7 +119,7 @@ mod tests {
         ] {
             assert_eq!(AttendantReport::decode(&report.encode()), Some(report));
         }
-        assert_eq!(AttendantReport::Output(vec![b'x'; 10_000]).encode().len(), PACKET_MOST_BYTES);
+        assert_eq!(AttendantReport::Output(vec![b'x'; 10_000]).encode().len(), MAX_PACKET_BYTES);
         for nonsense in [&b""[..], b"?", b"\0\0", b"d1 2", b"j1 2 3 4", b"d1 -2 3", b"d\xff"] {
             assert_eq!(AttendantReport::decode(nonsense), None);
         }

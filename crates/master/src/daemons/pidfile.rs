@@ -10,7 +10,7 @@ use bolide_supervision::processes::privileges::Privileges;
 use nix::unistd::{Pid, geteuid};
 
 /// Bytes read from a pidfile: more than a number needs.
-const MOST_BYTES: u64 = 32;
+const MAX_BYTES: u64 = 32;
 /// Mode of a new pidfile, before `umask`.
 const FILE_MODE: u32 = 0o666;
 
@@ -50,7 +50,7 @@ pub fn process(path: &Path, identities: &Identities) -> Option<Pid> {
         return None;
     }
     let mut text = String::new();
-    opened.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    opened.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     let identity = identities.daemon.as_ref();
     let pid = text.split_whitespace().next()?.parse().ok().filter(|pid| *pid > 1)?;
     let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();

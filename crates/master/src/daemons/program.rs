@@ -19,9 +19,9 @@ use bolide_supervision::sockets::socket_activation;
 use nix::unistd::Pid;
 
 /// The most characters of a program's name in the log.
-const NAME_MOST: usize = 40;
+const MAX_NAME: usize = 40;
 /// The most arguments that tell programs of the same name apart.
-const ARGUMENTS_MOST: usize = 3;
+const MAX_ARGUMENTS: usize = 3;
 /// Characters of commands that are more than the call of a single program.
 const SHELL_SYNTAX: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
 /// First words that are not programs.
@@ -133,7 +133,7 @@ pub fn name_of(command: &str) -> String {
     let is_program = |word: &&str| !word.contains('=') && !matches!(*word, "exec" | "nice" | "env" | "sudo");
     let word = command.split_whitespace().find(is_program).unwrap_or(command);
     let name = word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(word);
-    name.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect()
+    name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect()
 }
 
 /// Returns a name for each command: those of the same program also have as many arguments as tell them apart. Flags and words with
@@ -144,12 +144,12 @@ pub fn names_of(commands: &[&str]) -> Vec<String> {
         let after = commands[number].split_whitespace().skip_while(|word| !word.ends_with(&short[number])).skip(1);
         let words = after.filter(|word| !word.starts_with('-') && !word.contains('=')).take(count);
         let name = words.fold(short[number].clone(), |name, word| format!("{name} {word}"));
-        name.chars().filter(|letter| !letter.is_control()).take(NAME_MOST).collect::<String>()
+        name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect::<String>()
     };
     let name = |number: usize| {
         let others = || (0..commands.len()).filter(|other| *other != number && short[*other] == short[number]);
         let is_unique = |count: &usize| others().all(|other| with(other, *count) != with(number, *count));
-        (0..=ARGUMENTS_MOST).find(is_unique).map_or_else(|| short[number].clone(), |count| with(number, count))
+        (0..=MAX_ARGUMENTS).find(is_unique).map_or_else(|| short[number].clone(), |count| with(number, count))
     };
     (0..commands.len()).map(name).collect()
 }

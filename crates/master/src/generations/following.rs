@@ -6,9 +6,9 @@ use bolide_services::reloads::ReloadCause;
 /// A generation for which another one waits may take this many times as long as the last one took.
 const PATIENCE_TIMES: u64 = 3;
 /// The least time that it may take, in milliseconds.
-const PATIENCE_LEAST_MS: u64 = 5_000;
+const MIN_PATIENCE_MS: u64 = 5_000;
 /// The time doubles with each generation that was abandoned for this reason, so that one of them serves, at most this often.
-const DOUBLINGS_MOST: u32 = 8;
+const MAX_DOUBLINGS: u32 = 8;
 
 /// A reload that waits for a generation that is starting.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct Following {
     abandoned: u32,
 }
 
-/// Returns [`PATIENCE_LEAST_MS`], or the time of a test.
+/// Returns [`MIN_PATIENCE_MS`], or the time of a test.
 fn patience_least_ms() -> u64 {
     let given = std::env::var("BOLIDE_TEST_LOAD_PATIENCE_MS").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or(PATIENCE_LEAST_MS)
+    given.unwrap_or(MIN_PATIENCE_MS)
 }
 
 impl Following {
@@ -46,7 +46,7 @@ impl Following {
     pub fn late_ms(&self, began_ms: u64, last_took_ms: u64) -> Option<u64> {
         self.waiting.as_ref()?;
         let usual_ms = last_took_ms.saturating_mul(PATIENCE_TIMES).max(patience_least_ms());
-        let doubled_ms = usual_ms.saturating_mul(1 << self.abandoned.min(DOUBLINGS_MOST));
+        let doubled_ms = usual_ms.saturating_mul(1 << self.abandoned.min(MAX_DOUBLINGS));
         Some(began_ms.saturating_add(doubled_ms))
     }
 

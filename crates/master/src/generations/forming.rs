@@ -19,7 +19,7 @@ use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::{enter_folder, not_executed};
 
 /// A new generation is abandoned when this many of its workers have failed early.
-const EARLY_FAILURES_MOST: u32 = 5;
+const MAX_EARLY_FAILURES: u32 = 5;
 /// Interval between log lines that a generation is still forming, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
 
@@ -183,7 +183,7 @@ impl Generations {
             Some("a worker could not, see above".to_owned())
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
-        } else if forming.reason != Reason::First && forming.early_failures >= EARLY_FAILURES_MOST {
+        } else if forming.reason != Reason::First && forming.early_failures >= MAX_EARLY_FAILURES {
             Some("its workers die before they serve".to_owned())
         } else {
             None

@@ -17,7 +17,7 @@ use crate::generations::Generations;
 use crate::provision::Provision;
 
 /// Maximum number of files in a list.
-const FILES_MOST: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// Watches the files that a child has imported, as long as its generation serves or forms.
 pub fn take(
@@ -65,7 +65,7 @@ fn read(list: OwnedFd) -> Option<Vec<Imported>> {
     list.read_exact_at(&mut text, 0).ok()?;
     let files: Vec<ImportedFile> = serde_json::from_slice(&text).ok()?;
     let imported = |(path, modified_ns): ImportedFile| Imported { path: PathBuf::from(path), modified_ns };
-    Some(files.into_iter().take(FILES_MOST).map(imported).filter(|file| file.path.is_absolute()).collect())
+    Some(files.into_iter().take(MAX_FILES).map(imported).filter(|file| file.path.is_absolute()).collect())
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use nix::unistd::{Pid, setpgid};
 use crate::control::signals::end_signals;
 
 /// Maximum bytes of the answer: settings with the certificates in force, and with those of a folder.
-const ANSWER_MOST_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// How long a killed child may take to exit, in milliseconds.
-const KILLED_MOST_MS: u64 = 5000;
+const MAX_KILLED_MS: u64 = 5000;
 /// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -52,7 +52,7 @@ pub fn run(privileges: Option<&Privileges>, kept: &[RawFd], most_ms: u64, work: 
     let answer = answer_of(reader, most_ms);
     // The child has answered or never will, and programs that it executed are not needed any more.
     system::signal_group(child, libc::SIGKILL);
-    system::wait_for(child, KILLED_MOST_MS);
+    system::wait_for(child, MAX_KILLED_MS);
     match answer?.split_first() {
         Some((1, answer)) => Ok(answer.to_vec()),
         Some((_, why)) => Err(io::Error::other(String::from_utf8_lossy(why).into_owned())),
@@ -84,7 +84,7 @@ fn answer_of(mut reader: io::PipeReader, most_ms: u64) -> io::Result<Vec<u8>> {
             0 => return Ok(answer),
             count => answer.extend_from_slice(&buffer[..count]),
         }
-        if answer.len() as u64 > ANSWER_MOST_BYTES {
+        if answer.len() as u64 > MAX_ANSWER_BYTES {
             return Err(io::Error::other("it is too large"));
         }
     }

@@ -23,17 +23,17 @@ use bolide_supervision::text::{counted, duration};
 use crate::token::Token;
 
 /// The most connections that the master holds.
-const HELD_MOST: usize = 4096;
+const MAX_HELD: usize = 4096;
 
 /// The part of the limit of open files that the master leaves free for itself, and the least number.
 const RESERVED_PART: u64 = 8;
-const RESERVED_LEAST: u64 = 16;
+const MIN_RESERVED: u64 = 16;
 
 /// The longest time for which a connection is held, in milliseconds.
 const HELD_MS: u64 = 300_000;
 
 /// Packets taken in a turn of the master.
-const TAKEN_TURN_MOST: usize = 256;
+const MAX_TAKEN_TURN: usize = 256;
 
 /// Milliseconds after which the master looks again whether a worker can take what it holds.
 pub const LOOK_MS: u64 = 10;
@@ -112,7 +112,7 @@ impl ConnectionQueue {
 
     /// Takes out what waits in the queue. `listeners` are the sockets that workers listen at.
     pub fn take(&mut self, listeners: &[&Listeners], now_ms: u64) {
-        for _ in 0..TAKEN_TURN_MOST {
+        for _ in 0..MAX_TAKEN_TURN {
             self.is_full = !self.has_room();
             if self.is_full {
                 return;
@@ -135,10 +135,10 @@ impl ConnectionQueue {
 
     fn has_room(&self) -> bool {
         let limit = open_files_limit();
-        let most = limit.saturating_sub((limit / RESERVED_PART).max(RESERVED_LEAST));
+        let most = limit.saturating_sub((limit / RESERVED_PART).max(MIN_RESERVED));
         // The kernel gives out the lowest free number.
         let next = self.take.try_clone().map(|copy| copy.as_raw_fd().unsigned_abs());
-        self.held.len() < HELD_MOST && next.is_ok_and(|number| u64::from(number) < most)
+        self.held.len() < MAX_HELD && next.is_ok_and(|number| u64::from(number) < most)
     }
 
     /// Puts back what is held, as far as there is room.

@@ -11,7 +11,7 @@ use bolide_supervision::text::printable;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// Maximum bytes of a reason that are read.
-const BYTES_MOST: usize = 1024;
+const MAX_BYTES: usize = 1024;
 
 /// The memory file of one generation.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl ErrorReport {
 
     /// Returns the first line of the report, or `None` if it is empty.
     pub fn read(&self) -> Option<String> {
-        let mut bytes = [0; BYTES_MOST];
+        let mut bytes = [0; MAX_BYTES];
         let count = self.0.read_at(&mut bytes, 0).ok()?;
         let text = String::from_utf8_lossy(&bytes[..count]);
         let line = printable(text.lines().next().unwrap_or_default().trim());
@@ -67,6 +67,6 @@ mod tests {
         note.0.write_all_at(b"ImportError: no\x1b[2J database\nbolide: ready", 0).expect("written");
         assert_eq!(note.read().as_deref(), Some("ImportError: no\\u{1b}[2J database"));
         note.0.write_all_at(&[b'x'; 100_000], 0).expect("written");
-        assert_eq!(note.read().map(|text| text.len()), Some(BYTES_MOST));
+        assert_eq!(note.read().map(|text| text.len()), Some(MAX_BYTES));
     }
 }

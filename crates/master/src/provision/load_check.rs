@@ -33,7 +33,7 @@ const SHOW_STACK_MS: u64 = 5_000;
 /// How long a child that has reported may take to exit, in milliseconds.
 const ENDING_MS: u64 = 5_000;
 /// Maximum size of a child's report, a line of JSON, in bytes.
-const REPORT_BYTES_MOST: usize = 64 * 1024;
+const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 /// Loads the applications of these settings, and adds their errors to the report.
 pub fn check_load(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) {
@@ -156,7 +156,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
 fn read_report(output: &mut ChildStdout, until: Instant) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = [0; 4096];
-    while line.last() != Some(&b'\n') && line.len() < REPORT_BYTES_MOST && is_ready(output.as_fd(), until)? {
+    while line.last() != Some(&b'\n') && line.len() < MAX_REPORT_BYTES && is_ready(output.as_fd(), until)? {
         match output.read(&mut part)? {
             0 => break,
             count => line.extend_from_slice(&part[..count]),

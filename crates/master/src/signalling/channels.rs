@@ -11,7 +11,7 @@ use bolide_contract::children::Task;
 use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::Settings;
-use bolide_contract::uwsgi_signals::{PENDING_MOST, Pool};
+use bolide_contract::uwsgi_signals::{MAX_PENDING, Pool};
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use nix::fcntl::OFlag;
 
@@ -59,14 +59,14 @@ impl Channels {
             self.admit_members(generation, children, settings);
         }
         let Some(pipe) = self.pools.get(&pool) else { return false };
-        pipe.waiting() < PENDING_MOST && nix::unistd::write(&pipe.put, &[number]) == Ok(1)
+        pipe.waiting() < MAX_PENDING && nix::unistd::write(&pipe.put, &[number]) == Ok(1)
     }
 
     /// Puts a signal into the queue of one process. Returns false if it is full: the signal is dropped.
     pub fn put_into_queue(&mut self, recipient: Recipient, number: u8, generation: u32, children: &Children) -> bool {
         let queue = self.queues.entry(recipient).or_default();
         queue.settle(children);
-        let has_room = queue.waiting.len() < PENDING_MOST as usize;
+        let has_room = queue.waiting.len() < MAX_PENDING as usize;
         if has_room {
             queue.waiting.push_back(number);
             queue.send(recipient, generation, children);
@@ -98,7 +98,7 @@ impl Channels {
     pub fn take_waiting(&mut self) -> Vec<u8> {
         let mut waiting = Vec::new();
         for pool in self.pools.values() {
-            let mut bytes = [0; PENDING_MOST as usize];
+            let mut bytes = [0; MAX_PENDING as usize];
             let count = nix::unistd::read(&pool.take, &mut bytes).unwrap_or(0);
             waiting.extend_from_slice(&bytes[..count]);
         }

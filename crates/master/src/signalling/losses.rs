@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bolide_contract::uwsgi_signals::PENDING_MOST;
+use bolide_contract::uwsgi_signals::MAX_PENDING;
 use bolide_supervision::text::counted;
 
 /// Time between two lines, in milliseconds.
@@ -45,7 +45,7 @@ impl Losses {
             None => format!("signals that were raised too quickly ({})", counted(count, "time")),
         };
         let list: Vec<String> = std::mem::take(&mut self.since_line).into_iter().map(what).collect();
-        Some(format!("signals are dropped, because {PENDING_MOST} wait for their target already: {}", list.join(", ")))
+        Some(format!("signals are dropped, because {MAX_PENDING} wait for their target already: {}", list.join(", ")))
     }
 
     pub fn wake_ms(&self) -> Option<u64> {

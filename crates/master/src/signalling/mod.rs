@@ -30,7 +30,7 @@ use crate::provision::Provision;
 use crate::signalling::channels::{Channels, Recipient};
 use crate::signalling::clock::Clock;
 use crate::signalling::losses::Losses;
-use crate::signalling::table::{TIMERS_MOST, Table, Timer};
+use crate::signalling::table::{MAX_TIMERS, Table, Timer};
 
 const MINUTE_S: u64 = 60;
 /// The name of monitors in the log.
@@ -261,9 +261,9 @@ impl Signalling {
     }
 
     fn run_timer(&mut self, timer: Timer, now_ms: u64) {
-        if self.clock.running().len() >= TIMERS_MOST {
+        if self.clock.running().len() >= MAX_TIMERS {
             let number = timer.number;
-            return log_sink::line(&format!("signal {number}: {TIMERS_MOST} timers run already: another one is ignored"));
+            return log_sink::line(&format!("signal {number}: {MAX_TIMERS} timers run already: another one is ignored"));
         }
         self.clock.add(timer, now_ms);
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use bolide_contract::uwsgi_signals::{EACH_MOST, REGISTRATIONS_BYTES, Registrations};
+use bolide_contract::uwsgi_signals::{MAX_EACH, REGISTRATIONS_BYTES, Registrations};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 /// Reads registrations. Returns `None` unless it is a sealed memory file with registrations in it, because only then does reading
@@ -20,6 +20,6 @@ pub fn read(file: OwnedFd) -> Option<Registrations> {
     let mut text = vec![0; bytes];
     file.read_exact_at(&mut text, 0).ok()?;
     let mut registrations: Registrations = serde_json::from_slice(&text).ok()?;
-    registrations.raised.truncate(EACH_MOST);
+    registrations.raised.truncate(MAX_EACH);
     Some(registrations)
 }

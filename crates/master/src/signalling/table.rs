@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bolide_contract::attendant::Schedule;
-use bolide_contract::uwsgi_signals::{EACH_MOST, Registration, Registrations, TARGET_BYTES};
+use bolide_contract::uwsgi_signals::{MAX_EACH, Registration, Registrations, TARGET_BYTES};
 use bolide_services::uwsgi_signals::{Members, Target, target_of};
 
 /// The registrations of a generation.
@@ -43,7 +43,7 @@ impl Timer {
 
     /// The timer fires once for several instances, of which each asks twice in a period, so that a delay skips none.
     pub fn shared(self) -> Timer {
-        Timer { every: (self.seconds / 2).clamp(1, ASK_SECONDS_MOST), ..self }
+        Timer { every: (self.seconds / 2).clamp(1, MAX_ASK_SECONDS), ..self }
     }
 }
 
@@ -102,10 +102,10 @@ impl Table {
         let Some((_, own)) = self.loading.iter_mut().find(|(known, _)| *known == id) else { return false };
         let count = |list: &[Registration]| list.iter().filter(|known| *known == registration).count();
         let is_repeated = count(own) < count(&self.loaded);
-        if own.len() < REPORTED_MOST {
+        if own.len() < MAX_REPORTED {
             own.push(registration.clone());
         }
-        if !is_repeated && self.loaded.len() < REPORTED_MOST {
+        if !is_repeated && self.loaded.len() < MAX_REPORTED {
             self.loaded.push(registration.clone());
         }
         is_repeated
@@ -116,9 +116,9 @@ impl Table {
         let is_timer = matches!(registration, Registration::Timer { .. } | Registration::RbTimer { .. });
         let (is_full, what) = match &registration {
             Registration::Handler { .. } => (false, ""),
-            Registration::Timer { .. } | Registration::RbTimer { .. } => (self.timers.len() >= TIMERS_MOST, "timers"),
-            Registration::Cron { .. } => (self.crons.len() >= EACH_MOST, "cron times"),
-            Registration::File { .. } => (self.files.len() >= EACH_MOST, "file monitors"),
+            Registration::Timer { .. } | Registration::RbTimer { .. } => (self.timers.len() >= MAX_TIMERS, "timers"),
+            Registration::Cron { .. } => (self.crons.len() >= MAX_EACH, "cron times"),
+            Registration::File { .. } => (self.files.len() >= MAX_EACH, "file monitors"),
         };
         if is_full {
             return changes
@@ -144,7 +144,7 @@ impl Table {
             }
             Registration::File { .. } => {}
         }
-        if is_loading && self.timers.len() < TIMERS_MOST {
+        if is_loading && self.timers.len() < MAX_TIMERS {
             self.timers.extend(changes.timers.last().filter(|_| is_timer));
         }
     }
@@ -163,11 +163,11 @@ impl Table {
 
 /// The longest time between two questions of an instance about a timer, in seconds: how late a period may fire, and how long a
 /// period waits whose process has died, beyond `hold-seconds`.
-const ASK_SECONDS_MOST: u32 = 10;
+const MAX_ASK_SECONDS: u32 = 10;
 /// Timers of both kinds.
-pub const TIMERS_MOST: usize = 2 * EACH_MOST;
+pub const MAX_TIMERS: usize = 2 * MAX_EACH;
 /// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
-const REPORTED_MOST: usize = 256 + 5 * EACH_MOST;
+const MAX_REPORTED: usize = 256 + 5 * MAX_EACH;
 
 #[cfg(test)]
 mod tests {
@@ -232,8 +232,8 @@ mod tests {
     fn there_is_a_most_of_each_kind() {
         let mut table = Table::default();
         let cron = Registration::Cron { number: 1, schedule: Schedule::ALWAYS };
-        let changes = table.take(1, report(false, &vec![cron; EACH_MOST + 2]), &Members::default());
-        assert_eq!((table.crons.len(), changes.problems.len()), (EACH_MOST, 2));
+        let changes = table.take(1, report(false, &vec![cron; MAX_EACH + 2]), &Members::default());
+        assert_eq!((table.crons.len(), changes.problems.len()), (MAX_EACH, 2));
         let relative = Registration::File { number: 1, path: PathBuf::from("relative") };
         table.take(1, report(false, &[relative]), &Members::default());
         assert_eq!(table.files, []);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::logging::Spans;
-use bolide_services::spans::{PACKET_MOST_BYTES, export, of_packet};
+use bolide_services::spans::{MAX_PACKET_BYTES, export, of_packet};
 use bolide_services::statistics::SpanCounts;
 use bolide_supervision::processes::child_setup::RawIdentity;
 use bolide_supervision::processes::process_attributes;
@@ -17,7 +17,7 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::Pid;
 
 use super::posting::{Posted, Poster};
-use super::queue::{SpanQueue, WAITING_MOST};
+use super::queue::{MAX_WAITING, SpanQueue};
 use super::reports::ExporterReport;
 
 /// Spans that are taken in a turn, so that the master's orders are seen.
@@ -27,11 +27,11 @@ const TURN_MS: u16 = 10;
 /// Milliseconds after which counts are reported.
 const REPORT_MS: u16 = 250;
 /// Milliseconds of the longest turn; the other thread reports what it has counted meanwhile.
-const WAIT_MOST_MS: u16 = 60_000;
+const MAX_WAIT_MS: u16 = 60_000;
 /// Milliseconds that the collector has for a request.
 const POST_MS: u64 = 10_000;
 /// Attempts for a batch, and milliseconds between the first two; each further wait is twice as long.
-const ATTEMPTS_MOST: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 const PAUSE_FIRST_MS: u64 = 250;
 /// Milliseconds that the exporter has for its last spans.
 const END_MS: u64 = 1500;
@@ -101,7 +101,7 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
             {
                 told = Some(Instant::now());
             }
-            let wait_ms = if queue.has_counts() { REPORT_MS } else { WAIT_MOST_MS };
+            let wait_ms = if queue.has_counts() { REPORT_MS } else { MAX_WAIT_MS };
             let (orders, spans) = (PollFd::new(channel, PollFlags::POLLIN), PollFd::new(plan.take.as_fd(), PollFlags::POLLIN));
             // An interrupted or failed wait is a turn without events.
             let _ = match has_taken {
@@ -115,7 +115,7 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
             take_spans(&plan.take, &queue);
             std::thread::sleep(Duration::from_millis(TURN_MS.into()));
         }
-        for _ in 0..WAITING_MOST / SPANS_A_TURN {
+        for _ in 0..MAX_WAITING / SPANS_A_TURN {
             take_spans(&plan.take, &queue);
         }
         let left = queue.end(Duration::from_millis(END_MS));
@@ -131,7 +131,7 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
 
 /// Takes the spans that are there. Returns how many.
 fn take_spans(take: &OwnedFd, queue: &SpanQueue) -> usize {
-    let mut packet = [0; PACKET_MOST_BYTES];
+    let mut packet = [0; MAX_PACKET_BYTES];
     for taken in 0..SPANS_A_TURN {
         match recv(take.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
             Ok(length) if length > 0 => {
@@ -223,12 +223,12 @@ fn send_batch(
     mut complain: impl FnMut(&str),
 ) -> Result<(u64, String), String> {
     let mut pause = Duration::from_millis(PAUSE_FIRST_MS);
-    for attempt in 1..=ATTEMPTS_MOST {
+    for attempt in 1..=MAX_ATTEMPTS {
         match poster.post(request, queue.time_left(Duration::from_millis(POST_MS))) {
             Posted::Taken { rejected, why } => return Ok((rejected, why)),
             Posted::Refused { why } => return Err(why),
             Posted::Later { why, after } => {
-                if attempt == ATTEMPTS_MOST || !queue.pause(after.unwrap_or(pause)) {
+                if attempt == MAX_ATTEMPTS || !queue.pause(after.unwrap_or(pause)) {
                     return Err(why);
                 }
                 complain(&format!("{why}; trying again"));

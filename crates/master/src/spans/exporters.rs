@@ -19,13 +19,13 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, 
 use nix::unistd::Pid;
 
 use super::exporter::{ExporterPlan, run};
-use super::reports::{ExporterReport, REPORT_MOST_BYTES};
+use super::reports::{ExporterReport, MAX_REPORT_BYTES};
 use crate::token::Token;
 
 /// Reports that are read of one exporter in a turn.
 const REPORTS_A_TURN: usize = 16;
 /// Milliseconds after which an exporter that has its order to end is killed: it needs 1500 for its last spans.
-const END_MOST_MS: u64 = 2500;
+const MAX_END_MS: u64 = 2500;
 /// The same if the instance stops immediately.
 const STOP_NOW_MS: u64 = 500;
 
@@ -58,7 +58,7 @@ impl Exporters {
     pub fn reconcile(&mut self, settings: &Settings, take: Option<BorrowedFd<'_>>, privileges: Option<&Privileges>, now_ms: u64) {
         let spans = &settings.tracing.spans;
         for exporter in self.list.iter_mut().filter(|exporter| exporter.spans != *spans) {
-            exporter.order_end(now_ms + END_MOST_MS);
+            exporter.order_end(now_ms + MAX_END_MS);
         }
         let is_active = self.list.iter().any(|exporter| exporter.deadline_ms.is_none());
         let Some(take) = take.filter(|_| spans.is_on() && !is_active && !self.is_stopping && self.backoff.over(now_ms)) else {
@@ -76,7 +76,7 @@ impl Exporters {
     /// Orders all exporters to send what they have, and to end. No worker is left by then.
     pub fn stop(&mut self, now_ms: u64) {
         self.is_stopping = true;
-        let most_ms = if self.is_hurried { STOP_NOW_MS } else { END_MOST_MS };
+        let most_ms = if self.is_hurried { STOP_NOW_MS } else { MAX_END_MS };
         for exporter in &mut self.list {
             exporter.order_end(now_ms + most_ms);
         }
@@ -84,7 +84,7 @@ impl Exporters {
 
     /// How long a stop may wait for exporters, in milliseconds.
     pub fn end_most_ms(&self) -> u64 {
-        if self.is_gone() { 0 } else { END_MOST_MS }
+        if self.is_gone() { 0 } else { MAX_END_MS }
     }
 
     /// The instance stops immediately.
@@ -107,7 +107,7 @@ impl Exporters {
     /// Reads the reports of an exporter.
     pub fn read_reports(&mut self, pid: i32) {
         let Some(exporter) = self.list.iter().find(|exporter| exporter.pid.as_raw() == pid) else { return };
-        let mut packet = [0; REPORT_MOST_BYTES];
+        let mut packet = [0; MAX_REPORT_BYTES];
         for _ in 0..REPORTS_A_TURN {
             let length = match recv(exporter.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) | Err(_) => return,

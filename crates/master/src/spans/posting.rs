@@ -13,13 +13,13 @@ use bolide_tls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 use bolide_tls::{read_authorities, system_authorities};
 
 /// Bytes that are read of an answer.
-const ANSWER_MOST_BYTES: usize = 64 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
 /// Bytes of an answer's text that an error repeats.
-const SAID_MOST_BYTES: usize = 200;
+const MAX_SAID_BYTES: usize = 200;
 /// Statuses after which OTLP asks for another attempt.
 const AGAIN: [u16; 4] = [429, 502, 503, 504];
 /// The longest wait that a collector may ask for, in seconds.
-const RETRY_AFTER_MOST_S: u64 = 30;
+const MAX_RETRY_AFTER_S: u64 = 30;
 
 /// What has become of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ fn told(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
     stream.flush()?;
     let mut answer = Vec::new();
     let mut part = [0; 4096];
-    while answer.len() < ANSWER_MOST_BYTES && !is_whole(&answer) {
+    while answer.len() < MAX_ANSWER_BYTES && !is_whole(&answer) {
         match stream.read(&mut part) {
             Ok(0) => break,
             Ok(length) => answer.extend_from_slice(&part[..length]),
@@ -163,7 +163,7 @@ fn judged(answer: &[u8]) -> Posted {
     let why = if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") };
     if AGAIN.contains(&status) {
         let seconds = field(head, "retry-after").and_then(|value| value.parse::<u64>().ok());
-        let after = seconds.map(|seconds| Duration::from_secs(seconds.min(RETRY_AFTER_MOST_S)));
+        let after = seconds.map(|seconds| Duration::from_secs(seconds.min(MAX_RETRY_AFTER_S)));
         return Posted::Later { why, after };
     }
     Posted::Refused { why }
@@ -171,7 +171,7 @@ fn judged(answer: &[u8]) -> Posted {
 
 /// What an answer says, fit for a line of the log. An error of OTLP is a message whose text is readable as it is.
 fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SAID_MOST_BYTES)]);
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SAID_BYTES)]);
     text.chars().filter(|sign| !sign.is_control() && *sign != '\u{fffd}').collect::<String>().trim().to_owned()
 }
 
@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 "HTTP/1.1 429 Slow\r\nRetry-After: 9999\r\n\r\n",
-                Posted::Later { why: "status 429".to_owned(), after: Some(Duration::from_secs(RETRY_AFTER_MOST_S)) },
+                Posted::Later { why: "status 429".to_owned(), after: Some(Duration::from_secs(MAX_RETRY_AFTER_S)) },
             ),
             ("HTTP/1.1 401 No\r\n\r\n", refused("status 401")),
             ("HTTP/1.1 301 Moved\r\n\r\n", refused("status 301")),

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use bolide_services::statistics::SpanCounts;
 
 /// Spans that wait, and their bytes together. A span beyond them is dropped.
-pub const WAITING_MOST: usize = 8192;
-pub const WAITING_MOST_BYTES: usize = 8 * 1024 * 1024;
+pub const MAX_WAITING: usize = 8192;
+pub const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
 /// Spans of a batch, and their bytes together.
-pub const BATCH_MOST: usize = 512;
-pub const BATCH_MOST_BYTES: usize = 1024 * 1024;
+pub const MAX_BATCH: usize = 512;
+pub const MAX_BATCH_BYTES: usize = 1024 * 1024;
 /// Milliseconds that a span waits for others of its batch.
 const BATCH_WAIT_MS: u64 = 500;
 
@@ -48,14 +48,14 @@ impl SpanQueue {
     pub fn push(&self, lost: u32, span: &[u8]) {
         let mut state = self.state();
         state.drop_more(u64::from(lost));
-        if state.spans.len() >= WAITING_MOST || state.bytes + span.len() > WAITING_MOST_BYTES {
+        if state.spans.len() >= MAX_WAITING || state.bytes + span.len() > MAX_WAITING_BYTES {
             return state.drop_more(1);
         }
         state.bytes += span.len();
         state.spans.push_back(span.to_vec());
         let is_first = state.since.is_none();
         state.since.get_or_insert_with(Instant::now);
-        if is_first || state.spans.len() == BATCH_MOST {
+        if is_first || state.spans.len() == MAX_BATCH {
             self.changed.notify_all();
         }
     }
@@ -67,7 +67,7 @@ impl SpanQueue {
         loop {
             let waited = state.since.map(|since| since.elapsed());
             let left = Duration::from_millis(BATCH_WAIT_MS).saturating_sub(waited.unwrap_or_default());
-            let is_full = state.spans.len() >= BATCH_MOST || state.bytes >= BATCH_MOST_BYTES;
+            let is_full = state.spans.len() >= MAX_BATCH || state.bytes >= MAX_BATCH_BYTES;
             let is_late = state.ends.is_some_and(|ends| Instant::now() >= ends);
             if state.ends.is_some() && (state.spans.is_empty() || is_late) {
                 state.is_done = true;
@@ -161,8 +161,8 @@ impl WaitingSpans {
 
     fn take_batch(&mut self) -> Vec<Vec<u8>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < BATCH_MOST
-            && self.spans.front().is_some_and(|span| batch.is_empty() || bytes + span.len() <= BATCH_MOST_BYTES)
+        while batch.len() < MAX_BATCH
+            && self.spans.front().is_some_and(|span| batch.is_empty() || bytes + span.len() <= MAX_BATCH_BYTES)
             && let Some(span) = self.spans.pop_front()
         {
             bytes += span.len();
@@ -182,18 +182,18 @@ mod tests {
     #[test]
     fn spans_are_sent_in_batches_and_those_beyond_the_bounds_are_dropped() {
         let queue = SpanQueue::default();
-        for _ in 0..WAITING_MOST + 3 {
+        for _ in 0..MAX_WAITING + 3 {
             queue.push(0, b"span");
         }
         queue.push(2, b"span");
-        assert_eq!(queue.next_batch().map(|batch| batch.len()), Some(BATCH_MOST));
+        assert_eq!(queue.next_batch().map(|batch| batch.len()), Some(MAX_BATCH));
         assert_eq!(queue.take_counts(), SpanCounts { dropped: 6, ..SpanCounts::default() });
         assert_eq!((queue.has_counts(), queue.take_untold(), queue.take_untold()), (false, 6, 0));
-        queue.push(0, &vec![0; WAITING_MOST_BYTES]);
+        queue.push(0, &vec![0; MAX_WAITING_BYTES]);
         assert_eq!(queue.take_counts().dropped, 1);
         // The batch that was taken is not sent.
-        assert_eq!(queue.end(Duration::ZERO), WAITING_MOST as u64);
-        assert_eq!(queue.take_counts().dropped, WAITING_MOST as u64);
+        assert_eq!(queue.end(Duration::ZERO), MAX_WAITING as u64);
+        assert_eq!(queue.take_counts().dropped, MAX_WAITING as u64);
         assert_eq!(queue.next_batch(), None);
     }
 

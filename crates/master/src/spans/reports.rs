@@ -4,7 +4,7 @@
 use bolide_services::statistics::SpanCounts;
 
 /// Maximum bytes of a packet.
-pub const REPORT_MOST_BYTES: usize = 1024;
+pub const MAX_REPORT_BYTES: usize = 1024;
 
 const COUNTS: u8 = b'c';
 const LINE: u8 = b't';
@@ -24,7 +24,7 @@ impl ExporterReport {
                 [vec![COUNTS], [exported, failed, dropped].into_iter().flat_map(|count| count.to_le_bytes()).collect()].concat()
             }
             ExporterReport::LogLine(text) => {
-                let end = text.len().min(REPORT_MOST_BYTES - 1);
+                let end = text.len().min(MAX_REPORT_BYTES - 1);
                 [&[LINE], &text.as_bytes()[..end]].concat()
             }
         }
@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert_eq!(ExporterReport::decode(&report.encode()), Some(report));
         }
-        assert!(ExporterReport::LogLine("ä".repeat(REPORT_MOST_BYTES)).encode().len() <= REPORT_MOST_BYTES);
+        assert!(ExporterReport::LogLine("ä".repeat(MAX_REPORT_BYTES)).encode().len() <= MAX_REPORT_BYTES);
         for nonsense in [&b""[..], b"?", b"c1234567", &[b'c'; 26]] {
             assert_eq!(ExporterReport::decode(nonsense), None);
         }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Time between two events, in milliseconds.
 pub const EVERY_MS: u64 = 1000;
 /// Processes that are measured for an event; of more, each has its turn.
-const MEASURED_MOST: usize = 32;
+const MAX_MEASURED: usize = 32;
 /// The page runs nothing but its own script, loads nothing of others, and is shown in no frame.
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
@@ -75,14 +75,14 @@ impl Live {
         let listed = lists.iter().flat_map(|list| shown[list].as_array().into_iter().flatten());
         let pids: Vec<i64> = listed.filter_map(|process| process["pid"].as_i64()).collect();
         self.usages.retain(|pid, _| pids.contains(pid));
-        for place in 0..pids.len().min(MEASURED_MOST) {
+        for place in 0..pids.len().min(MAX_MEASURED) {
             let pid = pids[(self.turn + place) % pids.len()];
             let Ok(number) = i32::try_from(pid) else { continue };
             if let Some((memory, cpu_ms)) = usage_of(Pid::from_raw(number), false).zip(cpu_ms_of(number)) {
                 self.usages.insert(pid, (memory.resident, cpu_ms));
             }
         }
-        self.turn = self.turn.wrapping_add(MEASURED_MOST) % pids.len().max(1);
+        self.turn = self.turn.wrapping_add(MAX_MEASURED) % pids.len().max(1);
         for list in lists {
             for process in shown[list].as_array_mut().into_iter().flatten() {
                 let measured = process["pid"].as_i64().and_then(|pid| self.usages.get(&pid));

@@ -20,7 +20,7 @@ const EVERY_MS: u64 = 1000;
 /// The time between two log lines about the same threshold, in milliseconds.
 const LINE_EVERY_MS: u64 = 60_000;
 /// The most bytes that are read of a collected file.
-const FILE_BYTES_MOST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 /// Mode of a new file in `metrics-dir`.
 const FILE_MODE: u32 = 0o640;
 
@@ -155,7 +155,7 @@ impl Metering {
         let Some(place) = self.places.get(&own.name).copied() else { return };
         let collected = match &own.source {
             MetricSource::Application | MetricSource::Alias(_) => return,
-            MetricSource::File { path, word } => match guarded_files::read_text(path, FILE_BYTES_MOST, rights) {
+            MetricSource::File { path, word } => match guarded_files::read_text(path, MAX_FILE_BYTES, rights) {
                 Ok(text) => metrics::number_of_word(&text, *word as usize),
                 Err(error) => {
                     troubles.push(format!("{}: {} can't be read: {error}", own.name, path.display()));
@@ -219,7 +219,7 @@ impl Metering {
         let rights = Rights::root_first(provision.privileges());
         for metric in &self.list {
             // A metric without a file begins with its first value.
-            let Ok(text) = guarded_files::read_text(&folder.join(&metric.name), FILE_BYTES_MOST, rights) else { continue };
+            let Ok(text) = guarded_files::read_text(&folder.join(&metric.name), MAX_FILE_BYTES, rights) else { continue };
             let value = metrics::number_of_word(&text, 0);
             match metric.kind {
                 _ if metric.is_open && restoring == Restoring::Counters => {}

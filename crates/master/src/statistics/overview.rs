@@ -16,11 +16,11 @@ use bolide_supervision::sockets::listen_queue::QueueAlarm;
 pub const CURRENT_MS: u64 = 1000;
 
 /// Errors of an overview.
-const ERRORS_MOST: usize = 20;
+const MAX_ERRORS: usize = 20;
 /// Requests of a worker that wait for their client, or in an asynchronous application.
-const WAITING_MOST: usize = 100;
+const MAX_WAITING: usize = 100;
 /// Threads of an overview, of all workers together.
-const THREADS_MOST: usize = 1024;
+const MAX_THREADS: usize = 1024;
 /// Answers from this status on are errors.
 const ERROR_STATUS: u16 = 500;
 
@@ -46,7 +46,7 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
     overview["now_ms"] = json!(now_ms);
     overview["latency_us"] = json!(view.measured().latency.filled().collect::<Vec<_>>());
     let mut errors: Vec<(u64, Value)> = Vec::new();
-    let mut room = THREADS_MOST;
+    let mut room = MAX_THREADS;
     for child in view.children.iter().filter(|child| child.is_request_worker()) {
         let Some((row, pid)) = child.row().zip(child.pid) else { continue };
         let remembered = view.children.scoreboard().remembered(row);
@@ -54,7 +54,7 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
         let waiting: Vec<Value> = remembered
             .iter()
             .filter(|(_, request)| request.end.is_none() && !request.is_called)
-            .take(WAITING_MOST)
+            .take(MAX_WAITING)
             .map(|(_, request)| {
                 let milliseconds = now_ms.saturating_sub(request.began_ms);
                 json!({"request": request.text, "milliseconds": milliseconds, "phase": request.phase.name()})
@@ -76,7 +76,7 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
         entry["by_thread"] = json!(threads);
     }
     errors.sort_by_key(|(ago_ms, _)| *ago_ms);
-    errors.truncate(ERRORS_MOST);
+    errors.truncate(MAX_ERRORS);
     overview["recent_errors"] = errors.into_iter().map(|(_, error)| error).collect();
     mask(&mut overview);
     overview

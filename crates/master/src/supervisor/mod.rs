@@ -61,7 +61,7 @@ use crate::workers::scaling::{Scaled, Scaling};
 use crate::workers::{memory_limits, pausing};
 
 /// The longest turn, in milliseconds: a safety net for a forgotten timer.
-const TURN_MOST_MS: u64 = 10_000;
+const MAX_TURN_MS: u64 = 10_000;
 /// The scoreboard's clock may lag this much, in milliseconds. The loop waits this much longer for a timer, so that the timer is
 /// due then.
 const CLOCK_LAG_MS: u64 = 4;
@@ -562,7 +562,7 @@ impl Supervisor {
             (self.provision.connection_queue().held() > 0).then_some(now + connection_queue::LOOK_MS),
         ];
         let wakes = children.chain(owners).flatten();
-        wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
+        wakes.min().map_or(MAX_TURN_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(MAX_TURN_MS))
     }
 }
 

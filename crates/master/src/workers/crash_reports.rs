@@ -21,17 +21,17 @@ use crate::workers::ends::WorkerEnd;
 /// The form of a report; `bolide crash` of another version says that it may read it wrongly.
 const FORMAT: u32 = 1;
 /// Bytes of a process' state that are read, of its stacks in a report, and how many native modules a report names.
-const STATE_MOST_BYTES: usize = 1024 * 1024;
-const STACKS_MOST_BYTES: usize = 256 * 1024;
-const MODULES_MOST: usize = 200;
+const MAX_STATE_BYTES: usize = 1024 * 1024;
+const MAX_STACKS_BYTES: usize = 256 * 1024;
+const MAX_MODULES: usize = 200;
 /// Reports of a worker that are read after its end.
-const LAST_REPORTS_MOST: usize = 64;
+const MAX_LAST_REPORTS: usize = 64;
 /// The lines of /proc/PID/status that a report has.
 const STATUS_LINES: [&str; 8] = ["VmPeak", "VmSize", "VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem", "Threads"];
 
 /// Reads the reports that a worker has sent right before its end, of which only its state matters now.
 pub fn take_last_state(child: &mut Child) {
-    for _ in 0..LAST_REPORTS_MOST {
+    for _ in 0..MAX_LAST_REPORTS {
         let Some(channel) = &child.channel else { return };
         match message::receive::<Report>(channel.as_fd()) {
             Ok(Received::Message(Report::Crashed { .. }, Some(state))) => child.state_at_fault = Some(state),
@@ -73,7 +73,7 @@ pub fn compose(end: &WorkerEnd<'_>, provision: &Provision, now_ms: u64) -> Strin
     });
     let settings = provision.settings();
     let whole = part("python").trim();
-    let length = (0..=whole.len().min(STACKS_MOST_BYTES)).rev().find(|length| whole.is_char_boundary(*length)).unwrap_or(0);
+    let length = (0..=whole.len().min(MAX_STACKS_BYTES)).rev().find(|length| whole.is_char_boundary(*length)).unwrap_or(0);
     let stacks = &whole[..length];
     let status_lines: Vec<&str> =
         part("status").lines().filter(|line| STATUS_LINES.iter().any(|name| line.starts_with(name))).collect();
@@ -143,7 +143,7 @@ fn text_of(state: &OwnedFd) -> String {
         return String::new();
     }
     let Ok(file) = state.try_clone().map(File::from) else { return String::new() };
-    let mut bytes = vec![0; STATE_MOST_BYTES];
+    let mut bytes = vec![0; MAX_STATE_BYTES];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
@@ -181,7 +181,7 @@ fn modules(maps: &str) -> Vec<&str> {
         maps.lines().filter_map(mapped).filter(|mapping| mapping.is_code).map(|mapping| mapping.path).collect();
     found.sort_unstable();
     found.dedup();
-    found.truncate(MODULES_MOST);
+    found.truncate(MAX_MODULES);
     found
 }
 

@@ -20,7 +20,7 @@ const STACK_LATE_MS: u64 = 2000;
 /// Interval at which a request is checked while the listen queue is below `harakiri-queue-threshold`, in milliseconds.
 const QUEUE_CHECK_MS: u64 = 1000;
 /// The shortest interval between checks, in milliseconds: the resolution of the scoreboard's clock is 4 ms.
-const CHECK_LEAST_MS: u64 = 10;
+const MIN_CHECK_MS: u64 = 10;
 
 /// A request over its time, whose stack was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl Watch {
         spared.dedup();
         verdicts.extend(spared.into_iter().map(|child| Verdict::Spare { child }));
         self.suspects = still;
-        self.next_ms = next_ms.max(now_ms + CHECK_LEAST_MS);
+        self.next_ms = next_ms.max(now_ms + MIN_CHECK_MS);
         verdicts
     }
 }

@@ -27,16 +27,16 @@ use crate::atomics::Ordering::Relaxed;
 pub use crate::cache::counts::Counts;
 use crate::cache::digest::{checksum_of, hash_of};
 use crate::cache::layout::{COUNTER_LINES, Counters, Parts, Shard, Sizes};
-use crate::cache::room::LOCK_MOST_MS;
+use crate::cache::room::MAX_LOCK_MS;
 use crate::cache::stage::{Stage, reached};
 use crate::cache::table::{BACKED, Item, Place, Sink};
-pub use crate::cache::table::{Content, Outcome, READS_MOST};
+pub use crate::cache::table::{Content, MAX_READS, Outcome};
 use crate::mapping::Mapping;
 use crate::recovery::Recovery;
 use crate::robust_lock::{Guard, Left, own_pid};
 
 /// How often a write begins again because other processes took the room that it had made.
-const ATTEMPTS_MOST: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 /// A prototype repairs a cache with at most this many slots itself; a larger one is left to the next writer, since no worker is
 /// forked meanwhile.
 const REPAIR_AT_ONCE_SLOTS: usize = 200_000;
@@ -59,7 +59,7 @@ pub struct Cache {
 pub enum Waiting {
     /// It returns [`Written::Busy`].
     Never,
-    /// It waits, up to [`LOCK_MOST_MS`].
+    /// It waits, up to [`MAX_LOCK_MS`].
     Bounded,
 }
 
@@ -182,7 +182,7 @@ impl Cache {
         }
         let hash = self.hash(key);
         let index = self.parts.shard_index(hash);
-        for _ in 0..ATTEMPTS_MOST {
+        for _ in 0..MAX_ATTEMPTS {
             let guard = match self.enter(index, waiting) {
                 Ok(guard) => guard,
                 Err(written) => return written,
@@ -238,7 +238,7 @@ impl Cache {
         for bucket in 0..table.buckets.len() {
             let known = keys.len();
             // A chain that changes while it is read is read again.
-            'attempts: for _ in 0..READS_MOST {
+            'attempts: for _ in 0..MAX_READS {
                 keys.truncate(known);
                 for place in table.chain(bucket) {
                     let slot = &table.slots[place.slot];
@@ -267,7 +267,7 @@ impl Cache {
     /// Takes the lock of a shard, and repairs the cache before if a process died inside a lock.
     fn enter(&self, index: usize, waiting: Waiting) -> Result<Guard<'static>, Written> {
         let shard = &self.parts.shards[index];
-        for _ in 0..ATTEMPTS_MOST {
+        for _ in 0..MAX_ATTEMPTS {
             let guard = lock_shard(shard, waiting).ok_or(Written::Busy)?;
             if guard.left_by.is_some() {
                 self.parts.facts.needs_repair.store(1, Relaxed);
@@ -517,7 +517,7 @@ fn repair_with(parts: &Parts<'_>, waiting: Waiting) -> bool {
     }
     let pool = match waiting {
         Waiting::Never => parts.facts.pool.try_lock(),
-        Waiting::Bounded => parts.facts.pool.lock_within(Duration::from_millis(LOCK_MOST_MS)),
+        Waiting::Bounded => parts.facts.pool.lock_within(Duration::from_millis(MAX_LOCK_MS)),
     };
     let Ok(Some(_pool)) = pool else { return false };
     if parts.facts.needs_repair.load(Relaxed) != 0 || guards.iter().any(|guard| guard.left_by.is_some()) {
@@ -528,7 +528,7 @@ fn repair_with(parts: &Parts<'_>, waiting: Waiting) -> bool {
 
 fn lock_shard(shard: &Shard, waiting: Waiting) -> Option<Guard<'_>> {
     let taken = match (shard.lock.try_lock(), waiting) {
-        (Ok(None), Waiting::Bounded) => shard.lock.lock_within(Duration::from_millis(LOCK_MOST_MS)),
+        (Ok(None), Waiting::Bounded) => shard.lock.lock_within(Duration::from_millis(MAX_LOCK_MS)),
         (taken, _) => taken,
     };
     taken.ok().flatten()

@@ -14,7 +14,7 @@ use crate::robust_lock::Guard;
 
 /// The longest wait for a lock, in milliseconds. A holder needs microseconds; only a process that was stopped (SIGSTOP) holds one
 /// for longer.
-pub const LOCK_MOST_MS: u64 = 5000;
+pub const MAX_LOCK_MS: u64 = 5000;
 
 /// Takes a free slot out of the stack, for a further item. `None`: the cache has all the items that it may have.
 ///
@@ -48,7 +48,7 @@ pub fn return_slot(parts: &Parts<'_>, slot: usize) -> io::Result<()> {
 }
 
 fn lock_pool(facts: &Facts) -> io::Result<Guard<'_>> {
-    let guard = facts.pool.lock_within(Duration::from_millis(LOCK_MOST_MS))?.ok_or(io::ErrorKind::TimedOut)?;
+    let guard = facts.pool.lock_within(Duration::from_millis(MAX_LOCK_MS))?.ok_or(io::ErrorKind::TimedOut)?;
     if guard.left_by.is_some() {
         // The stack is whole at each moment. A slot in the hands of the dead process is missing until the repair.
         facts.needs_repair.store(1, Relaxed);

@@ -14,7 +14,7 @@ use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence, load_string, store_s
 use Ordering::{Acquire, Relaxed, Release};
 
 /// Read attempts before a reader gives up. An attempt fails only if a writer changed the chain, or reused the slot, during it.
-pub const READS_MOST: u32 = 64;
+pub const MAX_READS: u32 = 64;
 /// Bytes of a word, in which keys and values are read and written.
 pub const WORD_BYTES: usize = 8;
 
@@ -146,7 +146,7 @@ impl<'a> Table<'a> {
     pub fn read(&self, hash: u64, key: &[u8], now_ms: impl Fn() -> u64, sink: &mut impl Sink) -> Outcome {
         let bucket = self.bucket_of(hash);
         let Some(place) = self.buckets.get(bucket) else { return Outcome::Miss };
-        'attempts: for _ in 0..READS_MOST {
+        'attempts: for _ in 0..MAX_READS {
             let first = place.load(Acquire);
             let mut next = first as u32;
             for _ in 0..=self.slots.len() {

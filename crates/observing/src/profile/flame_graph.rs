@@ -14,7 +14,7 @@ const HEAD: usize = 34;
 /// Boxes that are narrower are left out, in pixels.
 const NARROWEST: f64 = 0.2;
 /// Rows that are drawn.
-const ROWS_MOST: usize = 200;
+const MAX_ROWS: usize = 200;
 /// Width of a letter, in pixels.
 const LETTER: f64 = 6.6;
 
@@ -37,7 +37,7 @@ struct Node {
 /// Returns the SVG.
 pub fn svg(samples: &Samples, title: &str) -> String {
     let root = tree(samples);
-    let depth = depth_of(&root).min(ROWS_MOST);
+    let depth = depth_of(&root).min(MAX_ROWS);
     let height = HEAD + (depth + 1) * ROW + 8;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -59,7 +59,7 @@ fn tree(samples: &Samples) -> Node {
         let mut node = root.inner.entry(samples.routes.items()[sample.route as usize].clone()).or_default();
         node.count += 1;
         let stack = &samples.stacks.items()[sample.stack as usize];
-        for frame in stack.iter().take(ROWS_MOST) {
+        for frame in stack.iter().take(MAX_ROWS) {
             let frame = &samples.frames.items()[*frame as usize];
             let file = frame.file.rsplit('/').next().unwrap_or_default();
             node = node.inner.entry(format!("{} ({file})", frame.function)).or_default();
@@ -69,7 +69,7 @@ fn tree(samples: &Samples) -> Node {
             }
         }
         // The lines of the innermost function, which may take different times.
-        if let Some(frame) = stack.last().filter(|_| stack.len() < ROWS_MOST) {
+        if let Some(frame) = stack.last().filter(|_| stack.len() < MAX_ROWS) {
             let line = samples.frames.items()[*frame as usize].line;
             node.inner.entry(format!("line {line}")).or_default().count += 1;
         }
@@ -89,7 +89,7 @@ struct Picture<'a> {
 impl Picture<'_> {
     fn draw(&mut self, name: &str, node: &Node, start: f64, row: usize) {
         let width = WIDTH * node.count as f64 / self.total as f64;
-        if width < NARROWEST || row > ROWS_MOST {
+        if width < NARROWEST || row > MAX_ROWS {
             return;
         }
         let (share, y) = (100.0 * node.count as f64 / self.total as f64, HEAD + row * ROW);

@@ -24,13 +24,13 @@ use sampling::{Choice, Sampling};
 
 /// Samples a second, without `--rate` and at most.
 const RATE: u32 = 100;
-const RATE_MOST: u32 = 1_000;
+const MAX_RATE: u32 = 1_000;
 /// Duration of a profile, in seconds.
-const SECONDS_MOST: u32 = 3_600;
+const MAX_SECONDS: u32 = 3_600;
 /// Interval at which new processes are looked for.
 const REFRESH: Duration = Duration::from_secs(1);
 /// Routes that are listed.
-const ROUTES_MOST: usize = 20;
+const MAX_ROUTES: usize = 20;
 /// The name of the files without `--output`.
 const OUTPUT: &str = "bolide-profile";
 
@@ -38,7 +38,7 @@ const OUTPUT: &str = "bolide-profile";
 pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
     let wrong = |why: String| -> Refusal { (EXIT_REFUSED, why) };
     let (seconds, instance) = arguments(&request.arguments).map_err(wrong)?;
-    let rate = request.number("--rate", RATE_MOST).map_err(wrong)?.unwrap_or(RATE);
+    let rate = request.number("--rate", MAX_RATE).map_err(wrong)?.unwrap_or(RATE);
     let choice = Choice { gil: request.has("--gil"), idle: request.has("--idle") };
     let name = request.value("--output").unwrap_or(OUTPUT);
     let (master, mut sampling) = Sampling::of(instance)?;
@@ -70,8 +70,8 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
 /// `SECONDS [INSTANCE]`
 fn arguments(arguments: &[String]) -> Result<(u32, Option<&str>), String> {
     let Some(seconds) = arguments.first() else { return Err("write for how many seconds: `bolide profile 10`".to_owned()) };
-    let number = seconds.parse().ok().filter(|number| (1..=SECONDS_MOST).contains(number));
-    let number = number.ok_or_else(|| format!("`{seconds}`: write a number of seconds from 1 to {SECONDS_MOST}"))?;
+    let number = seconds.parse().ok().filter(|number| (1..=MAX_SECONDS).contains(number));
+    let number = number.ok_or_else(|| format!("`{seconds}`: write a number of seconds from 1 to {MAX_SECONDS}"))?;
     Ok((number, arguments.get(1).map(String::as_str)))
 }
 
@@ -116,12 +116,12 @@ fn report(sampling: &Sampling, missed: u32) -> String {
     let percent = |count: u64| 100.0 * count as f64 / total;
     let mut text = String::new();
     let shares = samples.shares();
-    for (route, all, running) in shares.iter().take(ROUTES_MOST) {
+    for (route, all, running) in shares.iter().take(MAX_ROUTES) {
         let waiting = percent(all - running);
         text += &format!("  {:5.1} %  {route} (runs {:.1} %, waits {waiting:.1} %)\n", percent(*all), percent(*running));
     }
-    if shares.len() > ROUTES_MOST {
-        text += &format!("  and {}\n", counted((shares.len() - ROUTES_MOST) as u64, "other route"));
+    if shares.len() > MAX_ROUTES {
+        text += &format!("  and {}\n", counted((shares.len() - MAX_ROUTES) as u64, "other route"));
     }
     if samples.taken.is_empty() {
         text += "  no thread was busy; `--idle` shows those that wait for requests, too\n";

@@ -7,9 +7,9 @@ use std::hash::Hash;
 use bolide_inspection::frames::{Frame, Stack};
 
 /// Samples of a profile, in memory of 16 bytes each.
-const SAMPLES_MOST: usize = 4_000_000;
+const MAX_SAMPLES: usize = 4_000_000;
 /// Distinct stacks.
-const STACKS_MOST: usize = 200_000;
+const MAX_STACKS: usize = 200_000;
 
 /// The route of samples without a request.
 pub const NO_REQUEST: &str = "no request";
@@ -69,7 +69,7 @@ impl Samples {
     /// Adds a thread's sample.
     pub fn add(&mut self, thread: &str, route: &str, stack: &Stack, is_running: bool) {
         let numbers: Vec<u32> = stack.frames.iter().rev().map(|frame| self.frames.number(frame.clone())).collect();
-        let is_full = self.taken.len() >= SAMPLES_MOST || self.stacks.items.len() >= STACKS_MOST;
+        let is_full = self.taken.len() >= MAX_SAMPLES || self.stacks.items.len() >= MAX_STACKS;
         if is_full {
             self.left_out += 1;
             return;

@@ -25,7 +25,7 @@ use sample::{Looks, Sample};
 use terminal::{Screen, ScreenEvent};
 
 /// The most seconds between two looks.
-const EVERY_S_MOST: u32 = 3600;
+const MAX_EVERY_S: u32 = 3600;
 
 /// The instance, and what was seen of it.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ struct Watched {
 
 /// Watches an instance until a key, a signal, or the end of the instance or of the output's reader.
 pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
-    let every_s = request.number("--every", EVERY_S_MOST).map_err(|why| (EXIT_REFUSED, why))?.unwrap_or(1);
+    let every_s = request.number("--every", MAX_EVERY_S).map_err(|why| (EXIT_REFUSED, why))?.unwrap_or(1);
     let every = Duration::from_secs(every_s.into());
     let mut watched = Watched { instance: request.arguments.first().cloned(), ..Watched::default() };
     // An instance that is not there is told before the terminal changes.

@@ -4,12 +4,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::top::sample::{ProcessRow, RequestRow, Sample};
-use crate::top::threads::{ThreadRow, UNFOLDED_MOST};
+use crate::top::threads::{MAX_UNFOLDED, ThreadRow};
 
 /// Looks whose rates are kept for the chart.
-pub const HISTORY_MOST: usize = 240;
+pub const MAX_HISTORY: usize = 240;
 /// Bytes of a filter.
-const FILTER_MOST: usize = 64;
+const MAX_FILTER: usize = 64;
 
 /// The order of the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,7 +124,7 @@ impl Model {
     /// Takes a look into the display, unless it is paused. The chart goes on.
     pub fn take(&mut self, sample: Sample) {
         self.rates.push_back(sample.requests_per_second.round() as u64);
-        if self.rates.len() > HISTORY_MOST {
+        if self.rates.len() > MAX_HISTORY {
             self.rates.pop_front();
         }
         self.trouble = None;
@@ -268,7 +268,7 @@ impl Model {
             Key::Enter => self.is_typing = false,
             Key::Escape => (self.is_typing, self.filter) = (false, String::new()),
             Key::Backspace => _ = self.filter.pop(),
-            Key::Character(character) if self.filter.len() < FILTER_MOST => self.filter.push(character),
+            Key::Character(character) if self.filter.len() < MAX_FILTER => self.filter.push(character),
             _ => {}
         }
     }
@@ -290,7 +290,7 @@ impl Model {
         if is_unfolded && key != Key::Right {
             self.unfolded.remove(&pid);
             self.selected = Some((pid, 0));
-        } else if !is_unfolded && key != Key::Left && self.unfolded.len() < UNFOLDED_MOST {
+        } else if !is_unfolded && key != Key::Left && self.unfolded.len() < MAX_UNFOLDED {
             self.unfolded.insert(pid);
             self.selected = Some((pid, 0));
             return Action::Look;
@@ -367,7 +367,7 @@ mod tests {
         model.press(Key::Escape);
         assert_eq!((model.is_typing, numbers(&model).len()), (false, 3));
         press(&mut model, &format!("/{}", "x".repeat(500)));
-        assert_eq!(model.filter.len(), FILTER_MOST);
+        assert_eq!(model.filter.len(), MAX_FILTER);
     }
 
     #[test]
@@ -427,10 +427,10 @@ mod tests {
         for key in [Key::Up, Key::Down, Key::Enter, Key::PageUp, Key::Escape, Key::Right, Key::Left] {
             assert_eq!(model.press(key), Action::Nothing);
         }
-        for _ in 0..2 * HISTORY_MOST {
+        for _ in 0..2 * MAX_HISTORY {
             model.take(Sample::default());
         }
-        assert_eq!(model.rates(usize::MAX).len(), HISTORY_MOST);
+        assert_eq!(model.rates(usize::MAX).len(), MAX_HISTORY);
         assert_eq!(
             (press(&mut model, "h"), press(&mut model, "h"), press(&mut model, "q")),
             (Action::Nothing, Action::Nothing, Action::Quit)

@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::answer::{list, number};
 
 /// Threads of a process that are shown.
-pub const THREADS_MOST: usize = 128;
+pub const MAX_THREADS: usize = 128;
 /// Unfolded processes that are measured at each look.
-pub const UNFOLDED_MOST: usize = 16;
+pub const MAX_UNFOLDED: usize = 16;
 
 /// A thread of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,7 +51,7 @@ impl Threads {
     ) -> HashMap<i64, Vec<ThreadRow>> {
         let mut now = HashMap::new();
         let mut found = HashMap::new();
-        for pid in unfolded.iter().take(UNFOLDED_MOST) {
+        for pid in unfolded.iter().take(MAX_UNFOLDED) {
             let counted: HashMap<u32, &Value> = list(answer, "workers")
                 .filter(|worker| worker["pid"].as_i64() == Some(*pid))
                 .flat_map(|worker| list(worker, "by_thread"))
@@ -63,7 +63,7 @@ impl Threads {
                 row.work = work_of(*pid, row.id);
             }
             rows.sort_by_key(|row| (!row.serves, row.id));
-            rows.truncate(THREADS_MOST);
+            rows.truncate(MAX_THREADS);
             found.insert(*pid, rows);
         }
         self.last = now;
@@ -113,7 +113,7 @@ pub fn state_in_words(state: char) -> &'static str {
 
 /// The threads of a process, in no order, a few times as many as are shown at the most.
 fn ids(pid: i64) -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().take(8 * THREADS_MOST);
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().take(8 * MAX_THREADS);
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 

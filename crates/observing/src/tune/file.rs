@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A configuration beyond this size is not one that a person has written.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// An ini file that exists.
 pub struct Configuration {
@@ -31,7 +31,7 @@ impl Configuration {
             return Err(format!("{shown} is no ini file: put the lines into it in its own syntax"));
         }
         let trouble = |error: std::io::Error| format!("{shown}: {error}");
-        if std::fs::metadata(path).map_err(trouble)?.len() > MOST_BYTES {
+        if std::fs::metadata(path).map_err(trouble)?.len() > MAX_BYTES {
             return Err(format!("{shown} is too large for a configuration"));
         }
         let text = std::fs::read_to_string(path).map_err(trouble)?;

@@ -20,7 +20,7 @@ use file::Configuration;
 use recording::Record;
 
 /// The longest time for which `--seconds` records.
-const SECONDS_MOST: u32 = 24 * 3600;
+const MAX_SECONDS: u32 = 24 * 3600;
 /// For how long `--try` records, unless `--seconds` says so: each time before and after the change.
 const TRIAL_SECONDS: u32 = 60;
 
@@ -30,7 +30,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let instance = request.arguments.first().map(String::as_str);
     let is_trial = request.has("--try");
     let misused = |why: String| Ending::Refused((EXIT_MISUSED, why));
-    let seconds = request.number("--seconds", SECONDS_MOST).map_err(misused)?.or(is_trial.then_some(TRIAL_SECONDS));
+    let seconds = request.number("--seconds", MAX_SECONDS).map_err(misused)?.or(is_trial.then_some(TRIAL_SECONDS));
     let is_json = request.has("--json");
     // JSON is for programs, which write what they choose.
     if let Some(flag) = ["--try", "--write"].into_iter().find(|flag| is_json && request.has(flag)) {

@@ -2,9 +2,9 @@
 //! Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value};
-use crate::resolve::gevent::{self, GREENLETS_MOST};
+use crate::resolve::gevent::{self, MAX_GREENLETS};
 
-const REQUESTS: Value = Value::Number { least: 1, most: GREENLETS_MOST, unit: "requests" };
+const REQUESTS: Value = Value::Number { least: 1, most: MAX_GREENLETS, unit: "requests" };
 
 /// What applications of uWSGI's other engines call.
 const CALLS: &str =
@@ -59,7 +59,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "async",
         Setting::By(gevent::set_async),
-        Value::Number { least: 0, most: GREENLETS_MOST, unit: "requests" },
+        Value::Number { least: 0, most: MAX_GREENLETS, unit: "requests" },
         "",
         "Serves up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets of gevent, as with `gevent`, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read`, `wait_fd_write` and `async_sleep` let other requests run. Nothing is patched without `gevent-monkey-patch`. 0 and 1 turn it off.",
     )

@@ -12,7 +12,7 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
     [("auto", None), ("uwsgi", Some(LogStyle::Uwsgi)), ("short", Some(LogStyle::Short)), ("json", Some(LogStyle::Json))];
 
 /// uWSGI keeps this number in 64 bits; here it is signed.
-const MOST: i64 = i64::MAX;
+const MAX: i64 = i64::MAX;
 
 pub const ENTRIES: &[OptionEntry] = &[
     on("disable-logging", Setting::Off(|draft| &mut draft.logging.settings.requests), "Turns off request lines. `log-4xx` and the related options log selected requests anyway.")
@@ -132,5 +132,5 @@ const fn on(name: &'static str, setting: Setting, help: &'static str) -> OptionE
 }
 
 const fn number(name: &'static str, setting: Setting, unit: &'static str, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, setting, Value::Number { least: 0, most: MOST, unit }, "off", help)
+    OptionEntry::supported(name, setting, Value::Number { least: 0, most: MAX, unit }, "off", help)
 }

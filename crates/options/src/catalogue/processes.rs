@@ -4,7 +4,7 @@
 use bolide_contract::settings::ReloadOrder;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::resolve::processes::{MOST_PROCESSES, mercy_ms, set_processes, set_threads};
+use crate::resolve::processes::{MAX_PROCESSES, mercy_ms, set_processes, set_threads};
 use crate::resolve::{control, values};
 
 /// Values of `reload-order`.
@@ -28,7 +28,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("cpu-affinity = 1"),
     OptionEntry::supported("honour-stdin", Setting::Switch(|draft| &mut draft.application.honour_stdin), Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.")
         .example("honour-stdin = true"),
-    OptionEntry::supported("processes", Setting::By(set_processes), Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an application on the command line, `WEB_CONCURRENCY` applies if this is not set.")
+    OptionEntry::supported("processes", Setting::By(set_processes), Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" }, "1", "The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an application on the command line, `WEB_CONCURRENCY` applies if this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.")
         .example("processes = 4\nprocesses = auto"),
     OptionEntry::supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")

@@ -6,10 +6,10 @@ use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::resolve::draft::Draft;
-use crate::resolve::processes::MOST_PROCESSES;
+use crate::resolve::processes::MAX_PROCESSES;
 use crate::resolve::scaling::{located_number, note_detail, set_hard_limit, set_number};
 
-const PROCESSES: Value = Value::Number { least: 0, most: MOST_PROCESSES, unit: "processes" };
+const PROCESSES: Value = Value::Number { least: 0, most: MAX_PROCESSES, unit: "processes" };
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 const CONNECTIONS: Value = Value::Number { least: 0, most: 65_535, unit: "connections" };
 const PERCENT: Value = Value::Number { least: 0, most: 100, unit: "percent" };

@@ -10,9 +10,9 @@ use crate::resolve::{tls, values};
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 
 /// RFC 8446 section 4.6.1: a ticket must not be used for longer than seven days.
-const SESSION_SECONDS_MOST: i64 = 7 * 24 * 3600;
+const MAX_SESSION_SECONDS: i64 = 7 * 24 * 3600;
 /// Longer chains between a client's certificate and its authority do not occur in practice.
-const DEPTH_MOST: i64 = 16;
+const MAX_DEPTH: i64 = 16;
 
 const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
 const VERSION_WORDS: [&str; 2] = words(&VERSIONS);
@@ -83,9 +83,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("http-to-https = :80\nhttp-to-https = :8080,8443"),
     OptionEntry::supported("https-export-cert", Setting::Switch(|draft| &mut draft.tls.exports_certificate), Value::Switch, "off", "The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.")
         .example("https-export-cert = true"),
-    OptionEntry::supported("ssl-verify-depth", Setting::Number(|draft| &mut draft.tls.verify_depth), Value::Number { least: 0, most: DEPTH_MOST, unit: "certificates" }, "1", "The maximum number of intermediate certificates between a client's and its authority's.")
+    OptionEntry::supported("ssl-verify-depth", Setting::Number(|draft| &mut draft.tls.verify_depth), Value::Number { least: 0, most: MAX_DEPTH, unit: "certificates" }, "1", "The maximum number of intermediate certificates between a client's and its authority's.")
         .example("ssl-verify-depth = 2"),
-    OptionEntry::supported("ssl-sessions-timeout", Setting::Number(|draft| &mut draft.tls.session_lifetime_s), Value::Number { least: 0, most: SESSION_SECONDS_MOST, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0 means never.")
+    OptionEntry::supported("ssl-sessions-timeout", Setting::Number(|draft| &mut draft.tls.session_lifetime_s), Value::Number { least: 0, most: MAX_SESSION_SECONDS, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0 means never.")
         .example("ssl-sessions-timeout = 3600"),
     OptionEntry::accepted("ssl-sessions-use-cache", Value::Text, "Keeps TLS sessions in a cache that all workers share.", "clients keep their sessions themselves, as tickets that every worker can read"),
     OptionEntry::accepted("https-session-context", Value::Text, "Names the context of TLS sessions.", "a session can be resumed with the same listener settings, whatever their name"),

@@ -13,7 +13,7 @@ use crate::sources;
 use crate::subcommand::{FAILED, Subcommand};
 
 /// Most entries of one kind that are listed.
-const WAYS_MOST: usize = 4;
+const MAX_WAYS: usize = 4;
 /// Column at which the descriptions begin.
 const COLUMN: usize = 34;
 
@@ -36,7 +36,7 @@ pub fn run(host: &HostInfo) -> Option<Reading> {
 fn ways(place: &Path) -> Vec<Way> {
     let mut ways = configurations(place);
     ways.extend(started_elsewhere(place));
-    for found in project::find_in_folder(place).iter().take(WAYS_MOST) {
+    for found in project::find_in_folder(place).iter().take(MAX_WAYS) {
         let Some(command) = folder::command(found) else { continue };
         if !ways.iter().any(|(known, _)| *known == command) {
             ways.push((command, found.description()));
@@ -55,7 +55,7 @@ fn configurations(place: &Path) -> Vec<Way> {
             names.push(name);
         }
     }
-    names.into_iter().take(WAYS_MOST).map(|name| (format!("bolide {name}"), "a configuration".to_owned())).collect()
+    names.into_iter().take(MAX_WAYS).map(|name| (format!("bolide {name}"), "a configuration".to_owned())).collect()
 }
 
 /// The application that the `web` line of a Procfile starts with another server.

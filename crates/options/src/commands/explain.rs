@@ -22,7 +22,7 @@ const VERDICT: usize = 11;
 /// The width of the titles before the texts about an option.
 const INDENT: usize = 12;
 /// Most words from elsewhere that the list shows.
-const WORDS_MOST: usize = 8;
+const MAX_WORDS: usize = 8;
 
 /// Runs `bolide explain`.
 pub fn run(arguments: &[String]) -> Reading {
@@ -117,7 +117,7 @@ pub fn list(arguments: &[String]) -> Reading {
     let mut text = String::new();
     let mut rows: Vec<&OptionRow> = rows_with(word).collect();
     let mut meanings: Vec<String> = Vec::new();
-    for (known, answer) in other_words::containing(word, WORDS_MOST) {
+    for (known, answer) in other_words::containing(word, MAX_WORDS) {
         for sentence in &answer.sentences {
             // Several spellings of a word have one meaning.
             let meaning = sentence.split_once(": ").map_or(sentence.as_str(), |(_, meaning)| meaning).to_owned();

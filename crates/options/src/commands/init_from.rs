@@ -22,7 +22,7 @@ use crate::subcommand::Subcommand;
 /// Largest source file that is read, in bytes.
 const SOURCE_BYTES: u64 = 1024 * 1024;
 /// Longest original line that is shown, in characters.
-const SHOWN_MOST: usize = 160;
+const MAX_SHOWN: usize = 160;
 const PYTHON: &str = "python3";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -328,7 +328,7 @@ fn is_cpus(key: &str, value: &str) -> bool {
 /// The text of the file.
 fn configuration(source: &str, original: &str, plan: &Plan, form: OutputFormat) -> String {
     let mark = form.comment();
-    let shown: String = original.chars().take(SHOWN_MOST).collect();
+    let shown: String = original.chars().take(MAX_SHOWN).collect();
     let mut text = format!(
         "{mark} Written by `bolide init --from {source}`, for: {shown}\n{mark} `bolide explain OPTION` describes each \
             option.\n[uwsgi]\n"

@@ -20,7 +20,7 @@ use crate::trust::Writer;
 /// Request headers with a few cookies reach this size.
 const COMMON_HEAD_BYTES: i64 = 8192;
 /// More workers for each CPU than this compete for it.
-const MOST_PROCESSES_PER_CPU: u32 = 8;
+const MAX_PROCESSES_PER_CPU: u32 = 8;
 
 /// The configuration that the lints inspect, and the diagnostics that they report.
 struct LintContext<'a> {
@@ -401,7 +401,7 @@ impl LintContext<'_> {
 
     fn processes(&mut self, settings: &Settings) {
         let (processes, cpus) = (settings.workers.processes, settings.workers.cpus);
-        if let Some(pair) = self.last("processes").filter(|_| processes > cpus.saturating_mul(MOST_PROCESSES_PER_CPU)) {
+        if let Some(pair) = self.last("processes").filter(|_| processes > cpus.saturating_mul(MAX_PROCESSES_PER_CPU)) {
             let diagnostic = Diagnostic::warning(
                 Some(&pair.location),
                 format!("`{} = {processes}` is far more than the {cpus} CPUs here", pair.key),

@@ -24,7 +24,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
         (None, Threads::Fixed(1)) => "1 thread".to_owned(),
         (None, Threads::Fixed(count)) => format!("{count} threads"),
-        (None, Threads::Auto) => format!("1 to {} threads", Threads::AUTO_MOST),
+        (None, Threads::Auto) => format!("1 to {} threads", Threads::MAX_AUTO),
     };
     let workers = match settings.workers.processes {
         1 => format!("1 worker of {threads}"),

@@ -20,9 +20,9 @@ use crate::reading::Reading;
 use crate::subcommand::{FAILED, SPOOL_ACTIONS, Subcommand};
 
 /// Most jobs that one call lists or acts on.
-const JOBS_MOST: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 /// Most characters of a value or a body that are shown.
-const SHOWN_CHARACTERS_MOST: usize = 2000;
+const MAX_SHOWN_CHARACTERS: usize = 2000;
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|argument| argument.starts_with("--"));
@@ -108,7 +108,7 @@ fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
     let (mut text, mut objects, mut status) = (String::new(), Vec::new(), 0);
     for folder in folders {
         let mut jobs = Vec::new();
-        for job in inspection::list(folder).take(JOBS_MOST) {
+        for job in inspection::list(folder).take(MAX_JOBS) {
             match job {
                 Ok(job) => jobs.push(job),
                 Err(error) => return failed(&error.to_string()),
@@ -121,7 +121,7 @@ fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
             })),
             false => write_list(&mut text, folder, &jobs),
         }
-        if jobs.len() == JOBS_MOST {
+        if jobs.len() == MAX_JOBS {
             text.push_str("there may be more\n");
             status = FAILED;
         }
@@ -267,7 +267,7 @@ fn changed(
 fn retry_all(folders: &[Folder]) -> Reading {
     let (mut text, mut status) = (String::new(), 0);
     for folder in folders {
-        for job in inspection::list(folder).take(JOBS_MOST) {
+        for job in inspection::list(folder).take(MAX_JOBS) {
             let done = match job {
                 Ok(Listed { place, state: State::Failed(_), .. }) => changed(folder, &place, "waits again", inspection::retry),
                 Ok(_) => continue,
@@ -306,8 +306,8 @@ fn shown(text: &str) -> String {
         true => letter.escape_default().to_string(),
         false => letter.to_string(),
     };
-    let mut shown: String = text.chars().take(SHOWN_CHARACTERS_MOST).map(escaped).collect();
-    if text.chars().nth(SHOWN_CHARACTERS_MOST).is_some() {
+    let mut shown: String = text.chars().take(MAX_SHOWN_CHARACTERS).map(escaped).collect();
+    if text.chars().nth(MAX_SHOWN_CHARACTERS).is_some() {
         shown.push('…');
     }
     shown

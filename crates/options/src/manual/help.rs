@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     /// Most lines of the short help, so that it fits a common terminal.
-    const SHORT_LINES_MOST: usize = 40;
+    const MAX_SHORT_LINES: usize = 40;
 
     #[test]
     fn test_help_names_every_supported_option_and_every_command() {
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn test_the_short_help_fits_a_terminal_and_names_every_command() {
         let text = short(Paint::default());
-        assert!(text.lines().count() <= SHORT_LINES_MOST, "{text}");
+        assert!(text.lines().count() <= MAX_SHORT_LINES, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
         for name in COMMON_OPTIONS {

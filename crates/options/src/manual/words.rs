@@ -33,7 +33,7 @@ pub fn placeholder(row: &OptionRow) -> String {
         Value::NumberOrAuto { unit, .. } => format!("{}|auto", counted(unit)),
         Value::OneOf(words) => {
             let all = words.join("|");
-            if all.len() > WORDS_SHOWN_MOST { "WORD".to_owned() } else { all }
+            if all.len() > MAX_WORDS_SHOWN { "WORD".to_owned() } else { all }
         }
         Value::Path if is_folder(row.help) => "FOLDER".to_owned(),
         Value::Path => "FILE".to_owned(),
@@ -56,11 +56,11 @@ fn named_form(help: &'static str) -> Option<&'static str> {
             && text.chars().all(|character| character.is_ascii_uppercase() || "=:,[]-".contains(character))
     };
     let form = help.split('`').skip(1).step_by(2).find(|text| is_form(text))?;
-    form.split('[').next().filter(|form| form.len() <= WORDS_SHOWN_MOST)
+    form.split('[').next().filter(|form| form.len() <= MAX_WORDS_SHOWN)
 }
 
 /// Longer lists of words, in characters, would fill the line.
-const WORDS_SHOWN_MOST: usize = 24;
+const MAX_WORDS_SHOWN: usize = 24;
 
 fn counted(unit: &str) -> &'static str {
     match unit {

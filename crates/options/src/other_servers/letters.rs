@@ -9,7 +9,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 
 /// A larger number of workers, given by letter, is a port.
-const PROCESSES_BY_LETTER_MOST: u32 = 1024;
+const MAX_PROCESSES_BY_LETTER: u32 = 1024;
 
 /// Returns the setting of another server that a letter means, if its value shows that uWSGI's option of this letter is not meant.
 /// For a letter without a value, `value` is the next word.
@@ -18,7 +18,7 @@ pub fn meant_setting(letter: char, value: &str) -> Option<&'static ServerSetting
     let theirs = match letter {
         'w' if is_number => "workers",
         'b' if value.contains([':', '/', '.']) => "bind",
-        'p' if value.parse::<u32>().is_ok_and(|number| number > PROCESSES_BY_LETTER_MOST) => "port",
+        'p' if value.parse::<u32>().is_ok_and(|number| number > MAX_PROCESSES_BY_LETTER) => "port",
         'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => "pid",
         'm' if is_number => "umask",
         'h' if is_likely_host(value) => "host",

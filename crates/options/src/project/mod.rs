@@ -27,9 +27,9 @@ const USUAL_PACKAGES: &[&str] = &["app", "api"];
 /// Packages that contain no application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
 /// Most files and packages of a folder that are read if none has a usual name.
-const OTHERS_MOST: usize = 64;
+const MAX_OTHERS: usize = 64;
 /// Deepest nesting of packages.
-const DEPTH_MOST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Returns the applications of a folder, likeliest first. Those whose callable is unknown come last.
 pub fn find_in_folder(folder: &Path) -> Vec<Finding> {
@@ -72,7 +72,7 @@ pub fn place_of(file: &Path) -> Option<Place> {
     let stem = file.file_name()?.to_str()?.strip_suffix(".py")?;
     let mut root = file.parent()?.to_owned();
     let mut names: Vec<String> = if stem == "__init__" { Vec::new() } else { vec![stem.to_owned()] };
-    while root.join("__init__.py").is_file() && names.len() < DEPTH_MOST {
+    while root.join("__init__.py").is_file() && names.len() < MAX_DEPTH {
         names.insert(0, root.file_name()?.to_str()?.to_owned());
         root = root.parent()?.to_owned();
     }
@@ -105,7 +105,7 @@ fn in_root(folder: &Path, root: &Path) -> Vec<Finding> {
     let packages = packages.filter(|name| {
         place.join(name).join("__init__.py").is_file() || USUAL_PACKAGES.contains(&name.as_str()) && place.join(name).is_dir()
     });
-    for package in packages.take(OTHERS_MOST) {
+    for package in packages.take(MAX_OTHERS) {
         found.extend(in_package(&place.join(&package), &place, &package));
     }
     relative(found, folder, root)
@@ -127,7 +127,7 @@ fn in_package(folder: &Path, root: &Path, name: &str) -> Vec<Finding> {
 /// The applications of files without a usual name: only those that a known framework makes.
 fn others(folder: &Path) -> Vec<Finding> {
     let files = entries(folder).into_iter().filter(|name| name.strip_suffix(".py").is_some_and(is_name));
-    let found = files.take(OTHERS_MOST).filter_map(|name| {
+    let found = files.take(MAX_OTHERS).filter_map(|name| {
         let path = folder.join(&name);
         finding(folder, name.trim_end_matches(".py"), &path, &Source::read(&path)?)
     });

@@ -5,7 +5,7 @@ use std::path::Path;
 /// Folders that usually contain packages without being one, including the folder itself.
 pub const ROOTS: &[&str] = &["", "src"];
 /// Most entries of a folder that are considered: it may be any folder.
-const ENTRIES_MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// The kind of application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn is_module_name(text: &str) -> bool {
 pub fn entries(folder: &Path) -> Vec<String> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let names = entries.take(ENTRIES_MOST).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names = entries.take(MAX_ENTRIES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort_unstable();
     names

@@ -7,13 +7,13 @@ use std::path::Path;
 use super::names::{Kind, is_module_name, is_name};
 
 /// Bytes of a source file that are read: the relevant statements are near its beginning.
-const SOURCE_BYTES_MOST: u64 = 256 * 1024;
+const MAX_SOURCE_BYTES: u64 = 256 * 1024;
 /// Usual names of functions that make an application, likeliest first.
 const FACTORIES: &[&str] = &["create_app", "make_app", "create_application", "make_application", "get_app", "build_app"];
 /// Usual names of applications, likeliest first.
 const CALLABLES: &[&str] = &["application", "app"];
 /// Most modules of the same project that are searched for what a file imports.
-const IMPORTED_MOST: usize = 16;
+const MAX_IMPORTED: usize = 16;
 
 /// A framework, by the call that makes an application with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Source {
             return None;
         }
         let mut bytes = Vec::new();
-        std::fs::File::open(path).ok()?.take(SOURCE_BYTES_MOST).read_to_end(&mut bytes).ok()?;
+        std::fs::File::open(path).ok()?.take(MAX_SOURCE_BYTES).read_to_end(&mut bytes).ok()?;
         Some(Source { text: String::from_utf8_lossy(&bytes).into_owned() })
     }
 
@@ -133,7 +133,7 @@ impl Source {
             let name = line.strip_prefix("from ").or_else(|| line.strip_prefix("import "))?;
             name.split([' ', ',']).next().filter(|name| is_module_name(name))
         });
-        names.take(IMPORTED_MOST).find_map(|name| {
+        names.take(MAX_IMPORTED).find_map(|name| {
             let path = root.join(name.replace('.', "/"));
             let source = Source::read(&path.with_extension("py")).or_else(|| Source::read(&path.join("__init__.py")))?;
             source.framework().is_some().then_some(source)

@@ -13,7 +13,7 @@ use nix::unistd::geteuid;
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
 /// Largest configuration file, in bytes.
-const MOST_FILE_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The bytes of a file.
 pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnostic> {
@@ -53,12 +53,12 @@ pub fn open_file(path: &Path) -> std::io::Result<File> {
 /// Reads a stream up to its end.
 pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
+    std::io::Read::read_to_end(&mut std::io::Read::take(stream, MAX_FILE_BYTES + 1), &mut bytes)
         .map_err(|error| cannot_read(name, &error, location))?;
-    match bytes.len() as u64 > MOST_FILE_BYTES {
+    match bytes.len() as u64 > MAX_FILE_BYTES {
         true => Err(Diagnostic::error(
             Some(location),
-            format!("`{name}` is larger than {} MiB, the maximum for a configuration", MOST_FILE_BYTES / 1024 / 1024),
+            format!("`{name}` is larger than {} MiB, the maximum for a configuration", MAX_FILE_BYTES / 1024 / 1024),
         )),
         false => Ok(bytes),
     }
@@ -74,8 +74,8 @@ pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> D
 
 /// Returns a line of the file, unchanged, for the caret. Overlong lines are not shown.
 pub fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
-    const MOST_SHOWN_BYTES: usize = 500;
+    const MAX_SHOWN_BYTES: usize = 500;
     let found = lines.get(line.checked_sub(1)? as usize)?;
     let shown = String::from_utf8_lossy(found);
-    (shown.len() <= MOST_SHOWN_BYTES).then(|| shown.trim_end().into())
+    (shown.len() <= MAX_SHOWN_BYTES).then(|| shown.trim_end().into())
 }

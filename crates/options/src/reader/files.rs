@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::sources::{self, Section};
 
 /// Deepest nesting of includes; beyond it, files include each other in a circle.
-const MOST_INCLUDE_DEPTH: usize = 32;
+const MAX_INCLUDE_DEPTH: usize = 32;
 /// Endings of templates and examples: the ending before names the format.
 const TEMPLATES: &[&str] = &[".j2", ".jinja2", ".jinja", ".template", ".tmpl", ".tpl", ".example", ".sample", ".dist"];
 /// Schemes from which uWSGI can also read configurations.
@@ -34,10 +34,10 @@ impl Reader<'_> {
                 )
                 .into());
         }
-        if self.depth >= MOST_INCLUDE_DEPTH {
+        if self.depth >= MAX_INCLUDE_DEPTH {
             return Err(Diagnostic::error(
                 Some(location),
-                format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} levels deep"),
+                format!("`{asked}`: files include each other more than {MAX_INCLUDE_DEPTH} levels deep"),
             )
             .advise(self.ring(asked))
             .into());

@@ -28,7 +28,7 @@ pub use files::{GUNICORN_SETTINGS, format_of};
 pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 
 /// A configuration has a few dozen pairs; more than this indicates a fault.
-const MOST_PAIRS: usize = 100_000;
+const MAX_PAIRS: usize = 100_000;
 
 /// Why reading ends early.
 #[derive(Debug)]
@@ -129,8 +129,8 @@ impl<'a> Reader<'a> {
                 return self.apply_condition(&open, key, value, location);
             }
         }
-        if self.made.pairs.len() >= MOST_PAIRS {
-            return Err(Diagnostic::error(Some(location), format!("the configuration has more than {MOST_PAIRS} options")).into());
+        if self.made.pairs.len() >= MAX_PAIRS {
+            return Err(Diagnostic::error(Some(location), format!("the configuration has more than {MAX_PAIRS} options")).into());
         }
         let index = self.made.pairs.len();
         let pair = Pair {

@@ -14,7 +14,7 @@ const WRITE_DESCRIPTOR: &str =
     "write fd:// and the number of a descriptor, or the FileDescriptorName= of a socket unit of systemd";
 
 /// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its terminator).
-const MOST_PATH_BYTES: usize = 107;
+const MAX_PATH_BYTES: usize = 107;
 
 /// The default address of `bolide package.module:callable`.
 pub fn default() -> Address {
@@ -67,9 +67,9 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         return Err(error("`unix:` names no path".to_owned()).advise("write unix:/run/app.sock, or unix:@name"));
     }
     if let Some(name) = text.strip_prefix('@').or_else(|| text.strip_prefix("\\0")) {
-        return match name.is_empty() || name.len() > MOST_PATH_BYTES {
+        return match name.is_empty() || name.len() > MAX_PATH_BYTES {
             true => Err(error(format!("`{text}` is not a name for an abstract socket"))
-                .advise(format!("it has 1 to {MOST_PATH_BYTES} bytes after the @"))),
+                .advise(format!("it has 1 to {MAX_PATH_BYTES} bytes after the @"))),
             false => Ok((Address::Abstract(name.to_owned()), None)),
         };
     }
@@ -119,9 +119,9 @@ fn without_scheme(text: &str) -> Option<&str> {
 }
 
 fn unix(text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
-    if text.len() > MOST_PATH_BYTES {
+    if text.len() > MAX_PATH_BYTES {
         return Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is too long for the path of a UNIX socket"))
-            .advise(format!("the kernel takes at most {MOST_PATH_BYTES} bytes, and these are {}", text.len())));
+            .advise(format!("the kernel takes at most {MAX_PATH_BYTES} bytes, and these are {}", text.len())));
     }
     let doubt = |message: String| Some(Diagnostic::warning(Some(&pair.location), message));
     let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn test_quotes_and_schemes_and_long_paths_are_refused_with_what_to_write() {
-        let long = format!("/{}", "x".repeat(MOST_PATH_BYTES));
+        let long = format!("/{}", "x".repeat(MAX_PATH_BYTES));
         for (text, advice) in [
             ("\"127.0.0.1:8000\"", "leave the quotes out: `socket = 127.0.0.1:8000`"),
             ("'/run/app.sock'", "leave the quotes out: `socket = /run/app.sock`"),

@@ -14,12 +14,12 @@ use crate::values::number;
 
 /// As in uWSGI.
 const CHECKS: u32 = 10;
-const THROTTLE_MOST_S: u64 = 300;
+const MAX_THROTTLE_S: u64 = 300;
 const MERCY_MS: u64 = 3000;
 /// SIGTERM.
 const STOP_SIGNAL: i32 = 15;
 /// The highest signal number that can be sent.
-const SIGNAL_MOST: i64 = 64;
+const MAX_SIGNAL: i64 = 64;
 
 const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 means every, -5 every value that 5 \
         divides";
@@ -92,7 +92,7 @@ pub fn plain_daemon(command: String, pair: &Pair) -> Daemon {
         user: None,
         group: None,
         folder: None,
-        throttle_most_s: THROTTLE_MOST_S,
+        throttle_most_s: MAX_THROTTLE_S,
         has_stdin: false,
         origin: origin(pair),
     }
@@ -134,8 +134,8 @@ pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnos
             "notifypid" => daemon.is_notified = true,
             "stdin" => daemon.has_stdin = true,
             "touch" => daemon.touch = value.split(';').filter(|path| !path.is_empty()).map(PathBuf::from).collect(),
-            "stopsignal" | "stop_signal" => daemon.stop_signal = whole(pair, &key, &value, 1, SIGNAL_MOST)? as i32,
-            "reloadsignal" | "reload_signal" => daemon.reload_signal = Some(whole(pair, &key, &value, 1, SIGNAL_MOST)? as i32),
+            "stopsignal" | "stop_signal" => daemon.stop_signal = whole(pair, &key, &value, 1, MAX_SIGNAL)? as i32,
+            "reloadsignal" | "reload_signal" => daemon.reload_signal = Some(whole(pair, &key, &value, 1, MAX_SIGNAL)? as i32),
             "uid" => daemon.user = Some(value),
             "gid" => daemon.group = Some(value),
             "chdir" => daemon.folder = path(),

@@ -16,7 +16,7 @@ use crate::other_servers::start_words::StartWords;
 use crate::pair::Pair;
 
 /// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).
-const HOST_BYTES_MOST: usize = 255;
+const MAX_HOST_BYTES: usize = 255;
 /// The words of `trusted-headers`.
 const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
     ("x-forwarded-for", TrustedHeader::XForwardedFor),
@@ -213,7 +213,7 @@ fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
         return wrong("write the name as it stands in the DNS, with `xn--`");
     }
     if name.is_empty()
-        || name.len() > HOST_BYTES_MOST
+        || name.len() > MAX_HOST_BYTES
         || name.starts_with('.')
         || name.contains("..")
         || !name.bytes().all(is_host)

@@ -37,7 +37,7 @@ pub const RELOAD_MERCY_SECONDS: u64 = 60;
 /// Default time limit of a response to `reload-probe`, in seconds.
 pub const PROBE_TIMEOUT_S: u64 = 10;
 /// As in uWSGI.
-const RPC_MOST: u32 = 64;
+const MAX_RPC: u32 = 64;
 /// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
@@ -114,7 +114,7 @@ impl<'a> Draft<'a> {
             allowed_missing: Vec::new(),
             asynchronous: Asynchronous::default(),
             gevent: GeventDraft::default(),
-            python_module: PythonModule { rpc_most: RPC_MOST, ..PythonModule::default() },
+            python_module: PythonModule { rpc_most: MAX_RPC, ..PythonModule::default() },
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
             mules: MulesDraft::default(),

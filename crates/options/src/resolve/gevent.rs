@@ -13,7 +13,7 @@ use crate::values;
 /// The number of greenlets of `loop = gevent` without a number.
 pub const GREENLETS_DEFAULT: u32 = 100;
 /// The highest number of greenlets of a worker.
-pub const GREENLETS_MOST: i64 = 100_000;
+pub const MAX_GREENLETS: i64 = 100_000;
 
 /// What to write for an engine that nothing turns on.
 const TURN_ON: &str = "write `gevent = 100` too, or leave it out";

@@ -21,17 +21,17 @@ use crate::reader::Configuration;
 use crate::trust::code_variables;
 
 /// Most files of an `envdir`.
-const VARIABLES_MOST: usize = 1024;
+const MAX_VARIABLES: usize = 1024;
 /// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
-const VALUE_BYTES_MOST: u64 = 128 * 1024;
+const MAX_VALUE_BYTES: u64 = 128 * 1024;
 /// Bytes in a kilobyte of `thread-stack-size`.
 const KILOBYTE_BYTES: u64 = 1024;
 /// The smallest stack that Python accepts, in bytes.
-const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
+const MIN_STACK_BYTES: u64 = 32 * KILOBYTE_BYTES;
 
 pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
-    draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
+    draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(MIN_STACK_BYTES));
     Ok(())
 }
 
@@ -68,11 +68,11 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
     let entries =
         std::fs::read_dir(&folder).map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?;
     let mut files: Vec<PathBuf> = Vec::new();
-    for entry in entries.take(VARIABLES_MOST + 1) {
+    for entry in entries.take(MAX_VARIABLES + 1) {
         files.push(entry.map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?.path());
     }
-    if files.len() > VARIABLES_MOST {
-        return Err(wrong(format!("the folder {} has more than {VARIABLES_MOST} files", folder.display())));
+    if files.len() > MAX_VARIABLES {
+        return Err(wrong(format!("the folder {} has more than {MAX_VARIABLES} files", folder.display())));
     }
     files.sort_unstable();
     for path in files.into_iter().filter(|path| path.is_file()) {
@@ -178,7 +178,7 @@ fn server_loggers(read: &Configuration) -> Option<ServerLoggers> {
 /// file.
 fn first_line(path: &Path) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
-    let read = BufReader::new(File::open(path)?.take(VALUE_BYTES_MOST)).read_until(b'\n', &mut line)?;
+    let read = BufReader::new(File::open(path)?.take(MAX_VALUE_BYTES)).read_until(b'\n', &mut line)?;
     let text = String::from_utf8_lossy(&line).replace('\0', "\n");
     Ok((read > 0).then(|| text.trim_end_matches([' ', '\t', '\r', '\n']).to_owned()))
 }

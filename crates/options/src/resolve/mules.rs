@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// The highest number of mules, as of workers.
-pub const MULES_MOST: i64 = 1024;
+pub const MAX_MULES: i64 = 1024;
 
 /// `mule`: without a value, or with one of a switch, it waits for messages.
 pub fn add_mule(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -43,8 +43,8 @@ pub fn set_queue_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
 }
 
 fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result<(), Diagnostic> {
-    if draft.mules.list.len() as i64 >= MULES_MOST {
-        return Err(Diagnostic::error(Some(location), format!("there can't be more than {MULES_MOST} mules")));
+    if draft.mules.list.len() as i64 >= MAX_MULES {
+        return Err(Diagnostic::error(Some(location), format!("there can't be more than {MAX_MULES} mules")));
     }
     draft.mules.list.push(code);
     Ok(())

@@ -9,7 +9,7 @@ use bolide_contract::settings::{Address, ApplicationSettings, Identity, Listener
 use super::address;
 use super::context::Context;
 use super::draft::{Draft, PythonDraft};
-use super::processes::MOST_PROCESSES;
+use super::processes::MAX_PROCESSES;
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
@@ -178,7 +178,7 @@ impl PythonDraft {
 
     pub fn web_concurrency(&self, context: &mut Context) -> Option<u32> {
         let text = self.variable(WEB_CONCURRENCY, context)?;
-        let most = u32::try_from(MOST_PROCESSES).unwrap_or(u32::MAX);
+        let most = u32::try_from(MAX_PROCESSES).unwrap_or(u32::MAX);
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         let location = Location::environment(WEB_CONCURRENCY);
         context.diagnostics.push(match number {

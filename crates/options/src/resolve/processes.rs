@@ -40,7 +40,7 @@ const WITH_MASTER: &[&str] = &[
 ];
 
 /// No machine can run more processes with an interpreter in each.
-pub const MOST_PROCESSES: i64 = 1024;
+pub const MAX_PROCESSES: i64 = 1024;
 
 pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
@@ -51,7 +51,7 @@ pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<
 
 pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
-    draft.processes.threads = Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST))));
+    draft.processes.threads = Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MAX))));
     Ok(())
 }
 

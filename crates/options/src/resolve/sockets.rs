@@ -20,7 +20,7 @@ const DAEMONIZED_SOCKET_MODE: u32 = 0o666;
 /// The options whose addresses others name by number.
 const SHARED_SOCKETS: [&str; 2] = ["shared-socket", "undeferred-shared-socket"];
 /// Requests of every browser need more, in bytes.
-const LEAST_HEAD_BYTES: usize = 1024;
+const MIN_HEAD_BYTES: usize = 1024;
 
 pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
     let address = address_of(draft, pair)?;
@@ -69,7 +69,7 @@ pub fn set_head_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
     let default = Limits::default();
     let (head_bytes, request_line_bytes) = match draft.bounded_usize(row, pair)? {
         0 => (default.head_bytes, default.request_line_bytes),
-        bytes => (bytes.max(LEAST_HEAD_BYTES), bytes.max(LEAST_HEAD_BYTES)),
+        bytes => (bytes.max(MIN_HEAD_BYTES), bytes.max(MIN_HEAD_BYTES)),
     };
     draft.limits.head_bytes = head_bytes;
     draft.limits.request_line_bytes = request_line_bytes;

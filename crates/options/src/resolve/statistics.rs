@@ -1,6 +1,6 @@
 //! Resolves the options of the statistics to settings. It opens nothing. Runs in the process that reads the configuration.
 
-use bolide_contract::meters::GROUPS_MOST;
+use bolide_contract::meters::MAX_GROUPS;
 use bolide_contract::settings::Address;
 use bolide_contract::statistics::{Pusher, PusherKind, RouteGroup, Statistics, StatisticsServer};
 
@@ -58,8 +58,8 @@ pub fn add_route_group(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     }
     let groups = &mut draft.statistics.groups;
     let place: usize = groups.iter().map(|group: &RouteGroup| group.patterns.len()).sum();
-    if place >= GROUPS_MOST {
-        return error(format!("there are {GROUPS_MOST} patterns already"), "use fewer, with `*`".to_owned());
+    if place >= MAX_GROUPS {
+        return error(format!("there are {MAX_GROUPS} patterns already"), "use fewer, with `*`".to_owned());
     }
     let pattern = (place as u32, pattern.to_owned());
     match groups.iter_mut().find(|group| group.name == name) {

@@ -4,7 +4,7 @@
 use super::section::{Malformed, RawPair, Section, text_of};
 
 /// Longest accepted line, in bytes. Real values have a few hundred.
-const MOST_LINE_BYTES: usize = 1024 * 1024;
+const MAX_LINE_BYTES: usize = 1024 * 1024;
 
 /// Blanks at the ends of lines, keys and values; the carriage return covers files from other systems.
 const BLANKS: &[u8] = b" \t\r";
@@ -18,7 +18,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let mut made = Section::default();
     let mut inside = section.is_empty();
     for (line, bytes) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-        if bytes.len() > MOST_LINE_BYTES {
+        if bytes.len() > MAX_LINE_BYTES {
             return Err(Malformed { line, message: format!("this line has {} bytes, more than the maximum", bytes.len()) });
         }
         // A line ends at a zero byte, like a C string.

@@ -18,7 +18,7 @@ pub struct Section {
     pub found: bool,
     /// Names of all sections, for the message if it does not exist.
     pub others: Vec<String>,
-    /// Other sections, at most [`ELSEWHERE_MOST`] of them.
+    /// Other sections, at most [`MAX_ELSEWHERE`] of them.
     pub elsewhere: Vec<OtherSection>,
     /// Remarks about odd lines, each with its line number.
     pub remarks: Vec<(u32, String)>,
@@ -29,25 +29,25 @@ pub struct Section {
 pub struct OtherSection {
     pub name: String,
     pub line: u32,
-    /// Its first keys, at most [`KEYS_MOST`].
+    /// Its first keys, at most [`MAX_KEYS`].
     pub keys: Vec<String>,
 }
 
 /// Most other sections that are kept, and most keys of each: enough to recognize them.
-pub const ELSEWHERE_MOST: usize = 64;
-pub const KEYS_MOST: usize = 16;
+pub const MAX_ELSEWHERE: usize = 64;
+pub const MAX_KEYS: usize = 16;
 
 impl Section {
     /// Notes the start of another section.
     pub(crate) fn begin_other(&mut self, name: &str, line: u32) {
-        if self.elsewhere.len() < ELSEWHERE_MOST {
+        if self.elsewhere.len() < MAX_ELSEWHERE {
             self.elsewhere.push(OtherSection { name: name.to_owned(), line, keys: Vec::new() });
         }
     }
 
     /// Notes a key of the last other section.
     pub(crate) fn note_other_key(&mut self, key: &str) {
-        if let Some(other) = self.elsewhere.last_mut().filter(|other| other.keys.len() < KEYS_MOST) {
+        if let Some(other) = self.elsewhere.last_mut().filter(|other| other.keys.len() < MAX_KEYS) {
             other.keys.push(key.to_owned());
         }
     }

@@ -6,7 +6,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use super::section::{Malformed, RawPair, Section, whole_text};
 
 /// Most elements of a document, beyond any real configuration.
-const MOST_NODES: u32 = 100_000;
+const MAX_NODES: u32 = 100_000;
 
 /// Returns the pairs of the element `uwsgi`. `id` selects one of several, and skips children with other ids.
 ///
@@ -14,7 +14,7 @@ const MOST_NODES: u32 = 100_000;
 /// The text is not XML.
 pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
-    let options = ParsingOptions { allow_dtd: false, nodes_limit: MOST_NODES, ..ParsingOptions::default() };
+    let options = ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options)
         .map_err(|error| Malformed { line: error.pos().row, message: format!("this is not XML: {error}") })?;
     let root = document.root_element();

@@ -13,7 +13,7 @@ const VERSION: u32 = 2;
 const VERSION_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
 /// Most entries that are read; file systems limit lists to far fewer.
-const ENTRIES_MOST: usize = 1024;
+const MAX_ENTRIES: usize = 1024;
 
 const USER: u16 = 0x02;
 const GROUP_OF_FILE: u16 = 0x04;
@@ -37,7 +37,7 @@ struct Grant {
 impl AccessList {
     /// Returns the list of a file, following links; `None` if the mode is complete.
     pub fn of(path: &Path) -> Option<AccessList> {
-        let mut bytes = vec![0; VERSION_BYTES + ENTRIES_MOST * ENTRY_BYTES];
+        let mut bytes = vec![0; VERSION_BYTES + MAX_ENTRIES * ENTRY_BYTES];
         match getxattr(path, ATTRIBUTE, &mut bytes) {
             Ok(length) => Some(AccessList::read(&bytes[..length.min(bytes.len())])),
             // Too long to be read: it counts as one that grants everything.

@@ -20,9 +20,9 @@ use self::access_list::AccessList;
 use crate::diagnostic::{Diagnostic, Location};
 
 /// Most links that are followed in one path: the kernel's own limit (path_resolution(7)).
-const LINKS_MOST: usize = 40;
+const MAX_LINKS: usize = 40;
 /// Most files of one folder that are inspected.
-const FILES_MOST: usize = 1024;
+const MAX_FILES: usize = 1024;
 /// The write permissions of others and of the group (inode(7)).
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
@@ -173,7 +173,7 @@ impl Writer {
                 continue;
             }
             links += 1;
-            if links > LINKS_MOST {
+            if links > MAX_LINKS {
                 return None;
             }
             let target = entry.read_link().ok()?;
@@ -302,7 +302,7 @@ pub fn entries_of_package(folder: &Path) -> Vec<PathBuf> {
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(listed) = std::fs::read_dir(folder) else { return Vec::new() };
-    listed.flatten().take(FILES_MOST).map(|entry| entry.path()).collect()
+    listed.flatten().take(MAX_FILES).map(|entry| entry.path()).collect()
 }
 
 fn group_of(text: &str) -> Option<u32> {

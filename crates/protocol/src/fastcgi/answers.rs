@@ -3,7 +3,7 @@
 //! Must not know the request. Workers run it. The bytes of an answer are not copied here: the sender puts a head before each
 //! part.
 
-use super::record::{CONTENT_BYTES_MOST, HEAD_BYTES, RecordHead, Type};
+use super::record::{HEAD_BYTES, MAX_CONTENT_BYTES, RecordHead, Type};
 
 /// Bytes of the two records that end an answer: the empty record of its stream, and FCGI_END_REQUEST.
 pub const END_OF_ANSWER_BYTES: usize = HEAD_BYTES + END_REQUEST_BYTES;
@@ -11,7 +11,7 @@ pub const END_OF_ANSWER_BYTES: usize = HEAD_BYTES + END_REQUEST_BYTES;
 /// A short, complete record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    bytes: [u8; ANSWER_BYTES_MOST],
+    bytes: [u8; MAX_ANSWER_BYTES],
     length: u8,
 }
 
@@ -27,7 +27,7 @@ pub enum ProtocolStatus {
 }
 
 /// Returns the head of a record with `content_bytes` bytes of an answer, at most
-/// [`CONTENT_BYTES_MOST`](super::CONTENT_BYTES_MOST). It must not be 0: an empty record ends the answer's stream.
+/// [`MAX_CONTENT_BYTES`](super::MAX_CONTENT_BYTES). It must not be 0: an empty record ends the answer's stream.
 #[inline]
 pub fn stdout_head(id: u16, content_bytes: u16) -> [u8; HEAD_BYTES] {
     debug_assert!(content_bytes > 0);
@@ -38,10 +38,10 @@ pub fn stdout_head(id: u16, content_bytes: u16) -> [u8; HEAD_BYTES] {
 pub fn frame_stdout(id: u16, out: &mut Vec<u8>, start: usize) {
     let content = out.len() - start - HEAD_BYTES;
     // Most heads fit one record, and are not moved.
-    let first = content.min(CONTENT_BYTES_MOST);
+    let first = content.min(MAX_CONTENT_BYTES);
     let further = out.split_off(start + HEAD_BYTES + first);
     out[start..start + HEAD_BYTES].copy_from_slice(&stdout_head(id, first as u16));
-    for part in further.chunks(CONTENT_BYTES_MOST) {
+    for part in further.chunks(MAX_CONTENT_BYTES) {
         out.extend_from_slice(&stdout_head(id, part.len() as u16));
         out.extend_from_slice(part);
     }
@@ -62,9 +62,9 @@ impl Answer {
     }
 
     fn of(kind: Type, id: u16, content: &[u8]) -> Answer {
-        let mut answer = Answer { bytes: [0; ANSWER_BYTES_MOST], length: 0 };
+        let mut answer = Answer { bytes: [0; MAX_ANSWER_BYTES], length: 0 };
         // Contents come from this file only, and the longest one fits.
-        let content = &content[..content.len().min(ANSWER_BYTES_MOST - HEAD_BYTES)];
+        let content = &content[..content.len().min(MAX_ANSWER_BYTES - HEAD_BYTES)];
         answer.bytes[..HEAD_BYTES].copy_from_slice(&RecordHead::written(kind, id, content.len() as u16, 0));
         answer.bytes[HEAD_BYTES..HEAD_BYTES + content.len()].copy_from_slice(content);
         answer.length = (HEAD_BYTES + content.len()) as u8;
@@ -75,7 +75,7 @@ impl Answer {
 const END_REQUEST_BYTES: usize = HEAD_BYTES + 8;
 
 /// FCGI_GET_VALUES_RESULT with all three names, and up to ten digits for each number.
-const ANSWER_BYTES_MOST: usize = 96;
+const MAX_ANSWER_BYTES: usize = 96;
 
 const CONNECTIONS: &[u8] = b"FCGI_MAX_CONNS";
 const REQUESTS: &[u8] = b"FCGI_MAX_REQS";
@@ -99,7 +99,7 @@ impl Asked {
 
 pub(super) fn values_result(asked: Asked, connections: u32) -> Answer {
     let number = connections.to_string();
-    let mut content = Vec::with_capacity(ANSWER_BYTES_MOST);
+    let mut content = Vec::with_capacity(MAX_ANSWER_BYTES);
     for (is_asked, name, value) in [
         (asked.connections, CONNECTIONS, number.as_str()),
         // A connection has one request at a time.

@@ -9,7 +9,7 @@ pub const HEAD_BYTES: usize = 8;
 
 /// Most bytes of content in one record: the length has two bytes. A multiple of eight keeps the following records aligned without
 /// padding, as section 3.3 recommends.
-pub const CONTENT_BYTES_MOST: usize = 65_528;
+pub const MAX_CONTENT_BYTES: usize = 65_528;
 
 /// FCGI_VERSION_1
 pub(super) const VERSION: u8 = 1;

@@ -28,7 +28,7 @@ const LENGTHS: [u8; 257] = [
     30,
 ];
 
-const LENGTH_MOST: usize = 30;
+const MAX_LENGTH: usize = 30;
 
 const END_OF_STRING: u16 = 256;
 
@@ -41,9 +41,9 @@ struct Code {
     /// Symbols in the order of their words.
     symbols: [u16; 257],
     /// For each length: its first word, the index of its first symbol, and the number of words.
-    first_word: [u32; LENGTH_MOST + 1],
-    first_symbol: [u16; LENGTH_MOST + 1],
-    count: [u16; LENGTH_MOST + 1],
+    first_word: [u32; MAX_LENGTH + 1],
+    first_symbol: [u16; MAX_LENGTH + 1],
+    count: [u16; MAX_LENGTH + 1],
     lookup: [LookupEntry; 1 << LOOKUP_BITS],
 }
 
@@ -60,13 +60,13 @@ static CODE: Code = code();
 const fn code() -> Code {
     let mut code = Code {
         symbols: [0; 257],
-        first_word: [0; LENGTH_MOST + 1],
-        first_symbol: [0; LENGTH_MOST + 1],
-        count: [0; LENGTH_MOST + 1],
+        first_word: [0; MAX_LENGTH + 1],
+        first_symbol: [0; MAX_LENGTH + 1],
+        count: [0; MAX_LENGTH + 1],
         lookup: [LookupEntry { byte: 0, bits: 0 }; 1 << LOOKUP_BITS],
     };
     let (mut word, mut place, mut length) = (0u32, 0usize, 1usize);
-    while length <= LENGTH_MOST {
+    while length <= MAX_LENGTH {
         word <<= 1;
         code.first_word[length] = word;
         code.first_symbol[length] = place as u16;
@@ -133,12 +133,12 @@ pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
                 text = rest;
             }
         }
-        if count < LENGTH_MOST as u32 && text.is_empty() {
+        if count < MAX_LENGTH as u32 && text.is_empty() {
             at += decode_end(bits, count, space.get_mut(at..).unwrap_or_default())?;
             out.truncate(start + at);
             return Ok(());
         }
-        while count >= LENGTH_MOST as u32 {
+        while count >= MAX_LENGTH as u32 {
             let (symbol, length) = next_word(bits);
             if symbol == END_OF_STRING {
                 return Err(BadHuffman);
@@ -178,16 +178,16 @@ fn next_word(bits: u64) -> (u16, u32) {
 
 #[cold]
 fn next_long_word(bits: u64) -> (u16, u32) {
-    for length in LOOKUP_BITS + 1..LENGTH_MOST {
+    for length in LOOKUP_BITS + 1..MAX_LENGTH {
         let place = ((bits >> (64 - length)) as u32).wrapping_sub(CODE.first_word[length]);
         if place < u32::from(CODE.count[length]) {
             let symbol = usize::from(CODE.first_symbol[length]) + place as usize;
             return (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), length as u32);
         }
     }
-    let place = ((bits >> (64 - LENGTH_MOST)) as u32).wrapping_sub(CODE.first_word[LENGTH_MOST]);
-    let symbol = usize::from(CODE.first_symbol[LENGTH_MOST]) + place as usize;
-    (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), LENGTH_MOST as u32)
+    let place = ((bits >> (64 - MAX_LENGTH)) as u32).wrapping_sub(CODE.first_word[MAX_LENGTH]);
+    let symbol = usize::from(CODE.first_symbol[MAX_LENGTH]) + place as usize;
+    (CODE.symbols.get(symbol).copied().unwrap_or(END_OF_STRING), MAX_LENGTH as u32)
 }
 
 #[cfg(test)]

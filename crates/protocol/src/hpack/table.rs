@@ -13,7 +13,7 @@ pub const TABLE_BYTES: usize = 4096;
 pub const ENTRY_SURPLUS_BYTES: usize = 32;
 
 /// The text is compacted when its bytes, with those of evicted entries, exceed this.
-const TEXT_BYTES_MOST: usize = 2 * TABLE_BYTES;
+const MAX_TEXT_BYTES: usize = 2 * TABLE_BYTES;
 
 #[derive(Debug)]
 pub struct DynamicTable {
@@ -114,7 +114,7 @@ impl DynamicTable {
 
     /// Returns the offset for a line of this length.
     fn text_start(&mut self, bytes: usize) -> u32 {
-        if self.text.len() + bytes > TEXT_BYTES_MOST {
+        if self.text.len() + bytes > MAX_TEXT_BYTES {
             let gone = self.entries.front().map_or(self.text.len(), |entry| entry.start as usize);
             self.text.drain(..gone);
             for entry in &mut self.entries {
@@ -156,7 +156,7 @@ mod tests {
                 assert!(size <= TABLE_BYTES);
                 assert_eq!((known.name(), known.value()), (name.as_bytes(), value.as_bytes()));
             }
-            assert!(table.text.len() <= TEXT_BYTES_MOST);
+            assert!(table.text.len() <= MAX_TEXT_BYTES);
         }
     }
 

@@ -18,7 +18,7 @@ pub use super::version::Version;
 use crate::fault::{Fault, Progress, Span};
 
 /// Longest method in bytes. The longest that IANA has registered has 17 (`UPDATEREDIRECTREF`).
-pub const METHOD_BYTES_MOST: usize = 32;
+pub const MAX_METHOD_BYTES: usize = 32;
 
 /// Bytes of `HTTP/1.1` and its CRLF.
 const VERSION_BYTES: usize = 10;
@@ -71,7 +71,7 @@ pub fn leading_blank(bytes: &[u8]) -> usize {
 /// [`HeadLimits::lenient_targets`] accepts old clients that send raw UTF-8.
 ///
 /// # Errors
-/// 414 for a line beyond the limit; 505 for a major version other than 1; 400 for a method beyond [`METHOD_BYTES_MOST`] and for
+/// 414 for a line beyond the limit; 505 for a major version other than 1; 400 for a method beyond [`MAX_METHOD_BYTES`] and for
 /// every other deviation.
 pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
     let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
@@ -133,9 +133,9 @@ pub fn header_block(
 }
 
 fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<RequestLine>, Fault> {
-    let method_end = match line.iter().take(METHOD_BYTES_MOST + 1).position(|&byte| !is_token_byte(byte)) {
+    let method_end = match line.iter().take(MAX_METHOD_BYTES + 1).position(|&byte| !is_token_byte(byte)) {
         Some(end) => end,
-        None if line.len() > METHOD_BYTES_MOST => {
+        None if line.len() > MAX_METHOD_BYTES => {
             return Err(Fault::bad_request("The request's method is longer than any known one."));
         }
         None => return Ok(Progress::Partial),

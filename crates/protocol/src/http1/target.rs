@@ -36,7 +36,7 @@ pub struct Target {
 }
 
 /// Longest target that is parsed, in bytes. Callers' limits are far below.
-const TARGET_BYTES_MOST: usize = Span::REACH_BYTES;
+const MAX_TARGET_BYTES: usize = Span::REACH_BYTES;
 
 /// Splits a target into its parts.
 ///
@@ -47,7 +47,7 @@ const TARGET_BYTES_MOST: usize = Span::REACH_BYTES;
 /// 501 for CONNECT, which an origin server does not implement (RFC 9110 sections 9.1 and 9.3.6). 400 for a target of no form, or
 /// of a form that the method does not allow.
 pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
-    if target.len() > TARGET_BYTES_MOST {
+    if target.len() > MAX_TARGET_BYTES {
         return Err(Fault::new(414, "The request's target is longer than the limit."));
     }
     let form = form_of(target, method)?;

@@ -4,14 +4,14 @@
 use super::error::{ErrorCode, Http2Error};
 use super::event::Http2Event;
 use super::frame::{
-    FRAME_BYTES_MOST, FrameHead, STREAM_MOST, WINDOW_BYTES_MOST, flag, number_31, setting, write_ping_ack, write_settings_ack,
+    FrameHead, MAX_FRAME_BYTES, MAX_STREAM, MAX_WINDOW_BYTES, flag, number_31, setting, write_ping_ack, write_settings_ack,
 };
 use super::priority::Priority;
 use super::session::Http2;
 use super::streams::{Closing, StreamState};
 
 /// Most priorities that are kept for streams that are not open yet (RFC 9218 section 7.1).
-const EARLY_PRIORITIES_MOST: usize = 16;
+const MAX_EARLY_PRIORITIES: usize = 16;
 
 /// The cost of a SETTINGS frame in the flood budget: it may change the windows of all streams.
 const SETTINGS_FRAMES: u32 = 10;
@@ -41,11 +41,11 @@ impl Http2 {
                 setting::ENABLE_PUSH | setting::ENABLE_CONNECT_PROTOCOL | setting::NO_RFC7540_PRIORITIES if value > 1 => {
                     return Err(Http2Error::protocol("A boolean setting has a value other than 0 and 1."));
                 }
-                setting::INITIAL_WINDOW_SIZE if value > STREAM_MOST => {
+                setting::INITIAL_WINDOW_SIZE if value > MAX_STREAM => {
                     return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1."));
                 }
                 setting::INITIAL_WINDOW_SIZE => window = Some(value),
-                setting::MAX_FRAME_SIZE if !(FRAME_BYTES_MOST as u32..1 << 24).contains(&value) => {
+                setting::MAX_FRAME_SIZE if !(MAX_FRAME_BYTES as u32..1 << 24).contains(&value) => {
                     return Err(Http2Error::protocol("SETTINGS_MAX_FRAME_SIZE is not between 2^14 and 2^24-1."));
                 }
                 _ => {}
@@ -59,7 +59,7 @@ impl Http2 {
         for stream in self.streams.iter_mut() {
             let was_closed = stream.send_window <= 0;
             stream.send_window += change;
-            if stream.send_window > WINDOW_BYTES_MOST {
+            if stream.send_window > MAX_WINDOW_BYTES {
                 return Err(Http2Error::new(
                     ErrorCode::FLOW_CONTROL_ERROR,
                     "SETTINGS would make a stream's window larger than 2^31-1.",
@@ -92,7 +92,7 @@ impl Http2 {
             }
             let before = self.send_window;
             self.send_window += more;
-            if self.send_window > WINDOW_BYTES_MOST {
+            if self.send_window > MAX_WINDOW_BYTES {
                 return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "The connection's window is larger than 2^31-1."));
             }
             return Ok((before <= 0 && self.send_window > 0).then_some(Http2Event::Room { stream: 0 }));
@@ -107,7 +107,7 @@ impl Http2 {
         if more == 0 {
             return self.fault_stream(head.stream, ErrorCode::PROTOCOL_ERROR);
         }
-        if after > WINDOW_BYTES_MOST {
+        if after > MAX_WINDOW_BYTES {
             return self.fault_stream(head.stream, ErrorCode::FLOW_CONTROL_ERROR);
         }
         Ok((before <= 0 && after > 0).then_some(Http2Event::Room { stream: head.stream }))
@@ -149,7 +149,7 @@ impl Http2 {
             stream.priority = priority;
         } else if self.streams.state(id) == StreamState::Idle {
             self.early_priorities.retain(|(known, _)| *known != id);
-            if self.early_priorities.len() == EARLY_PRIORITIES_MOST {
+            if self.early_priorities.len() == MAX_EARLY_PRIORITIES {
                 self.early_priorities.remove(0);
             }
             self.early_priorities.push((id, priority));

@@ -10,16 +10,16 @@ pub const FRAME_HEAD_BYTES: usize = 9;
 
 /// Most bytes of a frame's payload that every peer accepts: larger ones are neither accepted nor sent, whatever the peer's
 /// setting.
-pub const FRAME_BYTES_MOST: usize = 16_384;
+pub const MAX_FRAME_BYTES: usize = 16_384;
 
 /// Largest window in bytes (RFC 9113 section 6.9.1).
-pub const WINDOW_BYTES_MOST: i64 = (1 << 31) - 1;
+pub const MAX_WINDOW_BYTES: i64 = (1 << 31) - 1;
 
 /// Initial window in bytes, before SETTINGS change it.
 pub const DEFAULT_WINDOW_BYTES: u32 = 65_535;
 
 /// The highest stream id.
-pub const STREAM_MOST: u32 = (1 << 31) - 1;
+pub const MAX_STREAM: u32 = (1 << 31) - 1;
 
 /// The frame types.
 pub mod kind {
@@ -70,7 +70,7 @@ impl FrameHead {
         let [l2, l1, l0, kind, flags, s3, s2, s1, s0, ..] = *input else { return None };
         let length = u32::from_be_bytes([0, l2, l1, l0]);
         // The bit in front of the stream id is reserved, and ignored.
-        let stream = u32::from_be_bytes([s3, s2, s1, s0]) & STREAM_MOST;
+        let stream = u32::from_be_bytes([s3, s2, s1, s0]) & MAX_STREAM;
         Some(FrameHead { length, kind, flags, stream })
     }
 
@@ -89,10 +89,10 @@ impl FrameHead {
 
 /// Returns a number of 31 bits whose first bit is reserved.
 pub fn number_31(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.first_chunk()?) & STREAM_MOST)
+    Some(u32::from_be_bytes(*bytes.first_chunk()?) & MAX_STREAM)
 }
 
-/// Writes a part of a body, at most [`FRAME_BYTES_MOST`] bytes.
+/// Writes a part of a body, at most [`MAX_FRAME_BYTES`] bytes.
 #[inline]
 pub fn write_data(stream: u32, payload: &[u8], is_end: bool, out: &mut Vec<u8>) {
     let flags = if is_end { flag::END_STREAM } else { 0 };
@@ -103,13 +103,13 @@ pub fn write_data(stream: u32, payload: &[u8], is_end: bool, out: &mut Vec<u8>) 
 /// Writes a header block, in as many frames as it needs.
 #[inline]
 pub fn write_block(stream: u32, block: &[u8], is_end: bool, out: &mut Vec<u8>) {
-    let (first, mut rest) = block.split_at(block.len().min(FRAME_BYTES_MOST));
+    let (first, mut rest) = block.split_at(block.len().min(MAX_FRAME_BYTES));
     let end_headers = |rest: &[u8]| if rest.is_empty() { flag::END_HEADERS } else { 0 };
     let flags = end_headers(rest) | if is_end { flag::END_STREAM } else { 0 };
     out.extend_from_slice(&FrameHead { length: first.len() as u32, kind: kind::HEADERS, flags, stream }.bytes());
     out.extend_from_slice(first);
     while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(rest.len().min(FRAME_BYTES_MOST));
+        let (piece, behind) = rest.split_at(rest.len().min(MAX_FRAME_BYTES));
         rest = behind;
         let head = FrameHead { length: piece.len() as u32, kind: kind::CONTINUATION, flags: end_headers(rest), stream };
         out.extend_from_slice(&head.bytes());
@@ -181,14 +181,14 @@ mod tests {
     fn a_block_that_is_larger_than_a_frame_goes_on_in_others() {
         for (bytes, is_end, expected) in [
             (7, false, vec![(kind::HEADERS, flag::END_HEADERS, 7)]),
-            (FRAME_BYTES_MOST, true, vec![(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, FRAME_BYTES_MOST)]),
+            (MAX_FRAME_BYTES, true, vec![(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, MAX_FRAME_BYTES)]),
             (
                 40_000,
                 true,
                 vec![
-                    (kind::HEADERS, flag::END_STREAM, FRAME_BYTES_MOST),
-                    (kind::CONTINUATION, 0, FRAME_BYTES_MOST),
-                    (kind::CONTINUATION, flag::END_HEADERS, 40_000 - 2 * FRAME_BYTES_MOST),
+                    (kind::HEADERS, flag::END_STREAM, MAX_FRAME_BYTES),
+                    (kind::CONTINUATION, 0, MAX_FRAME_BYTES),
+                    (kind::CONTINUATION, flag::END_HEADERS, 40_000 - 2 * MAX_FRAME_BYTES),
                 ],
             ),
         ] {

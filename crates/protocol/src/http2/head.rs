@@ -7,7 +7,7 @@ use super::priority::Priority;
 use super::text::HeadText;
 use crate::fault::{Fault, Span};
 use crate::http1::framing::FieldFacts;
-use crate::http1::head::{Field, HeadLimits, METHOD_BYTES_MOST, RequestLine, Version};
+use crate::http1::head::{Field, HeadLimits, MAX_METHOD_BYTES, RequestLine, Version};
 use crate::http1::scan::first_below;
 use crate::http1::target::is_authority;
 use crate::http1::underscores;
@@ -118,7 +118,7 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
     if !is_token(method) {
         return Err(HeadError::Malformed);
     }
-    if method.len() > METHOD_BYTES_MOST {
+    if method.len() > MAX_METHOD_BYTES {
         return Err(Fault::bad_request("The request's method is longer than any known one.").into());
     }
     let target = text.value_of(pseudo.path.or(pseudo.authority));

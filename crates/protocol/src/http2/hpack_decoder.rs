@@ -10,10 +10,10 @@ use crate::hpack::static_table::{self, STATIC_TABLE};
 use crate::hpack::table::{DynamicTable, EntryView};
 
 /// Most bytes of an integer after its first: four have 28 bits, more than any length or index needs.
-const INTEGER_BYTES_MOST: u32 = 4;
+const MAX_INTEGER_BYTES: u32 = 4;
 
 /// Most table size updates in front of a block (RFC 7541 section 4.2): to the smallest size in between, and to the final one.
-const RESIZES_MOST: u32 = 2;
+const MAX_RESIZES: u32 = 2;
 
 #[derive(Debug)]
 pub struct HpackDecoder {
@@ -38,7 +38,7 @@ impl HpackDecoder {
                 0x40.. => self.literal(&mut reader, 6, head, literal)?,
                 0x20.. => {
                     resizes += 1;
-                    if resizes > RESIZES_MOST || head.has_fields() || !self.table.resize(reader.integer(5)?) {
+                    if resizes > MAX_RESIZES || head.has_fields() || !self.table.resize(reader.integer(5)?) {
                         return Err(compression(
                             "A header block changes the table size at an invalid place or to an invalid \
                             value.",
@@ -121,7 +121,7 @@ impl Reader<'_> {
     }
 
     fn long_integer(&mut self, mut number: u32) -> Result<usize, Http2Error> {
-        for place in 0..INTEGER_BYTES_MOST {
+        for place in 0..MAX_INTEGER_BYTES {
             let (&byte, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
             self.rest = rest;
             number += u32::from(byte & 0x7f) << (7 * place);

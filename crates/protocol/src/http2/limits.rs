@@ -31,10 +31,10 @@ impl Default for Http2Limits {
 }
 
 /// Most bytes of the protocol's own frames in the output while the peer reads none of them.
-pub const CONTROL_BYTES_MOST: usize = 64 * 1024;
+pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
 
 /// Most CONTINUATION frames in one header block.
-pub const CONTINUATIONS_MOST: u32 = 64;
+pub const MAX_CONTINUATIONS: u32 = 64;
 
 /// Bytes that a header block may have on the wire beyond the limit of its fields. A sender of more is not a client that slightly
 /// exceeds the limit.
@@ -43,13 +43,13 @@ pub const BLOCK_SURPLUS_BYTES: usize = 16 * 1024;
 /// Most resets of active streams, by the peer or caused by its violations, that no answers make up for: rapid reset
 /// (CVE-2023-44487) and the resets that a peer makes the server send (CVE-2025-8671). A browser that leaves a page resets all of
 /// its requests.
-pub const RESETS_MOST: u32 = 200;
+pub const MAX_RESETS: u32 = 200;
 
 /// Most frames that may come without one that advances a request: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, refused
 /// streams.
-pub const IDLE_FRAMES_MOST: u32 = 2000;
+pub const MAX_IDLE_FRAMES: u32 = 2000;
 
-/// Frames that each answered request adds to the budget of [`IDLE_FRAMES_MOST`].
+/// Frames that each answered request adds to the budget of [`MAX_IDLE_FRAMES`].
 const ANSWER_EARNS: u32 = 20;
 
 /// Frames that each sent part of an answer adds: a client may return its window at once, on the stream and on the connection.
@@ -58,7 +58,7 @@ const SENT_EARNS: u32 = 2;
 /// Bytes of a body, in either direction, that add one frame.
 const BYTES_A_FRAME: u64 = 256;
 
-/// Frames and resets that each second adds to the budgets of [`IDLE_FRAMES_MOST`] and [`RESETS_MOST`]: idle clients check by PING
+/// Frames and resets that each second adds to the budgets of [`MAX_IDLE_FRAMES`] and [`MAX_RESETS`]: idle clients check by PING
 /// whether the connection is alive.
 const SECOND_EARNS: u64 = 10;
 
@@ -75,7 +75,7 @@ pub(super) struct FloodBudget {
 
 impl FloodBudget {
     pub(super) fn new() -> FloodBudget {
-        FloodBudget { frames_left: IDLE_FRAMES_MOST, resets: 0, bytes: 0, earned_ms: 0 }
+        FloodBudget { frames_left: MAX_IDLE_FRAMES, resets: 0, bytes: 0, earned_ms: 0 }
     }
 
     /// Charges for a frame that advances no request.
@@ -93,7 +93,7 @@ impl FloodBudget {
     /// Charges for an active stream that ended by a reset that the peer has sent or caused.
     pub(super) fn note_reset(&mut self) -> Result<(), Http2Error> {
         self.resets += 1;
-        if self.resets > RESETS_MOST {
+        if self.resets > MAX_RESETS {
             return Err(Http2Error::calm("Too many requests were begun and reset before they were answered."));
         }
         Ok(())
@@ -117,7 +117,7 @@ impl FloodBudget {
     pub(super) fn note_taken(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes >= BYTES_A_FRAME {
-            self.earn((self.bytes / BYTES_A_FRAME).min(u64::from(IDLE_FRAMES_MOST)) as u32);
+            self.earn((self.bytes / BYTES_A_FRAME).min(u64::from(MAX_IDLE_FRAMES)) as u32);
             self.bytes %= BYTES_A_FRAME;
         }
     }
@@ -126,7 +126,7 @@ impl FloodBudget {
     pub(super) fn note_time(&mut self, now_ms: u64) {
         let seconds = now_ms.saturating_sub(self.earned_ms) / 1000;
         if seconds > 0 {
-            let earned = (seconds.saturating_mul(SECOND_EARNS)).min(u64::from(IDLE_FRAMES_MOST)) as u32;
+            let earned = (seconds.saturating_mul(SECOND_EARNS)).min(u64::from(MAX_IDLE_FRAMES)) as u32;
             self.earn(earned);
             self.resets = self.resets.saturating_sub(earned);
             self.earned_ms = now_ms;
@@ -134,6 +134,6 @@ impl FloodBudget {
     }
 
     fn earn(&mut self, frames: u32) {
-        self.frames_left = self.frames_left.saturating_add(frames).min(IDLE_FRAMES_MOST);
+        self.frames_left = self.frames_left.saturating_add(frames).min(MAX_IDLE_FRAMES);
     }
 }

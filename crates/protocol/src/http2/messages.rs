@@ -5,7 +5,7 @@ use super::error::{ErrorCode, Http2Error};
 use super::event::{Http2Event, Step};
 use super::frame::{FRAME_HEAD_BYTES, FrameHead, flag, number_31, write_reset, write_window_update};
 use super::head::{HeadContext, HeadError, are_trailers};
-use super::limits::{BLOCK_SURPLUS_BYTES, CONTINUATIONS_MOST};
+use super::limits::{BLOCK_SURPLUS_BYTES, MAX_CONTINUATIONS};
 use super::session::{FrameReading, Http2, OpenBlock};
 use super::streams::{Closing, StreamState};
 use super::text::HeadText;
@@ -58,7 +58,7 @@ impl Http2 {
         let Some(mut block) = self.block.take() else { return Ok(None) };
         block.continuations += 1;
         block.bytes.extend_from_slice(payload);
-        if block.continuations > CONTINUATIONS_MOST || block.bytes.len() > limits.head_bytes + BLOCK_SURPLUS_BYTES {
+        if block.continuations > MAX_CONTINUATIONS || block.bytes.len() > limits.head_bytes + BLOCK_SURPLUS_BYTES {
             return Err(Http2Error::calm("A header block continues in more or larger frames than the limit."));
         }
         if !head.has(flag::END_HEADERS) {

@@ -19,7 +19,7 @@ mod text;
 
 pub use error::{ErrorCode, Http2Error};
 pub use event::Http2Event;
-pub use frame::{FRAME_BYTES_MOST, FRAME_HEAD_BYTES, PREFACE};
-pub use limits::{CONTINUATIONS_MOST, CONTROL_BYTES_MOST, Http2Limits, IDLE_FRAMES_MOST, RESETS_MOST};
+pub use frame::{FRAME_HEAD_BYTES, MAX_FRAME_BYTES, PREFACE};
+pub use limits::{Http2Limits, MAX_CONTINUATIONS, MAX_CONTROL_BYTES, MAX_IDLE_FRAMES, MAX_RESETS};
 pub use priority::Priority;
 pub use session::Http2;

@@ -6,12 +6,12 @@
 use super::error::{ErrorCode, Http2Error};
 use super::event::{Http2Event, Step};
 use super::frame::{
-    DEFAULT_WINDOW_BYTES, FRAME_BYTES_MOST, FRAME_HEAD_BYTES, FrameHead, PREFACE, STREAM_MOST, kind, write_go_away, write_reset,
+    DEFAULT_WINDOW_BYTES, FRAME_HEAD_BYTES, FrameHead, MAX_FRAME_BYTES, MAX_STREAM, PREFACE, kind, write_go_away, write_reset,
     write_settings, write_window_update,
 };
 use super::head::HeadMemory;
 use super::hpack_decoder::HpackDecoder;
-use super::limits::{CONTROL_BYTES_MOST, FloodBudget, Http2Limits};
+use super::limits::{FloodBudget, Http2Limits, MAX_CONTROL_BYTES};
 use super::priority::Priority;
 use super::streams::{Closing, Streams};
 use crate::http1::head::HeadLimits;
@@ -85,8 +85,8 @@ impl Http2 {
     pub fn new(limits: Http2Limits) -> Http2 {
         // Peers assume a window of this size until they have read SETTINGS, so smaller ones are not possible.
         let limits = Http2Limits {
-            stream_window_bytes: limits.stream_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
-            connection_window_bytes: limits.connection_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
+            stream_window_bytes: limits.stream_window_bytes.clamp(DEFAULT_WINDOW_BYTES, MAX_STREAM),
+            connection_window_bytes: limits.connection_window_bytes.clamp(DEFAULT_WINDOW_BYTES, MAX_STREAM),
             ..limits
         };
         let mut output = Vec::new();
@@ -139,7 +139,7 @@ impl Http2 {
         let mut used = 0;
         loop {
             let step = self.step(input.get(used..).unwrap_or_default(), limits, parts);
-            let step = if self.output.len() > CONTROL_BYTES_MOST {
+            let step = if self.output.len() > MAX_CONTROL_BYTES {
                 step.and(Err(Http2Error::calm("The peer does not read the answers to its frames.")))
             } else {
                 step
@@ -217,7 +217,7 @@ impl Http2 {
     /// Checks whether this frame may come now.
     #[inline]
     fn check_order(&mut self, head: FrameHead) -> Result<(), Http2Error> {
-        if head.length as usize > FRAME_BYTES_MOST {
+        if head.length as usize > MAX_FRAME_BYTES {
             return Err(Http2Error::size("A frame is larger than 16,384 bytes."));
         }
         if !self.has_settings {
@@ -272,7 +272,7 @@ impl Http2 {
     #[inline]
     pub fn note_sent(&mut self, stream: u32, bytes: u64) {
         // No more than a window is ever sent, and a window has 31 bits.
-        let count = bytes.min(u64::from(STREAM_MOST)) as i64;
+        let count = bytes.min(u64::from(MAX_STREAM)) as i64;
         self.send_window -= count;
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.send_window -= count;
@@ -305,7 +305,7 @@ impl Http2 {
     /// section 6.8). Final: they are refused.
     pub fn go_away(&mut self, is_final: bool) {
         let last = match (self.draining, is_final) {
-            (Draining::No, false) => STREAM_MOST,
+            (Draining::No, false) => MAX_STREAM,
             (Draining::No | Draining::Asked, true) => self.streams.last,
             _ => return,
         };

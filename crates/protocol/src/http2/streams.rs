@@ -4,7 +4,7 @@ use super::frame::DEFAULT_WINDOW_BYTES;
 use super::priority::Priority;
 
 /// Most closed streams that are remembered, to tell frames that crossed the end on the wire from violations.
-const CLOSED_MOST: usize = 32;
+const MAX_CLOSED: usize = 32;
 
 /// Streams that an idle connection keeps capacity for: most open one after the other.
 const IDLE_CAPACITY_STREAMS: usize = 4;
@@ -62,7 +62,7 @@ pub(super) struct Streams {
     pub last: u32,
     /// A client's stream ids are odd, so the lowest bit is dropped: the remaining bits, followed by two bits for how the stream
     /// closed.
-    closed: [u32; CLOSED_MOST],
+    closed: [u32; MAX_CLOSED],
     closed_next: usize,
     /// The highest id whose end is no longer remembered.
     forgotten: u32,
@@ -74,7 +74,7 @@ pub(super) struct Streams {
 impl Streams {
     pub fn new(receive_window: u32) -> Streams {
         let send_window = DEFAULT_WINDOW_BYTES;
-        let closed = [0; CLOSED_MOST];
+        let closed = [0; MAX_CLOSED];
         Streams { open: Vec::new(), last: 0, closed, closed_next: 0, forgotten: 0, receive_window, send_window }
     }
 
@@ -173,7 +173,7 @@ impl Streams {
         if before != 0 {
             self.forgotten = self.forgotten.max((before >> 2) << 1 | 1);
         }
-        self.closed_next = (self.closed_next + 1) % CLOSED_MOST;
+        self.closed_next = (self.closed_next + 1) % MAX_CLOSED;
     }
 
     /// Frees the capacity of an empty table that was large.

@@ -12,7 +12,7 @@ use crate::http1::underscores::{REFUSED, Underscores};
 use crate::session::HeadParts;
 
 /// By how many times a head may exceed its limit before the connection ends. Below that the request is answered with 431.
-const SURPLUS_MOST: usize = 4;
+const MAX_SURPLUS: usize = 4;
 
 /// Size of a field besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_SURPLUS_BYTES: usize = 32;
@@ -126,7 +126,7 @@ impl<'a> HeadText<'a> {
 
     #[cold]
     fn admits_barely(&mut self, bytes: usize) -> Result<bool, Http2Error> {
-        if self.decoded_bytes > self.bytes_most.saturating_mul(SURPLUS_MOST) {
+        if self.decoded_bytes > self.bytes_most.saturating_mul(MAX_SURPLUS) {
             return Err(Http2Error::calm("A request's header fields are far larger than the limit."));
         }
         let has_room = self.bytes.len() + self.values.len() + bytes <= self.bytes_most;

@@ -4,7 +4,7 @@
 
 use super::blocks;
 use super::head::ResponseHead;
-use crate::fastcgi::{CONTENT_BYTES_MOST, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
+use crate::fastcgi::{MAX_CONTENT_BYTES, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
 
 /// The wire format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +230,7 @@ impl ResponseEncoder {
             }
             BodyFraming::Records(id) => {
                 if self.frame_left == 0 && length > 0 {
-                    self.frame_left = length.min(CONTENT_BYTES_MOST as u64);
+                    self.frame_left = length.min(MAX_CONTENT_BYTES as u64);
                     out.bytes.extend_from_slice(&stdout_head(id, self.frame_left as u16));
                 }
                 self.frame_left.min(length)
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn heads_and_bodies_of_any_length_leave_in_records() {
-        for (field_bytes, body_bytes) in [(10, 0), (CONTENT_BYTES_MOST, 1), (3 * CONTENT_BYTES_MOST, CONTENT_BYTES_MOST + 1)] {
+        for (field_bytes, body_bytes) in [(10, 0), (MAX_CONTENT_BYTES, 1), (3 * MAX_CONTENT_BYTES, MAX_CONTENT_BYTES + 1)] {
             let mut head = head();
             head.add(b"X-Long", &vec![b'v'; field_bytes]);
             let mut encoder = ResponseEncoder::new(Wire::FastCgi { id: 7, has_status_line: false });

@@ -20,7 +20,7 @@ pub const SERVICE_RESTART: u16 = 1012;
 pub const TRY_AGAIN_LATER: u16 = 1013;
 
 /// Longest reason in bytes: a control frame's payload is at most 125 bytes (section 5.5), and the code takes two.
-pub const REASON_BYTES_MOST: usize = 123;
+pub const MAX_REASON_BYTES: usize = 123;
 
 /// Whether a code may be in a close frame of either side, and therefore whether an application may set it.
 ///
@@ -33,7 +33,7 @@ pub const fn may_be_sent(code: u16) -> bool {
 
 /// Returns the part of a reason that fits a close frame, cut between two characters.
 pub fn cut_reason(reason: &str) -> &str {
-    let fits = |end: &usize| *end <= REASON_BYTES_MOST;
+    let fits = |end: &usize| *end <= MAX_REASON_BYTES;
     let ends = reason.char_indices().map(|(start, character)| start + character.len_utf8());
     &reason[..ends.take_while(fits).last().unwrap_or(0)]
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::Violation;
-use super::handshake::OWN_WINDOW_BITS_LEAST;
+use super::handshake::MIN_OWN_WINDOW_BITS;
 
 /// The bytes that a sender removes from the end of each compressed message, and a receiver appends again (RFC 7692 sections 7.2.1
 /// and 7.2.2): the lengths of the empty stored block that a flush ends with.
@@ -22,10 +22,10 @@ const CLOSING_TAIL: [u8; 6] = [0x00, 0x00, 0xff, 0xff, 0x03, 0x00];
 const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
 
 /// Smallest buffer growth for inflated data, in bytes.
-const ROOM_BYTES_LEAST: usize = 4096;
+const MIN_ROOM_BYTES: usize = 4096;
 
 /// Most blocks with the final bit in one message. Section 7.2.3.4 allows them; senders write one for each message or fragment.
-const FINAL_BLOCKS_MOST: u32 = 1024;
+const MAX_FINAL_BLOCKS: u32 = 1024;
 
 /// zlib's fastest level with dynamic codes. Connections share a thread, and higher levels make JSON of a few kilobytes less than
 /// a tenth shorter, for up to three times the work (`examples/websocket_speed.rs`).
@@ -75,7 +75,7 @@ impl Inflation {
         output.reserve_exact(first_room.min(most));
         loop {
             if output.len() == output.capacity() {
-                let room = output.len().max(ROOM_BYTES_LEAST).min(most.saturating_add(1) - output.len());
+                let room = output.len().max(MIN_ROOM_BYTES).min(most.saturating_add(1) - output.len());
                 output.reserve_exact(room);
             }
             let taken_before = inflater.total_in();
@@ -89,7 +89,7 @@ impl Inflation {
             match status {
                 // Also a message whose last block has the final bit, with no data after it.
                 Status::StreamEnd if rest.is_empty() => return Ok(()),
-                Status::StreamEnd if in_tail || final_blocks == FINAL_BLOCKS_MOST => return Err(CORRUPT),
+                Status::StreamEnd if in_tail || final_blocks == MAX_FINAL_BLOCKS => return Err(CORRUPT),
                 Status::StreamEnd => {
                     final_blocks += 1;
                     inflater.reset(false);
@@ -116,7 +116,7 @@ pub struct Deflation {
 impl Deflation {
     /// Returns the compressed form of a payload, or `None` if it is not shorter.
     pub(super) fn deflate(&mut self, payload: &[u8], window_bits: u8) -> Option<&[u8]> {
-        let place = usize::from(window_bits.checked_sub(OWN_WINDOW_BITS_LEAST)?);
+        let place = usize::from(window_bits.checked_sub(MIN_OWN_WINDOW_BITS)?);
         let deflater = self
             .deflaters
             .get_mut(place)?

@@ -16,10 +16,10 @@ const KEY_BYTES: usize = 24;
 pub const ACCEPT_BYTES: usize = 28;
 
 /// Smallest and largest deflate window, as the base-2 logarithm of its bytes (RFC 7692 section 7.1.2).
-const WINDOW_BITS_LEAST: u8 = 8;
-const WINDOW_BITS_MOST: u8 = 15;
+const MIN_WINDOW_BITS: u8 = 8;
+const MAX_WINDOW_BITS: u8 = 15;
 /// The smallest window with which zlib writes raw deflate.
-pub(super) const OWN_WINDOW_BITS_LEAST: u8 = 9;
+pub(super) const MIN_OWN_WINDOW_BITS: u8 = 9;
 
 /// Returns the `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
 ///
@@ -46,12 +46,12 @@ pub struct Deflate {
 impl Deflate {
     /// Returns the window that messages to the client may use, 9 to 15.
     pub fn server_window_bits(&self) -> u8 {
-        self.server_window_bits.unwrap_or(WINDOW_BITS_MOST)
+        self.server_window_bits.unwrap_or(MAX_WINDOW_BITS)
     }
 
     /// Returns the largest window that the client's messages use, 8 to 15.
     pub fn client_window_bits(&self) -> u8 {
-        self.client_window_bits.unwrap_or(WINDOW_BITS_MOST)
+        self.client_window_bits.unwrap_or(MAX_WINDOW_BITS)
     }
 
     /// Appends the value of the response's `Sec-WebSocket-Extensions`.
@@ -138,7 +138,7 @@ impl OfferParameters {
     }
 
     fn accepted(self) -> Option<Deflate> {
-        let can_be_kept = self.server_max_window_bits.is_none_or(|bits| bits >= OWN_WINDOW_BITS_LEAST);
+        let can_be_kept = self.server_max_window_bits.is_none_or(|bits| bits >= MIN_OWN_WINDOW_BITS);
         (!self.declined && can_be_kept).then_some(Deflate {
             server_window_bits: self.server_max_window_bits,
             client_window_bits: self.client_max_window_bits.flatten(),
@@ -149,7 +149,7 @@ impl OfferParameters {
 /// "A decimal integer value without leading zeroes between 8 to 15, inclusive".
 fn window_bits(value: &[u8]) -> Option<u8> {
     let digits = std::str::from_utf8(value).ok().filter(|digits| !digits.starts_with(['0', '+']))?;
-    digits.parse().ok().filter(|bits| (WINDOW_BITS_LEAST..=WINDOW_BITS_MOST).contains(bits))
+    digits.parse().ok().filter(|bits| (MIN_WINDOW_BITS..=MAX_WINDOW_BITS).contains(bits))
 }
 
 fn malformed() -> Fault {

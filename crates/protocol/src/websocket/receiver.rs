@@ -14,10 +14,10 @@ use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use super::{Deflate, Event, Inflation, MessageKind, Violation, close, mask};
 
 /// Longest header of a frame: two bytes, eight of length, four of mask (RFC 6455 section 5.2).
-const HEADER_BYTES_MOST: usize = 14;
+const MAX_HEADER_BYTES: usize = 14;
 
 /// Longest payload of a control frame (section 5.5).
-const CONTROL_BYTES_MOST: u64 = 125;
+const MAX_CONTROL_BYTES: u64 = 125;
 
 /// By how much a compressed message may exceed the limit of its inflated size: an eighth of it, and this many bytes. Stored
 /// blocks add five bytes for some thousands. A sender that flushes after every few bytes exceeds this, and is refused.
@@ -249,7 +249,7 @@ impl Receiver {
         let is_final = header.is_final;
         match content {
             Content::Control(_) if !is_final => return Err(Violation::protocol("A control frame is fragmented.")),
-            Content::Control(_) if length > CONTROL_BYTES_MOST => {
+            Content::Control(_) if length > MAX_CONTROL_BYTES => {
                 return Err(Violation::protocol("A control frame is longer than 125 bytes."));
             }
             Content::Control(_) => {}
@@ -385,7 +385,7 @@ fn close_event(payload: Cow<'_, [u8]>) -> Result<Event<'_>, Violation> {
 /// An incomplete frame header.
 #[derive(Debug, Default)]
 struct HeaderStart {
-    bytes: [u8; HEADER_BYTES_MOST],
+    bytes: [u8; MAX_HEADER_BYTES],
     length: u8,
 }
 

@@ -9,18 +9,18 @@ use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 use super::{Deflate, Deflation, MessageKind, close};
 
 /// Longest header of a server's frame in bytes: two, and eight of length.
-pub const HEAD_BYTES_MOST: usize = 10;
+pub const MAX_HEAD_BYTES: usize = 10;
 
 /// Longest payload of a ping or a pong in bytes (RFC 6455 section 5.5).
-pub const CONTROL_BYTES_MOST: usize = 125;
+pub const MAX_CONTROL_BYTES: usize = 125;
 
 /// Shortest payload in bytes that is compressed. Starting a message without a context costs microseconds whatever its length,
 /// many times the other costs of a short message, and below this size it only shortens a packet that is sent anyway.
-pub const COMPRESSED_BYTES_LEAST: usize = 256;
+pub const MIN_COMPRESSED_BYTES: usize = 256;
 
 /// Appends a message. With permessage-deflate it is compressed if that makes it shorter. The payload of a text must be UTF-8.
 pub fn encode_message(kind: MessageKind, payload: &[u8], deflate: Option<(&Deflate, &mut Deflation)>, out: &mut Vec<u8>) {
-    if payload.len() >= COMPRESSED_BYTES_LEAST
+    if payload.len() >= MIN_COMPRESSED_BYTES
         && let Some((deflate, deflation)) = deflate
         && let Some(compressed) = deflation.deflate(payload, deflate.server_window_bits())
     {
@@ -37,12 +37,12 @@ pub fn encode_head(kind: MessageKind, length: u64, out: &mut Vec<u8>) {
 
 /// Appends a ping. The payload is truncated to 125 bytes.
 pub fn encode_ping(payload: &[u8], out: &mut Vec<u8>) {
-    encode_frame(OpCode::Control(Control::Ping), false, &payload[..payload.len().min(CONTROL_BYTES_MOST)], out);
+    encode_frame(OpCode::Control(Control::Ping), false, &payload[..payload.len().min(MAX_CONTROL_BYTES)], out);
 }
 
 /// Appends a pong. The payload is truncated to 125 bytes.
 pub fn encode_pong(payload: &[u8], out: &mut Vec<u8>) {
-    encode_frame(OpCode::Control(Control::Pong), false, &payload[..payload.len().min(CONTROL_BYTES_MOST)], out);
+    encode_frame(OpCode::Control(Control::Pong), false, &payload[..payload.len().min(MAX_CONTROL_BYTES)], out);
 }
 
 /// Appends a close frame. The reason is truncated to fit. Without a code, or with one that may not be sent (such as 1005, by
@@ -64,7 +64,7 @@ fn data(kind: MessageKind) -> OpCode {
 }
 
 fn encode_frame(opcode: OpCode, is_compressed: bool, payload: &[u8], out: &mut Vec<u8>) {
-    out.reserve(HEAD_BYTES_MOST + payload.len());
+    out.reserve(MAX_HEAD_BYTES + payload.len());
     encode_header(opcode, is_compressed, payload.len() as u64, out);
     out.extend_from_slice(payload);
 }

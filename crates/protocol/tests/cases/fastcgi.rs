@@ -28,7 +28,7 @@ pub enum TestEvent {
 }
 
 /// Most bytes of parameters in the cases.
-pub const PARAMETER_BYTES_MOST: usize = 300;
+pub const MAX_PARAMETER_BYTES: usize = 300;
 
 /// The number of connections that the cases' peers get.
 pub const CONNECTIONS: u32 = 1024;
@@ -284,7 +284,7 @@ fn malformed() -> Vec<FastCgiCase> {
     let with = |list: &[u8]| [begin(1, 1, 0), record(PARAMS, 1, list), record(PARAMS, 1, b"")].concat();
     let of_length = |length: &[u8]| with(&pairs(&[(b"CONTENT_LENGTH", length)]));
     let twice = with(&pairs(&[(b"CONTENT_LENGTH", b""), (b"CONTENT_LENGTH", b"5")]));
-    let large = vec![b'v'; PARAMETER_BYTES_MOST];
+    let large = vec![b'v'; MAX_PARAMETER_BYTES];
     vec![
         refused(&[b"GET / HTTP/1.1\r\n"], vec![], "HTTP came to a FastCGI socket"),
         refused(&[b"\x16\x03\x01\x02\0\x01\0\x01\xfc"], vec![], "TLS"),

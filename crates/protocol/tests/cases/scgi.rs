@@ -14,7 +14,7 @@ pub enum Outcome {
 }
 
 /// Most bytes of variables in the cases.
-pub const BLOCK_BYTES_MOST: usize = 200;
+pub const MAX_BLOCK_BYTES: usize = 200;
 
 const fn read(bytes: &'static [u8], content_length: u64, variables: &'static [(&'static [u8], &'static [u8])]) -> ScgiCase {
     ScgiCase { bytes, outcome: Outcome::Read { variables, content_length } }

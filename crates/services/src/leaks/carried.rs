@@ -20,7 +20,7 @@ impl Growth {
 /// Rounds in which the estimates approach each other.
 const ROUNDS: usize = 200;
 /// A single request says no more than this about what is carried, in bytes and in objects: a large piece is never carried.
-const MOST: Growth = Growth { requests: 1, bytes: 2048, objects: 16 };
+const MAX: Growth = Growth { requests: 1, bytes: 2048, objects: 16 };
 
 /// The growth of requests of each route after requests of each other one.
 #[derive(Debug, Default)]
@@ -48,8 +48,8 @@ impl Carried {
         }
         let pair = &mut self.pairs[route * self.routes + previous];
         pair.requests += 1;
-        pair.bytes += bytes.clamp(-MOST.bytes, MOST.bytes);
-        pair.objects += objects.clamp(-MOST.objects, MOST.objects);
+        pair.bytes += bytes.clamp(-MAX.bytes, MAX.bytes);
+        pair.objects += objects.clamp(-MAX.objects, MAX.objects);
     }
 
     /// Returns the correction of each route: nothing where the order of the requests does not tell.

@@ -14,7 +14,7 @@ use carried::{Carried, Correction, Growth};
 /// Parts of each half of a window: growth that goes on is seen in each of them.
 pub const PARTS: usize = 4;
 /// Routes that are told apart in a window; the others are counted together.
-const ROUTES_MOST: usize = 128;
+const MAX_ROUTES: usize = 128;
 /// The route of the others.
 const OTHER_ROUTES: &str = "other routes";
 /// Growth of a part that may be chance, on average; each part has at least half of it: buffers of the C library and free lists of the language, in bytes and in objects.
@@ -29,14 +29,14 @@ pub const OBJECT_BYTES: i64 = 80;
 /// A route that was accused is accused again after this many windows at the earliest.
 const SILENT_WINDOWS: u64 = 16;
 /// Windows without a verification after one that has accused no route: they double up to this number.
-const REST_MOST: u64 = 4;
+const MAX_REST: u64 = 4;
 /// Growth with each request, in bytes, up to which a route waits for a larger one to be mended: objects that one route frees may
 /// stay in a list of free objects until another one takes them, which then seems to grow less, and the first one more.
 const SMALL_BYTES: i64 = 512;
 /// Windows in a row that find a route before it is accused. Together they have the requests of the option.
 const WINDOWS: u64 = 2;
 /// The fewest requests of the option: a part has at least ten.
-pub const REQUESTS_LEAST: u64 = 160;
+pub const MIN_REQUESTS: u64 = 160;
 
 /// Memory in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub struct LeakWatch {
 impl LeakWatch {
     pub fn new(requests: u64) -> LeakWatch {
         LeakWatch {
-            half_requests: requests.max(REQUESTS_LEAST) / WINDOWS / 2,
+            half_requests: requests.max(MIN_REQUESTS) / WINDOWS / 2,
             names: Vec::new(),
             first: Half::default(),
             second: Half::default(),
@@ -189,7 +189,7 @@ impl LeakWatch {
         if let Some(place) = self.names.iter().position(|known| known == route) {
             return place;
         }
-        let route = if self.names.len() < ROUTES_MOST { route } else { OTHER_ROUTES };
+        let route = if self.names.len() < MAX_ROUTES { route } else { OTHER_ROUTES };
         if let Some(place) = self.names.iter().position(|known| known == route) {
             return place;
         }
@@ -238,13 +238,13 @@ impl LeakWatch {
                 continue;
             }
             self.told.retain(|(told, _)| *told != route);
-            if self.told.len() >= ROUTES_MOST {
+            if self.told.len() >= MAX_ROUTES {
                 self.told.remove(0);
             }
             accusations.push(self.accusation(*place));
             self.told.push((route, self.windows));
         }
-        self.rest = if self.before.is_empty() { (self.rest * 2).clamp(1, REST_MOST) } else { 0 };
+        self.rest = if self.before.is_empty() { (self.rest * 2).clamp(1, MAX_REST) } else { 0 };
         self.begin_window();
         self.rests_until = self.windows + self.rest;
         accusations
@@ -444,7 +444,7 @@ mod tests {
         for number in 0..20_000u64 {
             let place = watch.place(&format!("GET /{number}"));
             watch.note(place, None, MemoryInUse::default(), MemoryInUse { bytes: number, objects: 0 });
-            assert!(watch.names.len() <= ROUTES_MOST + 1);
+            assert!(watch.names.len() <= MAX_ROUTES + 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
 use bolide_contract::census::{ConnectionKind, STATES};
-use bolide_contract::meters::{GROUPS_MOST, GroupWork, TLS_FAILURES};
+use bolide_contract::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
 use bolide_contract::scoreboard::Work;
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
@@ -105,11 +105,11 @@ fn of_routes(facts: &Facts, mut take: impl FnMut(usize, &str, &GroupWork)) {
     if facts.groups.is_empty() {
         return;
     }
-    let (named, other) = facts.measured.groups.split_at(GROUPS_MOST);
+    let (named, other) = facts.measured.groups.split_at(MAX_GROUPS);
     for (place, (name, work)) in facts.groups.iter().zip(named).enumerate() {
         take(place, name, work);
     }
-    other.iter().for_each(|work| take(GROUPS_MOST, "other", work));
+    other.iter().for_each(|work| take(MAX_GROUPS, "other", work));
 }
 
 fn routes(facts: &Facts, samples: &mut Samples<'_>) {

@@ -30,7 +30,7 @@ fn table() -> String {
 #[cfg(test)]
 mod tests {
     use bolide_contract::coarse_histogram::COARSE_BUCKETS;
-    use bolide_contract::meters::GROUPS_MOST;
+    use bolide_contract::meters::MAX_GROUPS;
 
     use super::*;
 
@@ -72,7 +72,7 @@ mod tests {
         for durations in [&mut measured.waiting, &mut measured.loop_lag, &mut measured.accept_waits] {
             durations.counts[3] = 1;
         }
-        measured.group_durations = vec![[1; COARSE_BUCKETS]; GROUPS_MOST + 1];
+        measured.group_durations = vec![[1; COARSE_BUCKETS]; MAX_GROUPS + 1];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
         for family in families() {
             let mut count = 0;

@@ -4,7 +4,7 @@ use crate::tuning::simulation::{Expected, Mix};
 use crate::tuning::{Kind, Machine, Recorded, Shape};
 
 /// Requests that a record needs: below it the 99th percentile is made of a few single requests.
-pub const REQUESTS_LEAST: u64 = 500;
+pub const MIN_REQUESTS: u64 = 500;
 /// The proposal has room for this many times the recorded load, or for what the machine can do if that is less.
 const ROOM: f64 = 10.0;
 /// Share of the best capacity that a shape must have.
@@ -14,7 +14,7 @@ const COMPARED_LOAD: f64 = 0.7;
 /// Shapes whose 99th percentile is this close to the best one are equally good, and the smallest of them is taken.
 const EQUALLY_GOOD: f64 = 1.05;
 /// Workers of a proposal: with one, a restart of the worker is an outage.
-const WORKERS_LEAST: u32 = 2;
+const MIN_WORKERS: u32 = 2;
 const THREADS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 /// For applications whose code must not run in two threads.
 const WORKERS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
@@ -22,10 +22,10 @@ const WORKERS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 const MEMORY_SHARE: f64 = 0.7;
 /// Time in which no connection is taken, in seconds, that the kernel's queue shall bear.
 const STALL_SECONDS: f64 = 1.0;
-const LISTEN_LEAST: u32 = 128;
-/// `harakiri` is this multiple of the longest requests, and at least `HARAKIRI_LEAST` seconds.
+const MIN_LISTEN: u32 = 128;
+/// `harakiri` is this multiple of the longest requests, and at least `MIN_HARAKIRI` seconds.
 const HARAKIRI_FACTOR: f64 = 10.0;
-const HARAKIRI_LEAST: u32 = 30;
+const MIN_HARAKIRI: u32 = 30;
 /// Differences between two records that mean nothing.
 const NOISE: f64 = 0.1;
 /// More failed requests than before, as a share of all, from which on a change counts as a fault.
@@ -89,9 +89,9 @@ pub struct Proposal {
 /// The record is too short; in words.
 pub fn propose(recorded: &Recorded, machine: Machine, present: &Present) -> Result<Proposal, String> {
     let requests = recorded.requests();
-    if requests < REQUESTS_LEAST {
+    if requests < MIN_REQUESTS {
         return Err(format!(
-            "{requests} requests were recorded, and a proposal needs {REQUESTS_LEAST}: record longer, or under load"
+            "{requests} requests were recorded, and a proposal needs {MIN_REQUESTS}: record longer, or under load"
         ));
     }
     let (mean, delayed) = (recorded.mean_us(), recorded.delayed_us(machine.cpus));
@@ -130,7 +130,7 @@ pub fn judge(before: &Recorded, errors_before: u64, after: &Recorded, errors_aft
     let (failed_before, failed_after) = (share(errors_before, before), share(errors_after, after));
     let [p99_before, p99_after] = [before, after].map(|recorded| recorded.quantile_us(0.99));
     let [cpu_before, cpu_after] = [before, after].map(Recorded::cpu_us);
-    if after.requests() < REQUESTS_LEAST {
+    if after.requests() < MIN_REQUESTS {
         return Err(format!("only {} requests came after the change", after.requests()));
     }
     if failed_after > failed_before + FAILED_MORE {
@@ -175,7 +175,7 @@ impl Work<'_> {
             _ if self.machine.memory_bytes == 0 => u32::MAX,
             bytes => (self.machine.memory_bytes as f64 * MEMORY_SHARE / bytes as f64) as u32,
         };
-        let least = WORKERS_LEAST.min(by_memory).max(1);
+        let least = MIN_WORKERS.min(by_memory).max(1);
         let few = (self.machine.cpus.ceil() as u32 * 2).max(least).min(by_memory.max(1));
         let can_thread = kind == Kind::Threads && present.may_use_threads;
         let mut found = Vec::new();
@@ -258,7 +258,7 @@ impl Work<'_> {
         }
         // Half the capacity is in use at most, so that a worker that is added has time to start.
         let needed = (f64::from(workers) * self.recorded.rate() / (0.5 * proposal.capacities[1]).max(1e-9)).ceil() as u32;
-        let needed = needed.clamp(WORKERS_LEAST, workers);
+        let needed = needed.clamp(MIN_WORKERS, workers);
         if present.cheaper.is_none() && self.recorded.worker_bytes > 0 && needed * 2 <= workers {
             let saved = u64::from(workers - needed) * self.recorded.worker_bytes / MEBIBYTE;
             let reason = format!(
@@ -271,7 +271,7 @@ impl Work<'_> {
     fn listen_line(&self, proposal: &mut Proposal, present: &Present) {
         let twice = proposal.comparisons[1];
         let needed = (twice.rate * STALL_SECONDS).max(twice.proposed.queue as f64).min(f64::from(u32::MAX / 2)) as u32;
-        let value = needed.max(LISTEN_LEAST).next_power_of_two().min(self.machine.listen_most.max(1));
+        let value = needed.max(MIN_LISTEN).next_power_of_two().min(self.machine.listen_most.max(1));
         if needed > present.listen && value > present.listen {
             let reason = format!(
                 "at twice the load {:.0} connections arrive in the second that a restart of all workers may take",
@@ -291,7 +291,7 @@ impl Work<'_> {
         let long_s = self.recorded.quantile_us(0.999) / 1e6;
         match present.harakiri {
             None => {
-                let seconds = ((long_s * HARAKIRI_FACTOR / 10.0).ceil() as u32 * 10).max(HARAKIRI_LEAST);
+                let seconds = ((long_s * HARAKIRI_FACTOR / 10.0).ceil() as u32 * 10).max(MIN_HARAKIRI);
                 let reason = format!(
                     "999 of 1,000 requests took less than {}; one that takes {seconds} s is probably stuck, and occupies a worker",
                     time(long_s * 1e6)

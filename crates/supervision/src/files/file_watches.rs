@@ -23,13 +23,13 @@ const LOOK_MS: u64 = 1_000;
 /// A change is reported when nothing more has changed for this long, in milliseconds.
 const SETTLE_MS: u64 = 50;
 /// A change is reported this long after the first one at the latest, in milliseconds.
-const SETTLE_MOST_MS: u64 = 1_000;
+const MAX_SETTLE_MS: u64 = 1_000;
 /// Reads of the inotify descriptor in a turn: each returns up to a few hundred events.
-const READS_MOST: usize = 16;
+const MAX_READS: usize = 16;
 /// The option by which imported files are watched.
 const AUTORELOAD: &str = "py-autoreload";
 /// Files that a line of the log names.
-const NAMES_MOST: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// The watched files, with the fingerprint of each at the last look.
 #[derive(Debug, Default)]
@@ -218,7 +218,7 @@ impl Watches {
     pub fn ring(&mut self, now_ms: u64) {
         let Some(inotify) = &self.inotify else { return };
         let has_events = |_: &usize| inotify.read_events().is_ok_and(|events| !events.is_empty());
-        if (0..READS_MOST).take_while(has_events).count() > 0 {
+        if (0..MAX_READS).take_while(has_events).count() > 0 {
             self.settle(now_ms);
         }
     }
@@ -291,7 +291,7 @@ impl Watches {
 
     fn settle(&mut self, now_ms: u64) {
         let first_ms = self.settling.map_or(now_ms, |settling| settling.first_ms);
-        self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
+        self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + MAX_SETTLE_MS) });
     }
 
     fn settled_changes(&mut self) -> Vec<FileChange> {
@@ -369,8 +369,8 @@ impl FileChange {
             let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
             short.unwrap_or(path).display().to_string()
         };
-        let names: Vec<String> = self.paths.iter().take(NAMES_MOST).map(shown).collect();
-        let more = self.paths.len().saturating_sub(NAMES_MOST);
+        let names: Vec<String> = self.paths.iter().take(MAX_NAMES).map(shown).collect();
+        let more = self.paths.len().saturating_sub(MAX_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let have = if self.paths.len() > 1 { "have" } else { "has" };
         format!("{}{more} {have} changed", names.join(", "))
@@ -425,7 +425,7 @@ mod tests {
         let mut watches = watches(&[(&path, FileAction::Reload)]);
         assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
         let mut now = LOOK_MS;
-        for number in 0..SETTLE_MOST_MS / (SETTLE_MS / 2) {
+        for number in 0..MAX_SETTLE_MS / (SETTLE_MS / 2) {
             std::fs::write(&path, vec![b'x'; number as usize]).expect("written");
             watches.ring(now);
             assert_eq!(watches.take_changes(now), Vec::new(), "{number}");
@@ -434,7 +434,7 @@ mod tests {
         let told = watches.take_changes(now);
         assert_eq!(told.iter().map(|changes| changes.action).collect::<Vec<_>>(), [FileAction::Reload]);
         // The last changes were seen in the same look.
-        assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
+        assert_eq!(watches.take_changes(now + MAX_SETTLE_MS + LOOK_MS), Vec::new());
     }
 
     #[test]
@@ -499,7 +499,7 @@ mod tests {
         watches.ring(1);
         assert!(watches.sees_changed_import() && watches.is_settling());
         assert_eq!(watches.take_changes(1), Vec::new());
-        assert_eq!(watches.take_changes(1 + SETTLE_MOST_MS).len(), 1);
+        assert_eq!(watches.take_changes(1 + MAX_SETTLE_MS).len(), 1);
         assert!(!watches.sees_changed_import() && !watches.is_settling());
     }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use bolide_contract::watching::WatchSubject;
 
 /// Files of a folder that count, at the most.
-pub const FOLDER_FILES_MOST: usize = 10_000;
+pub const MAX_FOLDER_FILES: usize = 10_000;
 
 /// One look at a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Fingerprint {
 /// The files of a folder as one hash that does not depend on their order.
 fn entries(folder: &Path) -> u64 {
     let Ok(listing) = std::fs::read_dir(folder) else { return 0 };
-    let known = listing.take(FOLDER_FILES_MOST).flatten();
+    let known = listing.take(MAX_FOLDER_FILES).flatten();
     known.fold(0, |sum, entry| {
         let seen = entry.metadata().map_or(0, |metadata| everything(entry.file_name().as_encoded_bytes(), &metadata));
         sum.wrapping_add(seen)

@@ -19,7 +19,7 @@ use crate::processes::privileges::Privileges;
 /// Mode of a pidfile, whatever `umask` says: a user with write access could make it name another process.
 const FILE_MODE: u32 = 0o644;
 /// Bytes of a pidfile that are read: more than any pid has.
-pub const MOST_BYTES: u64 = 64;
+pub const MAX_BYTES: u64 = 64;
 
 /// Writes the pidfiles that do not wait for workers.
 ///
@@ -72,7 +72,7 @@ pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
 }
 
 fn is_ours(path: &Path, rights: Rights<'_>) -> bool {
-    guarded_files::read_text(path, MOST_BYTES, rights).is_ok_and(|text| text.trim() == Pid::this().to_string())
+    guarded_files::read_text(path, MAX_BYTES, rights).is_ok_and(|text| text.trim() == Pid::this().to_string())
 }
 
 /// The pidfiles of `pidfile2` and `safe-pidfile2` are written with the user's rights, the rest with the master's.
@@ -115,7 +115,7 @@ fn remove(path: &Path, rights: Rights<'_>) -> std::io::Result<()> {
     // A file that can't be read is not ours.
     let Ok(mut opened) = guarded_files::open(path, How::Read, rights) else { return Ok(()) };
     let mut text = String::new();
-    let read = (&mut opened.file).take(MOST_BYTES).read_to_string(&mut text);
+    let read = (&mut opened.file).take(MAX_BYTES).read_to_string(&mut text);
     if read.is_err() || text.trim() != Pid::this().to_string() {
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
         Err((_, Errno::EWOULDBLOCK)) => {
             let mut owner = String::new();
             // The pidfile is still empty if its owner has not written it yet.
-            let _ = (&mut opened.file).take(MOST_BYTES).read_to_string(&mut owner);
+            let _ = (&mut opened.file).take(MAX_BYTES).read_to_string(&mut owner);
             return Err(StartError::new(format!(
                 "the pidfile {} belongs to a running instance (pid {}); stop it first, or choose another file",
                 path.display(),

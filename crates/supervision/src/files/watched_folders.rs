@@ -13,9 +13,9 @@ use crate::files::fingerprint::Fingerprint;
 use crate::logs::log_sink;
 
 /// Files and folders that a look visits, at the most: the master does nothing else meanwhile.
-const ENTRIES_MOST: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 /// Depth of nested folders, at the most.
-const DEPTH_MOST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// A folder that contains this file is a virtual environment.
 const ENVIRONMENT_MARK: &str = "pyvenv.cfg";
 /// Folders of libraries and of compiled code, which are left out even if Git does not ignore them.
@@ -83,9 +83,9 @@ impl WatchedFolders {
         for folder in more {
             walk.add(folder);
         }
-        walk.max_depth(Some(DEPTH_MOST)).require_git(false).filter_entry(is_of_the_application);
+        walk.max_depth(Some(MAX_DEPTH)).require_git(false).filter_entry(is_of_the_application);
         for (count, entry) in walk.build().enumerate() {
-            if count >= ENTRIES_MOST {
+            if count >= MAX_ENTRIES {
                 self.warn_of_limit();
                 break;
             }
@@ -109,7 +109,7 @@ impl WatchedFolders {
     fn warn_of_limit(&mut self) {
         if !std::mem::replace(&mut self.has_warned, true) {
             log_sink::line(&format!(
-                "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: the rest is not watched; name \
+                "reload-dir, reload-include: there are more than {MAX_ENTRIES} files and folders: the rest is not watched; name \
                     smaller folders with reload-dir, or exclude some in .gitignore"
             ));
         }

@@ -35,7 +35,7 @@ const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and user
         remove it";
 
 /// Files of one log that may be rotated in one second.
-const SAME_SECOND_MOST: u32 = 100;
+const MAX_SAME_SECOND: u32 = 100;
 
 /// The opened logs of a start.
 #[derive(Debug)]
@@ -232,7 +232,7 @@ impl LogFile {
             name.push(format!(".{second}{more}"));
             PathBuf::from(name)
         };
-        let further = (1..SAME_SECOND_MOST).map(|number| name(format!(".{number}")));
+        let further = (1..MAX_SAME_SECOND).map(|number| name(format!(".{number}")));
         let names = std::iter::once(name(String::new())).chain(further);
         let is_free = |path: &PathBuf| guarded_files::is_missing(path, rights);
         names.into_iter().find(is_free).unwrap_or_else(|| name(String::new()))

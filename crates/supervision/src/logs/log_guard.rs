@@ -18,11 +18,11 @@ use crate::processes::process_attributes;
 use crate::processes::system;
 
 /// Time that a program has to end when the pipe has no writer left, in milliseconds.
-const READING_MOST_MS: u64 = 5000;
+const MAX_READING_MS: u64 = 5000;
 /// Time that it has after SIGTERM, in milliseconds.
-const ENDING_MOST_MS: u64 = 1000;
+const MAX_ENDING_MS: u64 = 1000;
 /// The longest wait in one piece, in milliseconds.
-const WAIT_MOST_MS: u64 = 60_000;
+const MAX_WAIT_MS: u64 = 60_000;
 /// The signal that the kernel sends the guard when the master ends. It only wakes the guard.
 const WAKE: Signal = Signal::SIGUSR2;
 
@@ -76,7 +76,7 @@ pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
     match outcome {
         Ok(program) => Ok(Guarded { guard, program, report }),
         Err(error) => {
-            system::wait_for(guard, ENDING_MOST_MS);
+            system::wait_for(guard, MAX_ENDING_MS);
             Err(error)
         }
     }
@@ -138,21 +138,21 @@ fn wait_for(program: Pid, signals: &SignalFd, lines: &PipeReader, master: Pid) -
         }
         let is_orphan = Pid::parent() != master;
         if is_orphan && kill_ms.is_none() && has_no_writer(lines) {
-            kill_ms = Some(now_ms() + READING_MOST_MS);
+            kill_ms = Some(now_ms() + MAX_READING_MS);
         }
         if kill_ms.is_some_and(|kill_ms| now_ms() >= kill_ms) {
             system::signal_group(program, number);
-            kill_ms = Some(now_ms() + ENDING_MOST_MS);
+            kill_ms = Some(now_ms() + MAX_ENDING_MS);
             number = libc::SIGKILL;
         }
-        let wait_ms = kill_ms.map_or(WAIT_MOST_MS, |kill_ms| kill_ms.saturating_sub(now_ms()) + 4);
+        let wait_ms = kill_ms.map_or(MAX_WAIT_MS, |kill_ms| kill_ms.saturating_sub(now_ms()) + 4);
         let mut poll_fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         if is_orphan && kill_ms.is_none() {
             // poll(2) reports POLLHUP, the end of the last writer, even if no event is asked for.
             poll_fds.push(PollFd::new(lines.as_fd(), PollFlags::empty()));
         }
         // An interrupted wait counts as a turn without an event.
-        let _ = poll(&mut poll_fds, PollTimeout::from(wait_ms.min(WAIT_MOST_MS) as u16));
+        let _ = poll(&mut poll_fds, PollTimeout::from(wait_ms.min(MAX_WAIT_MS) as u16));
     }
 }
 

@@ -26,11 +26,11 @@ use crate::text::duration;
 /// Time between two looks at the destinations, in milliseconds.
 const LOOK_MS: u64 = 5_000;
 /// Time after which a process that looks a name up is ended, in seconds.
-const LOOKUP_MOST_S: u32 = 30;
+const MAX_LOOKUP_S: u32 = 30;
 /// The file system of pipes without a name (statfs(2), PIPEFS_MAGIC).
 const PIPEFS: FsType = FsType(0x5049_5045);
 /// Bytes of the answer of such a process.
-const ANSWER_MOST_BYTES: usize = 512;
+const MAX_ANSWER_BYTES: usize = 512;
 
 /// The replacement of a log.
 #[derive(Debug)]
@@ -261,7 +261,7 @@ pub fn out_of_reach(place: impl std::fmt::Display, why: &io::Error) -> String {
     format!(
         "WARNING: {place} is out of reach of the log: {why}; each process keeps up to {} MiB of lines for it, and it is tried again \
          every {} s",
-        bolide_log::WAITING_MOST_BYTES / (1024 * 1024),
+        bolide_log::MAX_WAITING_BYTES / (1024 * 1024),
         LOOK_MS / 1000,
     )
 }
@@ -313,18 +313,18 @@ fn look_up(address: &str) -> io::Result<PipeReader> {
     system::close_others(&[writer.as_raw_fd()]);
     let outcome = child_setup::reset_signals(&[]).and_then(|()| child_setup::die_with(master)).and_then(|()| {
         // SIGALRM, which is as it was by default, ends a lookup that takes too long.
-        alarm::set(LOOKUP_MOST_S);
+        alarm::set(MAX_LOOKUP_S);
         resolve(address)
     });
     let answer = outcome.map_or_else(|error| format!("!{error}"), |found| found.to_string());
     // The write fails only if the master is gone.
-    let _ = writer.write_all(&answer.as_bytes()[..answer.len().min(ANSWER_MOST_BYTES)]);
+    let _ = writer.write_all(&answer.as_bytes()[..answer.len().min(MAX_ANSWER_BYTES)]);
     system::leave(0)
 }
 
 /// The answer of a lookup, which has ended, or takes longer than the time between two looks and is asked again.
 fn answer_of(mut lookup: PipeReader) -> io::Result<SocketAddr> {
-    let mut answer = [0; ANSWER_MOST_BYTES];
+    let mut answer = [0; MAX_ANSWER_BYTES];
     let length =
         lookup.read(&mut answer).map_err(|_| io::Error::other("its name is looked up, and no name server has answered yet"))?;
     let text = String::from_utf8_lossy(&answer[..length]);

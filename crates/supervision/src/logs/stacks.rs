@@ -6,7 +6,7 @@ use bolide_log::json::{begin_object_of, number, string};
 use bolide_log::{Level, STACK_FOLLOWS};
 
 /// Frames of a stack; `faulthandler` writes no more than these.
-const FRAMES_MOST: usize = 100;
+const MAX_FRAMES: usize = 100;
 /// Time without a further line after which a stack is complete, in milliseconds.
 const QUIET_MS: u64 = 200;
 /// The beginning of the line of a frame.
@@ -56,7 +56,7 @@ impl Stacks {
             return true;
         }
         match &mut self.open {
-            Some(stack) if stack.has_heading && line.starts_with(FRAME) && stack.frames.len() < FRAMES_MOST => {
+            Some(stack) if stack.has_heading && line.starts_with(FRAME) && stack.frames.len() < MAX_FRAMES => {
                 stack.frames.push(line.trim_ascii().to_vec());
                 stack.last_ms = now_ms;
                 true

@@ -7,7 +7,7 @@ use bolide_contract::recycling::Recycling;
 /// The first pause after an early failure.
 pub const PAUSE_FIRST_MS: u64 = 100;
 /// The longest pause.
-pub const PAUSE_MOST_MS: u64 = 10_000;
+pub const MAX_PAUSE_MS: u64 = 10_000;
 /// A worker failed early if it ended before its first request and before it had served for this time. A worker that was killed by
 /// a request did not: such requests must not delay the workers that serve the others.
 pub const EARLY_FAILURE_MS: u64 = 1000;
@@ -22,7 +22,7 @@ pub struct Backoff {
 impl Backoff {
     /// Notes an early failure. Returns the pause that follows it, in milliseconds.
     pub fn failed_early(&mut self, now_ms: u64) -> u64 {
-        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, PAUSE_MOST_MS);
+        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, MAX_PAUSE_MS);
         self.until_ms = now_ms + self.pause_ms;
         self.pause_ms
     }

@@ -12,7 +12,7 @@ use bolide_contract::confinement::Confinement;
 use crate::processes::privileges::Privileges;
 
 /// The highest signal number of Linux.
-const SIGNAL_MOST: i32 = 64;
+const MAX_SIGNAL: i32 = 64;
 
 /// User and groups in the form that the system calls need, filled before the fork.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl RawConfinement {
 
 /// Drops the other capabilities from the bounding set: no program that is executed can regain them.
 fn drop_bounds(kept: u64) -> io::Result<()> {
-    for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) == 0) {
+    for number in (0..MAX_CAPABILITIES).filter(|number| kept & (1 << number) == 0) {
         // SAFETY: a plain system call on numbers.
         match check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number as libc::c_ulong, 0, 0, 0) }) {
             // The kernel is older than this capability.
@@ -118,7 +118,7 @@ fn keep_capabilities(kept: u64, at_exec: CapabilitiesAtExec) -> io::Result<()> {
     // SAFETY: the kernel reads a header and two sets of version 3, which live through the call.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } as libc::c_int)?;
     if at_exec == CapabilitiesAtExec::Kept {
-        for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) != 0) {
+        for number in (0..MAX_CAPABILITIES).filter(|number| kept & (1 << number) != 0) {
             let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
             // SAFETY: a plain system call on numbers.
             check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, raise, number as libc::c_ulong, 0, 0) })?;
@@ -143,7 +143,7 @@ struct CapabilitySets {
 
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// Capability numbers are below this.
-const CAPABILITIES_MOST: u32 = 64;
+const MAX_CAPABILITIES: u32 = 64;
 
 /// Resets every signal to its default action, and blocks exactly the given ones.
 ///
@@ -152,7 +152,7 @@ const CAPABILITIES_MOST: u32 = 64;
 pub fn reset_signals(blocked_signals: &[i32]) -> io::Result<()> {
     // SAFETY: the default dispositions run no code of ours; the set is ours and filled before it is used.
     unsafe {
-        for signal in 1..=SIGNAL_MOST {
+        for signal in 1..=MAX_SIGNAL {
             // The C library reserves some numbers and refuses them, as the kernel refuses SIGKILL: they have no handler.
             libc::signal(signal, libc::SIG_DFL);
         }

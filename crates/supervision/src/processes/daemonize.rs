@@ -23,10 +23,10 @@ use crate::logs::log_sink;
 use crate::processes::privileges::{self, Privileges};
 
 /// Bytes of the log, counted from its end, that the terminal shows of a start.
-const SHOWN_MOST_BYTES: u64 = 64 * 1024;
+const MAX_SHOWN_BYTES: u64 = 64 * 1024;
 /// Characters of a reason, each of four bytes at the most, and bytes of the whole report.
-const WHY_MOST_CHARACTERS: usize = 800;
-const OUTCOME_MOST_BYTES: u64 = 4096;
+const MAX_WHY_CHARACTERS: usize = 800;
+const MAX_OUTCOME_BYTES: u64 = 4096;
 /// Exit status if the background process ended without a report.
 const EXIT_LOST: i32 = 1;
 
@@ -59,7 +59,7 @@ impl ParentPipe {
     }
 
     fn tell(mut self, status: i32, why: &str) {
-        let why: String = why.chars().take(WHY_MOST_CHARACTERS).collect();
+        let why: String = why.chars().take(MAX_WHY_CHARACTERS).collect();
         // The write fails if the command was killed. The pipe has room for the one report.
         let _ = self.0.write_all(format!("{status}\n{why}").as_bytes());
     }
@@ -169,7 +169,7 @@ fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
     }
     let mut said = String::new();
     // An outcome that can't be read counts as none.
-    let _ = reader.try_clone().map(|reader| File::from(reader).take(OUTCOME_MOST_BYTES).read_to_string(&mut said));
+    let _ = reader.try_clone().map(|reader| File::from(reader).take(MAX_OUTCOME_BYTES).read_to_string(&mut said));
     said
 }
 
@@ -188,9 +188,9 @@ impl ShownLog<'_> {
         let opened = guarded_files::open(&self.background.log, How::Read, Rights::root_first(self.privileges));
         let Ok(mut log) = opened.map(|opened| opened.file) else { return false };
         let Ok(length) = log.metadata().map(|found| found.len()) else { return false };
-        let first = self.from.max(length.saturating_sub(SHOWN_MOST_BYTES));
+        let first = self.from.max(length.saturating_sub(MAX_SHOWN_BYTES));
         let mut text = Vec::new();
-        let read = log.seek(SeekFrom::Start(first)).and_then(|_| log.take(SHOWN_MOST_BYTES).read_to_end(&mut text));
+        let read = log.seek(SeekFrom::Start(first)).and_then(|_| log.take(MAX_SHOWN_BYTES).read_to_end(&mut text));
         if read.is_err() || text.is_empty() {
             return false;
         }

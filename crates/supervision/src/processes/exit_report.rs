@@ -8,9 +8,9 @@ use crate::processes::signals;
 use crate::text::{duration, printable};
 
 /// Requests that a line names; the rest are counted.
-const REQUESTS_NAMED_MOST: usize = 3;
+const MAX_REQUESTS_NAMED: usize = 3;
 /// Answered requests that the line about a death names. A crash report has all that the worker remembers.
-const LAST_NAMED_MOST: usize = 5;
+const MAX_LAST_NAMED: usize = 5;
 
 /// The cause of a process' end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Cause {
 pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
     let named: Vec<String> = in_flight
         .iter()
-        .take(REQUESTS_NAMED_MOST)
+        .take(MAX_REQUESTS_NAMED)
         .map(|request| {
             let named = match request.identifier.as_str() {
                 "" => String::new(),
@@ -81,7 +81,7 @@ pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
             format!("{} ({named}for {})", printable(&masked(&request.text)), duration(now_ms.saturating_sub(request.began_ms)))
         })
         .collect();
-    let rest = in_flight.len().saturating_sub(REQUESTS_NAMED_MOST);
+    let rest = in_flight.len().saturating_sub(MAX_REQUESTS_NAMED);
     let others = match rest {
         0 => String::new(),
         1 => " and 1 other".to_owned(),
@@ -121,7 +121,7 @@ pub fn last_requests(remembered: &[(u32, Remembered)], now_ms: u64) -> Option<St
         })
         .collect();
     ended.sort_by_key(|(ended_ms, _)| std::cmp::Reverse(*ended_ms));
-    let named: Vec<String> = ended.into_iter().take(LAST_NAMED_MOST).map(|(_, text)| text).collect();
+    let named: Vec<String> = ended.into_iter().take(MAX_LAST_NAMED).map(|(_, text)| text).collect();
     (!named.is_empty()).then(|| named.join(", "))
 }
 

@@ -19,7 +19,7 @@ use bolide_contract::message::TIMERS_REFUSED;
 use crate::error::StartError;
 
 /// The least stack of the main thread, in bytes: about three times what reading a configuration takes.
-const STACK_BYTES_LEAST: u64 = 1 << 20;
+const MIN_STACK_BYTES: u64 = 1 << 20;
 /// No descriptor: `accept4` reports it, unless the kernel refuses the call itself.
 const NO_DESCRIPTOR: RawFd = -1;
 
@@ -33,12 +33,12 @@ type Trial = fn() -> Result<(), Errno>;
 /// The hard limit is too small.
 pub fn ensure_stack() -> Result<(), StartError> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_STACK) else { return Ok(()) };
-    if soft >= STACK_BYTES_LEAST {
+    if soft >= MIN_STACK_BYTES {
         return Ok(());
     }
     // Root may raise the hard limit too.
-    setrlimit(Resource::RLIMIT_STACK, STACK_BYTES_LEAST, hard.max(STACK_BYTES_LEAST)).map_err(|errno| {
-        let (has, least) = (hard >> 10, STACK_BYTES_LEAST >> 10);
+    setrlimit(Resource::RLIMIT_STACK, MIN_STACK_BYTES, hard.max(MIN_STACK_BYTES)).map_err(|errno| {
+        let (has, least) = (hard >> 10, MIN_STACK_BYTES >> 10);
         let kind = errno.desc();
         StartError::new(format!("the stack has at most {has} KiB, and {least} KiB are needed ({kind}): raise `ulimit -s`"))
     })

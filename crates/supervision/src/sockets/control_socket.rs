@@ -24,9 +24,9 @@ use crate::polling::{ServerToken, Source};
 use crate::processes::privileges::Privileges;
 
 /// Connections at the same time. A further one replaces the oldest that has not asked anything.
-const CLIENTS_MOST: usize = 16;
+const MAX_CLIENTS: usize = 16;
 /// Connections accepted in a turn.
-const ACCEPTED_TURN_MOST: usize = 8;
+const MAX_ACCEPTED_TURN: usize = 8;
 /// Bytes of a question.
 const QUESTION_BYTES: usize = 4096;
 /// Time that a client has to send its question, and to read the answer, in milliseconds.
@@ -102,7 +102,7 @@ impl ControlSocket {
 
     /// The listening socket, if there is room for a client, and the clients.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, ServerToken>> {
-        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_drop().is_some();
+        let has_room = self.clients.len() < MAX_CLIENTS || self.oldest_to_drop().is_some();
         let has_room = has_room && self.paused_until_ms.is_none();
         let listener = self.listener.iter().filter(move |_| has_room);
         let clients = self.clients.iter().map(|client| {
@@ -120,7 +120,7 @@ impl ControlSocket {
     /// Accepts pending connections.
     pub fn accept(&mut self, now_ms: u64) {
         let Some(listener) = &self.listener else { return };
-        for _ in 0..ACCEPTED_TURN_MOST {
+        for _ in 0..MAX_ACCEPTED_TURN {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -133,7 +133,7 @@ impl ControlSocket {
             if !may_ask(&stream) || stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            if self.clients.len() >= CLIENTS_MOST {
+            if self.clients.len() >= MAX_CLIENTS {
                 // The clients that this turn has accepted are last in the list: their questions are read before they can be
                 // replaced.
                 let Some(oldest) = self.oldest_to_drop() else { continue };
@@ -264,7 +264,7 @@ impl ControlSocket {
 fn bind_name() -> io::Result<UnixListener> {
     let pid = Pid::this().as_raw();
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for attempt in 0..Channel::ATTEMPTS_MOST {
+    for attempt in 0..Channel::MAX_ATTEMPTS {
         let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt))?;
         match UnixListener::bind_addr(&address) {
             Ok(listener) => return listener.set_nonblocking(true).map(|()| listener),
@@ -396,11 +396,11 @@ mod tests {
             }
             assert_eq!((channel.take(id), channel.clients.len()), (None, 0));
         }
-        let clients: Vec<UnixStream> = (0..2 * CLIENTS_MOST).map(|_| UnixStream::connect(&path).expect("connected")).collect();
+        let clients: Vec<UnixStream> = (0..2 * MAX_CLIENTS).map(|_| UnixStream::connect(&path).expect("connected")).collect();
         for _ in 0..clients.len() {
             channel.accept(0);
         }
-        assert!(channel.clients.len() <= CLIENTS_MOST);
+        assert!(channel.clients.len() <= MAX_CLIENTS);
     }
 
     #[test]
@@ -413,11 +413,11 @@ mod tests {
         waiting.write_all(b"{\"ask\":\"reload\"}\n").expect("written");
         assert!(channel.take(1).is_some());
         channel.keep_waiting(1);
-        let silent: Vec<UnixStream> = (0..5 * CLIENTS_MOST).map(|_| connect()).collect();
+        let silent: Vec<UnixStream> = (0..5 * MAX_CLIENTS).map(|_| connect()).collect();
         let mut asking = connect();
         asking.write_all(b"{\"ask\":\"status\"}\n").expect("written");
         let mut asked = None;
-        for _ in 0..=silent.len() / ACCEPTED_TURN_MOST {
+        for _ in 0..=silent.len() / MAX_ACCEPTED_TURN {
             assert!(channel.sources().any(|source| source.token == ServerToken::Listener));
             channel.accept(0);
             let ids: Vec<u64> = channel.clients.iter().map(|client| client.id).filter(|id| *id > 1).collect();
@@ -425,6 +425,6 @@ mod tests {
         }
         assert_eq!(asked, Some(serde_json::json!({"ask": "status"})));
         assert!(channel.clients.iter().any(|client| client.id == 1));
-        assert!(channel.clients.len() <= CLIENTS_MOST);
+        assert!(channel.clients.len() <= MAX_CLIENTS);
     }
 }

@@ -37,10 +37,10 @@ pub use crate::sockets::endpoint::Endpoint;
 use crate::sockets::port_owner;
 
 /// Bytes of a UNIX socket's path, at the most: `sun_path` holds 108 with the terminating NUL (unix(7)).
-const PATH_BYTES_MOST: usize = 107;
+const MAX_PATH_BYTES: usize = 107;
 
 /// Connections that are taken from the accept queues when listening ends, at the most; the rest is reset.
-const WAITING_MOST: usize = 4096;
+const MAX_WAITING: usize = 4096;
 
 /// Time that a start waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
 /// then, so a supervisor that restarts it at once succeeds at the first attempt.
@@ -132,7 +132,7 @@ impl Listeners {
             .zip(self.sockets.drain(..).zip(&self.endpoints))
             .filter(|(_, (socket, endpoint))| endpoint.is_ours && is_over(socket))
         {
-            while waiting.len() < WAITING_MOST
+            while waiting.len() < MAX_WAITING
                 && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
                 && let Ok(connection) = crate::processes::system::adopt(connection)
             {
@@ -378,8 +378,8 @@ fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
 fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Result<(OwnedFd, KnownFile), Refusal> {
     let shown = path.display();
     let length = path.as_os_str().len();
-    if length > PATH_BYTES_MOST {
-        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, but this one has {length}").into());
+    if length > MAX_PATH_BYTES {
+        return Err(format!("{shown}: the path of a socket may have {MAX_PATH_BYTES} bytes, but this one has {length}").into());
     }
     remove_stale(path, owner)?;
     let descriptor = new_socket(AddressFamily::Unix)?;
@@ -485,7 +485,7 @@ fn in_use(path: &Path) -> Refusal {
 /// Binds an abstract name as it is, without the NUL that uWSGI appends: so `socat`, Python and clients of other servers find it.
 fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
     let address = UnixAddr::new_abstract(name.as_bytes())
-        .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
+        .map_err(|_| format!("@{name}: the name of a socket may have {MAX_PATH_BYTES} bytes"))?;
     let descriptor = new_socket(AddressFamily::Unix)?;
     tune(&descriptor, listener, AddressFamily::Unix)?;
     let trouble = |error| match error {

@@ -8,13 +8,13 @@ use crate::processes::process_state;
 use crate::text::printable;
 
 /// Most processes, descriptors of each, and lines of the kernel's table that are looked at.
-const PROCESSES_MOST: usize = 20_000;
-const DESCRIPTORS_MOST: usize = 4_096;
-const LINES_MOST: usize = 100_000;
+const MAX_PROCESSES: usize = 20_000;
+const MAX_DESCRIPTORS: usize = 4_096;
+const MAX_LINES: usize = 100_000;
 /// The state of a listening socket in /proc/net/tcp.
 const LISTENING: &str = "0A";
 /// Arguments that may hold the name of a program: an interpreter may come first.
-const NAMES_MOST: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// A process that has a listening socket of the port, and that none of its kind has started.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl PortOwner {
     }
 
     fn is_bolide(&self) -> bool {
-        self.command.split('\0').take(NAMES_MOST).any(|argument| base(argument).starts_with("bolide"))
+        self.command.split('\0').take(MAX_NAMES).any(|argument| base(argument).starts_with("bolide"))
     }
 
     /// Returns whether it was started in our folder with our command line.
@@ -91,7 +91,7 @@ pub fn find(port: u16) -> Option<PortOwner> {
         return None;
     }
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    let processes = fs::read_dir("/proc").ok()?.flatten().take(PROCESSES_MOST);
+    let processes = fs::read_dir("/proc").ok()?.flatten().take(MAX_PROCESSES);
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let holders: Vec<i32> = pids.filter(|pid| holds_one(*pid, &links)).collect();
     let is_first = |pid: &&i32| process_state::parent_of(**pid).is_none_or(|parent| !holders.contains(&parent));
@@ -101,7 +101,7 @@ pub fn find(port: u16) -> Option<PortOwner> {
 /// Returns the inodes of the listening sockets of a port in a table of the kernel.
 fn listening(table: &str, port: u16) -> Vec<String> {
     let suffix = format!(":{port:04X}");
-    let rows = table.lines().take(LINES_MOST).filter_map(|line| {
+    let rows = table.lines().take(MAX_LINES).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let is_meant = fields.get(1)?.ends_with(&suffix) && *fields.get(3)? == LISTENING;
         is_meant.then(|| fields.get(9).map(ToString::to_string))?
@@ -111,7 +111,7 @@ fn listening(table: &str, port: u16) -> Vec<String> {
 
 fn holds_one(pid: i32, links: &[String]) -> bool {
     let Ok(descriptors) = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")) else { return false };
-    let mut targets = descriptors.flatten().take(DESCRIPTORS_MOST).filter_map(|entry| fs::read_link(entry.path()).ok());
+    let mut targets = descriptors.flatten().take(MAX_DESCRIPTORS).filter_map(|entry| fs::read_link(entry.path()).ok());
     targets.any(|target| links.iter().any(|link| target.as_os_str() == link.as_str()))
 }
 

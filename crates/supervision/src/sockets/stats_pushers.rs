@@ -20,10 +20,10 @@ use crate::processes::privileges::Privileges;
 use crate::sockets::listeners::resolve;
 
 /// Datagrams of a push, at the most.
-const DATAGRAMS_MOST: usize = 4096;
+const MAX_DATAGRAMS: usize = 4096;
 /// Attempts to find a target that was missing at the start. The first is made after this time, each further one after twice the
 /// time. An attempt that takes longer than `SLOW_MS` is the last one, since the master waits for it.
-const ATTEMPTS_MOST: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 const ATTEMPT_AFTER_MS: u64 = 10_000;
 const SLOW_MS: u128 = 1000;
 /// Mode of a new file.
@@ -58,7 +58,7 @@ struct Attempt {
 impl Attempt {
     /// The one after `made` failed ones; `None` if there are no more.
     fn after(made: u32, now_ms: u64, is_slow: bool) -> Option<Attempt> {
-        (made < ATTEMPTS_MOST && !is_slow).then(|| Attempt { made, at_ms: now_ms + (ATTEMPT_AFTER_MS << made) })
+        (made < MAX_ATTEMPTS && !is_slow).then(|| Attempt { made, at_ms: now_ms + (ATTEMPT_AFTER_MS << made) })
     }
 }
 
@@ -156,7 +156,7 @@ impl PushTarget {
             }
         };
         let Some(socket) = &self.socket else { return Ok(()) };
-        for line in lines.iter().take(DATAGRAMS_MOST) {
+        for line in lines.iter().take(MAX_DATAGRAMS) {
             let sent = match socket {
                 DatagramSocket::Udp(socket) => socket.send(line.as_bytes()),
                 DatagramSocket::Local(socket) => socket.send(line.as_bytes()),
@@ -231,10 +231,10 @@ mod tests {
         let mut pushers = Pushers::open(&[settings], None, 0);
         assert_eq!(pushers.places[0].missing, Some(Attempt { made: 0, at_ms: ATTEMPT_AFTER_MS }));
         let mut now_ms = 0;
-        for made in 1..=ATTEMPTS_MOST {
+        for made in 1..=MAX_ATTEMPTS {
             now_ms += ATTEMPT_AFTER_MS << made;
             pushers.push("", &[], None, now_ms);
-            assert_eq!(pushers.places[0].missing.map(|attempt| attempt.made), Some(made).filter(|made| *made < ATTEMPTS_MOST));
+            assert_eq!(pushers.places[0].missing.map(|attempt| attempt.made), Some(made).filter(|made| *made < MAX_ATTEMPTS));
         }
         assert!(Attempt::after(1, 0, true).is_none(), "a slow attempt is the last one");
     }

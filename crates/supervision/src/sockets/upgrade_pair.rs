@@ -15,7 +15,7 @@ use crate::polling::Source;
 use crate::processes::system;
 
 /// Bytes of a successor's failure message.
-const WHY_MOST_BYTES: usize = 2000;
+const MAX_WHY_BYTES: usize = 2000;
 /// Reads of it in a turn: a program that writes without end must not block the master.
 const READS_A_TURN: usize = 8;
 
@@ -104,7 +104,7 @@ impl Successor {
                 self.takes_connections = steps[0] == Step::TakesConnections;
                 return SuccessorEvent::Serves;
             }
-            let room = WHY_MOST_BYTES.saturating_sub(why.len());
+            let room = MAX_WHY_BYTES.saturating_sub(why.len());
             why.extend_from_slice(&bytes[..count.min(room)]);
         }
         SuccessorEvent::Nothing
@@ -198,7 +198,7 @@ impl FailureReport {
     pub fn say(self, why: &str) {
         let Some(mut channel) = self.0 else { return };
         let mut said = vec![Step::Failed.byte()];
-        said.extend(why.bytes().take(WHY_MOST_BYTES - 1));
+        said.extend(why.bytes().take(MAX_WHY_BYTES - 1));
         // The write fails if it has exited.
         let _ = channel.write_all(&said);
     }

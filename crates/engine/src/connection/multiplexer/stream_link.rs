@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use bolide_protocol::http2::FRAME_BYTES_MOST;
+use bolide_protocol::http2::MAX_FRAME_BYTES;
 use bolide_protocol::http2::frame::{write_block, write_data};
 use bolide_protocol::response::{Outgoing, StreamEnd};
 
@@ -160,7 +160,7 @@ impl Multiplexer {
         while taken < payload.len() && !self.is_behind() {
             let room = usize::try_from(self.session.room(number)).unwrap_or(usize::MAX);
             let piece = &payload[taken..];
-            let piece = &piece[..piece.len().min(room).min(FRAME_BYTES_MOST)];
+            let piece = &piece[..piece.len().min(room).min(MAX_FRAME_BYTES)];
             if piece.is_empty() {
                 break;
             }

@@ -34,7 +34,7 @@ const READ_TURN_BYTES: usize = 2 * READ_BYTES;
 const HANDSHAKE_BYTES: usize = 64 * 1024;
 
 /// The most messages that the library produces before it continues: it produces a few at each step of a handshake.
-const STEPS_MOST: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// A protocol that ALPN has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,7 +364,7 @@ impl TlsStream {
         mut act: impl FnMut(&mut WriteTraffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> Result<(), SealingFault> {
         let TlsStage::Open(connection) = &mut self.stage else { return Err(SealingFault) };
-        for _ in 0..STEPS_MOST {
+        for _ in 0..MAX_STEPS {
             // It holds no complete record, as reading has processed all of them.
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.incoming);
             let done = match state {

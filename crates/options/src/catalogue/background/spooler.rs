@@ -3,7 +3,7 @@
 use bolide_contract::watching::{FileAction, WatchSubject};
 
 use crate::catalogue::row::{OptionEntry, Setting, Value};
-use crate::resolve::background::spooler::{SPOOLERS_MOST, add_external, add_spooler};
+use crate::resolve::background::spooler::{MAX_SPOOLERS, add_external, add_spooler};
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
@@ -13,7 +13,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("spooler = jobs\nspooler = redis://127.0.0.1:6379/0?folder=kept"),
     OptionEntry::supported("spooler-external", Setting::By(add_external), Value::Path, "", "Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.").several()
         .example("spooler-external = /srv/mailer/jobs"),
-    OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.spooler.settings.processes), Value::Number { least: 1, most: SPOOLERS_MOST, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
+    OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.spooler.settings.processes), Value::Number { least: 1, most: MAX_SPOOLERS, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
         .example("spooler = jobs\nspooler-processes = 4"),
     OptionEntry::supported("spooler-ordered", Setting::Switch(|draft| &mut draft.spooler.settings.is_ordered), Value::Switch, "off", "Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and within a priority in the order of their names. Several spoolers still work at the same time.")
         .uwsgi("Without this option uWSGI never works on jobs that have a priority; here it does, in any order.")

@@ -1,12 +1,12 @@
 //! Rows of alarms: notifications that lines, queues, faults, descriptors and applications raise. Pure data.
 
-use bolide_contract::alarms::MESSAGE_MOST_BYTES;
+use bolide_contract::alarms::MAX_MESSAGE_BYTES;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::services::alarms;
 
 /// Seconds between two equal messages at the most.
-const REPEAT_MOST_S: i64 = 31_536_000;
+const MAX_REPEAT_S: i64 = 31_536_000;
 
 pub const ENTRIES: &[OptionEntry] = &[
     list("alarm", Setting::By(alarms::add_alarm), "Defines an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the message as its standard input. `log:TEXT` logs a line `ALARM: TEXT MESSAGE`. `signal:NUMBER` raises a signal of uWSGI's (`uwsgi.register_signal`), without the message. `mule:NUMBER` sends the message to a mule, `mule:0` to any mule. `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to `http` or `https`, or as a mail by `smtp` or `smtps`; the options are `method`, `auth_user`, `auth_pass`, `timeout`, `conn_timeout` (30 seconds each), `ssl`, `ssl_insecure`, `mail_from`, `mail_to` and `subject`. Commands and requests run in processes of their own: 4 of an alarm at a time, for 5 minutes at the most, and 256 messages wait.")
@@ -25,9 +25,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("alarm = shout log:\nalarm-segfault = shout"),
     list("alarm-fd", Setting::By(alarms::add_descriptor), "Raises an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many bytes for each alarm: 1 if not specified; write 8 for an eventfd.")
         .example("alarm = shout log:\nalarm-fd = shout 9:8 the control group is out of memory"),
-    OptionEntry::supported("alarm-freq", set!(|draft, row, pair| draft.alarms.settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000), Value::Number { least: 0, most: REPEAT_MOST_S, unit: "seconds" }, "3", "For this long an alarm ignores a message that equals its last one.")
+    OptionEntry::supported("alarm-freq", set!(|draft, row, pair| draft.alarms.settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000), Value::Number { least: 0, most: MAX_REPEAT_S, unit: "seconds" }, "3", "For this long an alarm ignores a message that equals its last one.")
         .example("alarm-freq = 60"),
-    OptionEntry::supported("alarm-msg-size", set!(|draft, row, pair| draft.alarms.settings.message_bytes = draft.bounded_u32(row, pair)?), Value::Number { least: 1, most: MESSAGE_MOST_BYTES as i64, unit: "bytes" }, "8192", "The maximum size of a message. A longer one is cut.")
+    OptionEntry::supported("alarm-msg-size", set!(|draft, row, pair| draft.alarms.settings.message_bytes = draft.bounded_u32(row, pair)?), Value::Number { least: 1, most: MAX_MESSAGE_BYTES as i64, unit: "bytes" }, "8192", "The maximum size of a message. A longer one is cut.")
         .uwsgi("uWSGI drops a message of `uwsgi.alarm` that is longer, and does not limit those of log lines.")
         .example("alarm-msg-size = 1024"),
     OptionEntry::supported("alarm-list", Setting::Switch(|draft| &mut draft.alarms.settings.is_listed), Value::Switch, "off", "Logs the alarms at the start.")

@@ -18,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "cache",
         Setting::Located(|draft| &mut draft.caching.items),
-        Value::Number { least: 1, most: caching::ITEMS_MOST, unit: "items" },
+        Value::Number { least: 1, most: caching::MAX_ITEMS, unit: "items" },
         "",
         "A cache of this many items with the name `default`, which is the first one.",
     )
@@ -26,7 +26,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "cache-blocksize",
         Setting::Positive(|draft| &mut draft.caching.block_bytes),
-        Value::Number { least: 1, most: caching::BLOCK_BYTES_MOST, unit: "bytes" },
+        Value::Number { least: 1, most: caching::MAX_BLOCK_BYTES, unit: "bytes" },
         "65536",
         "Bytes of a value in the cache of `cache`.",
     )

@@ -12,7 +12,7 @@ use crate::catalogue::catalogue;
 use crate::other_servers::{self, Meaning, Server, ServerSetting};
 
 /// Shorter words are parts of too many others.
-const LEAST_PART: usize = 4;
+const MIN_PART: usize = 4;
 
 /// The meanings of a word.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
     let wanted = normal(part);
     let flags = other_servers::flags().filter(|row| !row.flag.is_empty()).map(|row| normal(row.flag));
     let words = flags.chain(table().flat_map(|row| row.names).map(|name| (*name).to_owned()));
-    let is_near = |word: &String| wanted.len() >= LEAST_PART && word.contains(&wanted) && catalogue().get(word).is_none();
+    let is_near = |word: &String| wanted.len() >= MIN_PART && word.contains(&wanted) && catalogue().get(word).is_none();
     let mut found: Vec<(String, KnownWord)> = Vec::new();
     for word in std::iter::once(wanted.clone()).chain(words.filter(is_near)) {
         if found.len() < most && !found.iter().any(|(known, _)| *known == word) {

@@ -21,7 +21,7 @@ use crate::trust::Writer;
 /// The permission bits of a mode (inode(7)).
 const MODE_BITS: u32 = 0o777;
 /// The highest number of spoolers of one folder, and of folders.
-pub const SPOOLERS_MOST: i64 = 64;
+pub const MAX_SPOOLERS: i64 = 64;
 
 /// The folder that keeps jobs while their engine is away, if its address has no `folder`.
 const KEEPING_FOLDER: &str = "kept-jobs";
@@ -43,8 +43,8 @@ fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnost
         let (number, address) = distributed::add_engine(draft, pair, &path, Purpose::Jobs)?;
         (path, engine) = (address.folder.unwrap_or_else(|| KEEPING_FOLDER.to_owned()), Some(number));
     }
-    if draft.spooler.folders.len() as i64 >= SPOOLERS_MOST {
-        let message = format!("there can't be more than {SPOOLERS_MOST} folders of spoolers");
+    if draft.spooler.folders.len() as i64 >= MAX_SPOOLERS {
+        let message = format!("there can't be more than {MAX_SPOOLERS} folders of spoolers");
         return Err(Diagnostic::error(Some(&pair.location), message));
     }
     draft.spooler.folders.push((path, engine, is_external, pair.location.clone()));

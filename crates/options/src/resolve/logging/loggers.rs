@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use bolide_contract::logging::{
-    LOGS_MOST, LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogPlace, LogTarget, Logging, PackedForm,
+    LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogPlace, LogTarget, Logging, MAX_LOGS, PackedForm,
 };
 
 use super::log_packing::{self, Encoder, Step};
@@ -260,8 +260,8 @@ impl Loggers {
         let all = || self.messages.loggers.iter().chain(&self.requests.loggers);
         let count = |draft: &LoggerDraft| draft.loggers.iter().filter(|asked| asked.target.is_some()).count();
         let first_of_requests = 1 + count(&self.messages);
-        if let Some(asked) = all().nth(LOGS_MOST - 1) {
-            let message = format!("there are more than {} loggers", LOGS_MOST - 1);
+        if let Some(asked) = all().nth(MAX_LOGS - 1) {
+            let message = format!("there are more than {} loggers", MAX_LOGS - 1);
             return Err(Diagnostic::error(asked.location.as_ref(), message).advise("let several routes share one"));
         }
         let mut names = self.requests.named(first_of_requests);

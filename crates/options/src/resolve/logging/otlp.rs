@@ -13,8 +13,8 @@ const TRACES_PATH: &str = "/v1/traces";
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 /// Header fields of a request to the collector, and bytes of each.
-const HEADERS_MOST: usize = 32;
-const HEADER_MOST_BYTES: usize = 4096;
+const MAX_HEADERS: usize = 32;
+const MAX_HEADER_BYTES: usize = 4096;
 const URL_FORM: &str = "write the collector's endpoint for OTLP over HTTP, such as http://127.0.0.1:4318";
 /// Fields that the exporter writes itself.
 const OWN_HEADERS: [&str; 6] = ["host", "connection", "content-length", "content-type", "transfer-encoding", "user-agent"];
@@ -99,12 +99,12 @@ pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
     if OWN_HEADERS.contains(&name.to_ascii_lowercase().as_str()) {
         return error(format!("`otlp-header`: Bolide writes the field {name} itself"));
     }
-    if value.is_empty() || text.len() > HEADER_MOST_BYTES || value.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
+    if value.is_empty() || text.len() > MAX_HEADER_BYTES || value.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
         return error(format!("`otlp-header`: the value of {name} is not one of a header field"));
     }
     let headers = &mut draft.tracing.spans.headers;
-    if headers.len() >= HEADERS_MOST {
-        return error(format!("there are {HEADERS_MOST} `otlp-header` already"));
+    if headers.len() >= MAX_HEADERS {
+        return error(format!("there are {MAX_HEADERS} `otlp-header` already"));
     }
     headers.push((name.to_owned(), value.to_owned()));
     Ok(())

@@ -1,7 +1,7 @@
 //! Resolves the options of alarms to settings: actions with their arguments, and the names that rules refer to. It raises and
 //! executes nothing. Runs in the process that reads the configuration.
 
-use bolide_contract::alarms::{ALARMS_MOST, Alarm, AlarmAction, AlarmDescriptor, Alarms, CurlRequest, NAME_BYTES};
+use bolide_contract::alarms::{Alarm, AlarmAction, AlarmDescriptor, Alarms, CurlRequest, MAX_ALARMS, NAME_BYTES};
 use bolide_contract::logging::{AlarmRule, LinePattern};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -19,7 +19,7 @@ const CURL: &str = "curl";
 /// Protocols that it may use.
 const SCHEMES: [&str; 4] = ["http", "https", "smtp", "smtps"];
 /// Bytes that a descriptor gives for one alarm at the most.
-const DESCRIPTOR_MOST_BYTES: u32 = 4096;
+const MAX_DESCRIPTOR_BYTES: u32 = 4096;
 /// Actions of uWSGI's plugins that do not exist here.
 const ELSEWHERE: [(&str, &str); 2] = [
     ("xmpp", "write `cmd:` with a client of the chat that reads the message from its standard input"),
@@ -54,8 +54,8 @@ pub fn add_alarm(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Di
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("give it another name"));
         return Ok(());
     }
-    if list.len() >= ALARMS_MOST {
-        return Err(wrong(pair, &format!("is one of more than {ALARMS_MOST}"), "let several rules share an alarm"));
+    if list.len() >= MAX_ALARMS {
+        return Err(wrong(pair, &format!("is one of more than {MAX_ALARMS}"), "let several rules share an alarm"));
     }
     list.push(Alarm { name: name.to_owned(), action, origin: pair.location.to_string() });
     Ok(())
@@ -97,8 +97,8 @@ pub fn add_descriptor(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(
     let (number, bytes) = place.split_once(':').unwrap_or((place, "1"));
     let descriptor = number.parse().ok().filter(|number: &i32| *number >= 0);
     let descriptor = descriptor.ok_or_else(|| wrong(pair, &format!("has `{number}`, which is not a descriptor"), form))?;
-    let bytes = bytes.parse().ok().filter(|bytes| *bytes <= DESCRIPTOR_MOST_BYTES);
-    let bytes: u32 = bytes.ok_or_else(|| wrong(pair, &format!("reads other than 1 to {DESCRIPTOR_MOST_BYTES} bytes"), form))?;
+    let bytes = bytes.parse().ok().filter(|bytes| *bytes <= MAX_DESCRIPTOR_BYTES);
+    let bytes: u32 = bytes.ok_or_else(|| wrong(pair, &format!("reads other than 1 to {MAX_DESCRIPTOR_BYTES} bytes"), form))?;
     let descriptor = AlarmDescriptor {
         alarm: alarm.to_owned(),
         descriptor,

@@ -13,13 +13,13 @@ use crate::resolve::values;
 use crate::suggest;
 
 /// Items of a cache at the most: slots have numbers of 32 bits.
-pub const ITEMS_MOST: i64 = 1_000_000_000;
+pub const MAX_ITEMS: i64 = 1_000_000_000;
 /// Bytes of a block at the most.
-pub const BLOCK_BYTES_MOST: i64 = 1 << 40;
+pub const MAX_BLOCK_BYTES: i64 = 1 << 40;
 /// Bytes of a key at the most, as in uWSGI.
-const KEY_BYTES_MOST: u64 = 65_534;
+const MAX_KEY_BYTES: u64 = 65_534;
 /// Bytes of a cache at the most: a process has 128 TiB of addresses.
-const CACHE_BYTES_MOST: u64 = 1 << 45;
+const MAX_CACHE_BYTES: u64 = 1 << 45;
 /// The name of the cache of `cache`, as in uWSGI.
 const DEFAULT_NAME: &str = "default";
 
@@ -62,10 +62,10 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
         };
         match key {
             "name" => value.clone_into(&mut cache.name),
-            "items" | "maxitems" | "max_items" => cache.items = number(1, ITEMS_MOST as u64)?,
-            "blocksize" => cache.block_bytes = number(1, BLOCK_BYTES_MOST as u64)?,
+            "items" | "maxitems" | "max_items" => cache.items = number(1, MAX_ITEMS as u64)?,
+            "blocksize" => cache.block_bytes = number(1, MAX_BLOCK_BYTES as u64)?,
             "blocks" => blocks = Some(number(1, u64::MAX)?),
-            "keysize" | "key_size" => cache.key_bytes = number(1, KEY_BYTES_MOST)? as u32,
+            "keysize" | "key_size" => cache.key_bytes = number(1, MAX_KEY_BYTES)? as u32,
             "bitmap" => cache.is_bitmap = true,
             "purge_lru" | "lru" => cache.when_full = WhenFull::Purge,
             "clear_on_full" if cache.when_full == WhenFull::Refuse => cache.when_full = WhenFull::Clear,
@@ -144,7 +144,7 @@ impl CachingDraft {
     pub fn complete(self, context: &mut Context) -> Vec<SharedCache> {
         let mut caches = Vec::new();
         if let Some((text, location)) = &self.items {
-            match text.trim().parse::<u64>().ok().filter(|items| (1..=ITEMS_MOST as u64).contains(items)) {
+            match text.trim().parse::<u64>().ok().filter(|items| (1..=MAX_ITEMS as u64).contains(items)) {
                 Some(items) => {
                     let mut cache = SharedCache::new(DEFAULT_NAME.to_owned(), items, location.to_string());
                     cache.block_bytes = self.block_bytes.unwrap_or(SharedCache::BLOCK_BYTES);
@@ -153,7 +153,7 @@ impl CachingDraft {
                     caches.push((cache, file, location.clone()));
                 }
                 None => context.diagnostics.push(
-                    Diagnostic::error(Some(location), format!("`cache = {text}` is not a number from 1 to {ITEMS_MOST}"))
+                    Diagnostic::error(Some(location), format!("`cache = {text}` is not a number from 1 to {MAX_ITEMS}"))
                         .advise("write the number of items, such as `cache = 1000`"),
                 ),
             }
@@ -192,7 +192,7 @@ fn check(cache: &SharedCache, others: &[SharedCache], location: &Location, conte
     }
     let values = cache.blocks.max(cache.items).saturating_mul(cache.block_bytes);
     let bytes = values.saturating_add(cache.items.saturating_mul(u64::from(cache.key_bytes) + 128));
-    if bytes > CACHE_BYTES_MOST {
+    if bytes > MAX_CACHE_BYTES {
         context.diagnostics.push(error(
             format!("the cache `{}` would need {} GiB of addresses", cache.name, bytes >> 30),
             "give it fewer items, or a smaller `blocksize`",

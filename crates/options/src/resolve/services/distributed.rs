@@ -12,9 +12,9 @@ use crate::resolve::draft::Draft;
 use crate::resolve::values;
 
 /// Addresses of one configuration.
-const ENGINES_MOST: usize = 64;
+const MAX_ENGINES: usize = 64;
 /// Bytes of a value of a cache on an engine: Redis' own bound.
-const VALUE_BYTES_MOST: u64 = 512 << 20;
+const MAX_VALUE_BYTES: u64 = 512 << 20;
 
 /// `lock-engine`: an address, or one of uWSGI's names for means of the operating system.
 pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -53,9 +53,9 @@ pub fn add_cache(draft: &mut Draft, pair: &Pair, engine: usize, cache: SharedCac
     if is_taken {
         return Err(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
     }
-    if cache.block_bytes > VALUE_BYTES_MOST {
+    if cache.block_bytes > MAX_VALUE_BYTES {
         return Err(error(
-            format!("`cache2` with `engine` has a `blocksize` of more than {VALUE_BYTES_MOST} bytes"),
+            format!("`cache2` with `engine` has a `blocksize` of more than {MAX_VALUE_BYTES} bytes"),
             "an engine takes smaller values",
         ));
     }
@@ -80,8 +80,8 @@ pub fn add_engine(draft: &mut Draft, pair: &Pair, text: &str, purpose: Purpose) 
     if let Some(number) = engines.iter().position(|engine| engine.url == text) {
         return Ok((number, address));
     }
-    if engines.len() >= ENGINES_MOST {
-        return Err(wrong(&format!("there are more than {ENGINES_MOST}; use one for several services")));
+    if engines.len() >= MAX_ENGINES {
+        return Err(wrong(&format!("there are more than {MAX_ENGINES}; use one for several services")));
     }
     engines.push(EngineSettings { url: text.to_owned(), shown: address.to_string(), origin: pair.location.to_string() });
     Ok((engines.len() - 1, address))

@@ -31,8 +31,8 @@ impl MetricsDraft {
             cores: if self.omits_cores { 0 } else { threads },
         };
         let count = metric_list::count(&metrics).saturating_add(self.own.len());
-        if count > Metrics::MOST {
-            let message = format!("there would be {count} metrics, and {} is the most", Metrics::MOST);
+        if count > Metrics::MAX {
+            let message = format!("there would be {count} metrics, and {} is the most", Metrics::MAX);
             context.diagnostics.push(Diagnostic::error(None, message).advise("write `metrics-no-cores = true`"));
             return None;
         }

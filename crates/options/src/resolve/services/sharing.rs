@@ -14,9 +14,9 @@ use crate::resolve::values;
 /// The unit of areas whose size is a number of pages.
 const PAGE_BYTES: u64 = 4096;
 /// The most bytes of an area, and of a queue.
-const BYTES_MOST: u64 = 1 << 40;
+const MAX_BYTES: u64 = 1 << 40;
 /// The most areas.
-const AREAS_MOST: usize = 64;
+const MAX_AREAS: usize = 64;
 
 const AREA_FORM: &str = "write a number of pages, `size=BYTES`, or `file=FILE,size=BYTES,offset=BYTES`";
 
@@ -31,7 +31,7 @@ impl QueueDraft {
             return None;
         };
         let block_bytes = self.block_bytes.unwrap_or(Queue::BLOCK_BYTES);
-        if slots.checked_mul(block_bytes).is_none_or(|bytes| bytes > BYTES_MOST) {
+        if slots.checked_mul(block_bytes).is_none_or(|bytes| bytes > MAX_BYTES) {
             let message = format!("a queue of {slots} blocks of {block_bytes} bytes is too large");
             context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("all blocks together may have 1 TiB"));
             return None;
@@ -88,15 +88,15 @@ pub fn add_python_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
 fn push(draft: &mut Draft, pair: &Pair, area: Area) -> Result<(), Diagnostic> {
     check(pair, &area)?;
     draft.services.areas.push(area);
-    if draft.services.areas.len() > AREAS_MOST {
-        return Err(wrong(pair, &format!("is one of more than {AREAS_MOST}"), "join areas to a larger one"));
+    if draft.services.areas.len() > MAX_AREAS {
+        return Err(wrong(pair, &format!("is one of more than {MAX_AREAS}"), "join areas to a larger one"));
     }
     Ok(())
 }
 
 fn check(pair: &Pair, area: &Area) -> Result<(), Diagnostic> {
     match area.bytes {
-        1..=BYTES_MOST => Ok(()),
+        1..=MAX_BYTES => Ok(()),
         bytes => Err(wrong(pair, &format!("has {bytes} bytes"), "an area has at least one byte, and at most 1 TiB")),
     }
 }

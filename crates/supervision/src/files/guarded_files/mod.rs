@@ -30,7 +30,7 @@ use crate::processes::privileges::Privileges;
 use crate::processes::system::set_groups_of_thread;
 
 /// How often an open is tried again for a file that is created and removed meanwhile.
-const TRIES_MOST: usize = 8;
+const MAX_TRIES: usize = 8;
 
 /// Whose rights count, and in which order they are tried.
 #[derive(Debug, Clone, Copy)]
@@ -273,7 +273,7 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
     let flags = how.flags() | no_link;
     let user = rights.privileges().filter(|_| !matches!(rights, Rights::Own));
     let mut error = Errno::ENOENT;
-    for _ in 0..TRIES_MOST {
+    for _ in 0..MAX_TRIES {
         if let Some(mode) = how.mode() {
             match openat(place.folder(), place.name(), flags | OFlag::O_CREAT | OFlag::O_EXCL, mode) {
                 Ok(made) => return Ok(OpenedFile { file: made.into(), is_new: true, may_be_cut: true, may_change: true }),

@@ -14,7 +14,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 
 /// Links that a path may contain: as many as the kernel follows (path_resolution(7)).
-const LINKS_MOST: usize = 40;
+const MAX_LINKS: usize = 40;
 /// Write bits of group and others. Those of an access control list appear in the group's bits (acl(5)).
 const OTHERS_MAY_WRITE: u32 = 0o022;
 /// The inode of `/proc` itself, whose links are texts. The links below lead to files that a process has open, whatever their text
@@ -216,7 +216,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
             SFlag::S_IFLNK if is_last && last == Last::Itself => return folder.entry(name, trust, false),
             SFlag::S_IFLNK => {
                 links += 1;
-                if links > LINKS_MOST {
+                if links > MAX_LINKS {
                     return Err(Errno::ELOOP.into());
                 }
                 if folder.is_roots && folder.has_open_files() {

@@ -27,9 +27,9 @@ use crate::processes::privileges::Privileges;
 use crate::sockets::listeners::{AddressWait, Endpoint, bind_when_free, taken_over};
 
 /// Clients at the same time; a further one replaces the oldest.
-const CLIENTS_MOST: usize = 64;
+const MAX_CLIENTS: usize = 64;
 /// Clients accepted in a turn: a flood of them must not keep the master from its workers.
-const ACCEPTED_TURN_MOST: usize = 16;
+const MAX_ACCEPTED_TURN: usize = 16;
 /// Time for the request and the answer of a client, in milliseconds.
 const CLIENT_MS: u64 = 4000;
 /// Bytes of a request.
@@ -41,7 +41,7 @@ const LEFTOVER_BYTES: usize = 64 * 1024;
 const EXHAUSTED_MS: u64 = 1000;
 
 /// Clients with a stream of events at the same time; a further one is refused.
-const STREAMS_MOST: usize = 16;
+const MAX_STREAMS: usize = 16;
 
 /// Makes the answer to a request; `None`: the client has only connected, and gets its answer without HTTP.
 pub type Answering<'a> = &'a mut dyn FnMut(Option<&Request>) -> Answer;
@@ -149,7 +149,7 @@ impl StatsServer {
             ServerToken::Client(id) => {
                 // A new client may have replaced it in this very turn.
                 let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
-                let may_stream = self.streams() < STREAMS_MOST;
+                let may_stream = self.streams() < MAX_STREAMS;
                 if self.clients[place].advance(answering, may_stream, now_ms) == Next::Close {
                     self.clients.remove(place);
                 }
@@ -180,7 +180,7 @@ impl StatsServer {
     }
 
     fn accept(&mut self, answering: Answering<'_>, now_ms: u64) {
-        for _ in 0..ACCEPTED_TURN_MOST {
+        for _ in 0..MAX_ACCEPTED_TURN {
             let Some(listener) = &self.socket else { return };
             let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
             let socket = match accepted {
@@ -202,10 +202,10 @@ impl StatsServer {
             };
             self.next_id += 1;
             let mut client = StatsClient { id: self.next_id, socket, stage, deadline_ms: now_ms + CLIENT_MS };
-            if client.advance(answering, self.streams() < STREAMS_MOST, now_ms) == Next::Close {
+            if client.advance(answering, self.streams() < MAX_STREAMS, now_ms) == Next::Close {
                 continue;
             }
-            if self.clients.len() >= CLIENTS_MOST {
+            if self.clients.len() >= MAX_CLIENTS {
                 self.make_room();
             }
             self.clients.push_back(client);
@@ -340,7 +340,7 @@ fn answer_to(request: &[u8], answering: Answering<'_>, may_stream: bool) -> Answ
     let answer = answering(Some(&request));
     match answer.is_stream {
         _ if request.is_head() => answer.without_page(),
-        true if !may_stream => Answer::text(503, &format!("{STREAMS_MOST} clients get events already; try later.\n")),
+        true if !may_stream => Answer::text(503, &format!("{MAX_STREAMS} clients get events already; try later.\n")),
         _ => answer,
     }
 }

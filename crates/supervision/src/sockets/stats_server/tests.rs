@@ -75,14 +75,14 @@ fn a_reader_that_takes_nothing_is_let_go_when_its_time_is_over() {
 fn of_too_many_clients_the_oldest_go_and_a_turn_accepts_few() {
     let mut server = server(true);
     let page = Page::from(*b"{}");
-    let streams: Vec<UnixStream> = (0..CLIENTS_MOST + ACCEPTED_TURN_MOST).map(|_| client(&server)).collect();
+    let streams: Vec<UnixStream> = (0..MAX_CLIENTS + MAX_ACCEPTED_TURN).map(|_| client(&server)).collect();
     turn(&mut server, &page, 1);
-    assert_eq!(server.clients.len(), ACCEPTED_TURN_MOST);
+    assert_eq!(server.clients.len(), MAX_ACCEPTED_TURN);
     while server.next_id < streams.len() as u64 {
         turn(&mut server, &page, 2);
     }
-    assert_eq!(server.clients.len(), CLIENTS_MOST);
-    assert_eq!(server.clients[0].id, ACCEPTED_TURN_MOST as u64 + 1);
+    assert_eq!(server.clients.len(), MAX_CLIENTS);
+    assert_eq!(server.clients[0].id, MAX_ACCEPTED_TURN as u64 + 1);
     let mut oldest = &streams[0];
     assert_eq!(oldest.read(&mut [0; 8]).expect("its end"), 0);
 }
@@ -116,9 +116,9 @@ fn events_reach_each_stream_until_its_client_has_gone_and_slow_ones_miss_some() 
         }
         clients
     };
-    let clients = streams(&mut server, STREAMS_MOST);
+    let clients = streams(&mut server, MAX_STREAMS);
     let refused = streams(&mut server, 1);
-    assert!(server.has_streams() && server.streams() == STREAMS_MOST);
+    assert!(server.has_streams() && server.streams() == MAX_STREAMS);
     let told = |mut stream: &UnixStream| {
         let mut buffer = vec![0; 4096];
         let count = stream.read(&mut buffer).expect("read");
