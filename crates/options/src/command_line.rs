@@ -3,19 +3,21 @@
 use std::io::IsTerminal;
 
 use crate::catalogue::{catalogue, nearest};
+use crate::diagnostic::listed;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::other_words;
-use crate::manual::words::listed;
 use crate::other_servers::line_owner::{self, FLASK_APP, LineOwner};
+use crate::other_servers::reading::KnownServers;
 use crate::other_servers::start_words::TypedWords;
 use crate::other_servers::{self, CERTIFICATE, Refusal, Server, ServerSetting, Subject, Translation};
 use crate::project;
 use crate::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
+use crate::resolve::PositionalApplication;
 use crate::resolve::typed_words;
-use crate::resolve::{PositionalApplication, command_meant};
 use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
+use crate::subcommand::command_meant;
 
 /// The files of `env-file` may define the port of `--host`.
 const ENV_FILE: &str = "env-file";
@@ -44,7 +46,7 @@ const FLASK_DEBUG: &str = "FLASK_DEBUG";
 
 /// Reads the environment, then options, then positional arguments: uWSGI's order, in which the last value wins.
 pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
-    let mut reader = Reader::new(host);
+    let mut reader = Reader::new(host, &KnownServers);
     for (variable, value) in &host.environment {
         if let Some((key, value)) = environment::pair(variable, value) {
             reader.add(&key, Some(&value), &Location::environment(variable))?;
@@ -394,17 +396,17 @@ fn take_positional(
         if let Some(first) = &application {
             return Err(second_application(&first.text, text).into());
         }
-        application = Some(PositionalApplication { text: as_file(text, host) });
+        application = Some(positional(as_file(text, host)));
     }
     if develops {
         reader.add("develop", Some("true"), location)?;
     }
     match (&application, chosen) {
         (Some(_), Some(callable)) => reader.add("callable", Some(&callable), location)?,
-        (None, Some(chosen)) => application = Some(PositionalApplication { text: as_file(&chosen, host) }),
+        (None, Some(chosen)) => application = Some(positional(as_file(&chosen, host))),
         (None, None) if serves && !has_file => {
             let named = host.environment.iter().find(|(name, _)| name == FLASK_APP).map(|(_, value)| as_file(value, host));
-            application = Some(PositionalApplication { text: named.unwrap_or_else(|| ".".to_owned()) });
+            application = Some(positional(named.unwrap_or_else(|| ".".to_owned())));
         }
         _ => {}
     }
@@ -412,6 +414,11 @@ fn take_positional(
         notes.extend(typed_words::unused(host));
     }
     Ok(application)
+}
+
+/// The application that a text names.
+pub fn positional(text: String) -> PositionalApplication {
+    PositionalApplication { command: command_meant(&text), text }
 }
 
 /// Takes the value of daphne's `--access-log` out of the words: a file of this extension, or a dash for the terminal.

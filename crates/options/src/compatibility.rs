@@ -9,6 +9,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::language::words::Format;
 use crate::catalogue::row::Status;
 use crate::host_info::HostInfo;
+use crate::reader::foreign::NoOtherServers;
 use crate::reader::{Reader, format_of};
 
 /// The verdicts on a folder of files named `OWNER__REPOSITORY__PATH`, counted by project.
@@ -41,7 +42,7 @@ pub fn report(folder: &Path) -> std::io::Result<Report> {
     for name in names {
         let project: String = name.splitn(3, "__").take(2).collect::<Vec<_>>().join("/");
         let path = folder.join(&name);
-        let mut reader = Reader::new(&host);
+        let mut reader = Reader::new(&host, &NoOtherServers);
         let added = reader.add(option_for(&name), Some(&path.to_string_lossy()), &Location::command_line());
         let Ok(read) = added.and_then(|()| reader.finish()) else {
             unreadable.push(name);

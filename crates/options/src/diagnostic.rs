@@ -129,6 +129,15 @@ pub(crate) fn plain_error(error: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
+/// Joins words of the configuration to a phrase: `a`, `b` and `c`.
+pub fn listed(words: &[&str], joint: &str) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

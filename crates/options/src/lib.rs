@@ -60,6 +60,7 @@ pub use trust::{WeakPoint, Writer};
 
 pub use keywords::{KeywordError, keyword_words};
 
+use crate::other_servers::reading::KnownServers;
 use command_line::collect;
 use host_info::HostInfo;
 use reader::EarlyExit;
@@ -130,6 +131,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     let (configuration, application) = match collect(&arguments, host) {
         Ok(read) => read,
         Err(EarlyExit::Print { text, status }) => return Ok(Reading::Print { text, status }),
+        Err(EarlyExit::Help) => return Ok(Reading::help(host)),
         Err(EarlyExit::Version) => return Ok(Reading::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
@@ -139,7 +141,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     if configuration.show_config.is_some() && configuration.effects.iter().any(|pair| pair.key == "no-server") {
         return Ok(Reading::Print { text: pair::as_uwsgi(&configuration.pairs), status: 0 });
     }
-    let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
+    let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let sources = provenance::sources(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {

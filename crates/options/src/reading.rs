@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::reach::Reach;
 use crate::check_report::CheckReport;
 use crate::diagnostic::{Diagnostic, Location};
+use crate::host_info::HostInfo;
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
+use crate::manual::help;
+use crate::manual::paint::Paint;
 use crate::observing_commands::ObservingRequest;
 use crate::subcommand::{FAILED, Subcommand};
 
@@ -58,6 +61,11 @@ impl Reading {
         let usage = format!("bolide {} {}", command.name(), command.usage());
         let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
         Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
+    }
+
+    /// The outcome of `bolide --help`.
+    pub fn help(host: &HostInfo) -> Reading {
+        Reading::Print { text: help::summary(Paint::of(host)), status: 0 }
     }
 
     /// The outcome of `bolide --version`.

@@ -4,6 +4,7 @@
 use crate::command_flags::{CommandFlag, Example, FILE, flag};
 use crate::instance_commands::{EXIT_STATUSES, InstanceCommand};
 use crate::observing_commands::{ObservingCommand, ObservingRow};
+use crate::suggest;
 
 /// The exit status of a command with wrong arguments, or with an error among its findings.
 pub const FAILED: i32 = 2;
@@ -335,6 +336,30 @@ impl Subcommand {
             }
         }
     }
+}
+
+/// Words of other programs, and the command here.
+const OTHER_NAMES: [(&str, &str); 11] = [
+    ("restart", "reload"),
+    ("ps", "status"),
+    ("list", "status"),
+    ("info", "status"),
+    ("log", "top"),
+    ("logs", "top"),
+    ("kill", "stop"),
+    ("quit", "stop"),
+    ("shutdown", "stop"),
+    ("validate", "check"),
+    ("lint", "check"),
+];
+
+/// The command that was probably meant.
+pub fn command_meant(text: &str) -> Option<&'static str> {
+    if let Some((_, command)) = OTHER_NAMES.iter().find(|(word, _)| *word == text) {
+        return Some(command);
+    }
+    let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
+    suggest::nearest_of(text, &commands)
 }
 
 #[cfg(test)]

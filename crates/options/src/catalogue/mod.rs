@@ -6,6 +6,7 @@ mod application;
 mod asynchronous;
 mod background;
 mod clients;
+pub mod descriptions;
 mod families;
 mod files;
 mod gevent;

@@ -8,10 +8,11 @@ use bolide_contract::settings::Settings;
 use super::lints;
 use crate::check_report::{CheckReport, Form};
 use crate::command_line::collect;
+use crate::diagnostic::listed;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
-use crate::manual::words::listed;
+use crate::other_servers::reading::KnownServers;
 use crate::project::{self, folder};
 use crate::reader::{EarlyExit, GUNICORN_SETTINGS, is_gunicorn_configuration, is_program};
 use crate::reading::Reading;
@@ -159,12 +160,12 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
             let message = "this controls a running instance and ends: it does not serve";
             return only(Diagnostic::note(Some(&Location::command_line()), message));
         }
-        Err(EarlyExit::Print { .. } | EarlyExit::Version) => {
+        Err(EarlyExit::Print { .. } | EarlyExit::Help | EarlyExit::Version) => {
             let message = "this prints something and ends: it does not serve";
             return only(Diagnostic::note(Some(&Location::command_line()), message));
         }
     };
-    let (settings, mut diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    let (settings, mut diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let is_program_alone = configuration.files.iter().all(|file| is_program(file)) && !configuration.files.is_empty();
     if is_program_alone {
         // A gunicorn file seldom names the application: the command line does.

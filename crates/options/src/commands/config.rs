@@ -14,6 +14,7 @@ use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::command_line::collect;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
+use crate::other_servers::reading::KnownServers;
 use crate::pair::{Pair, without_secret};
 use crate::reader::{Configuration, EarlyExit};
 use crate::reading::Reading;
@@ -41,10 +42,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
                 "this controls a running instance and ends: no options are in effect",
             );
         }
+        Err(EarlyExit::Help) => return Reading::help(host),
         Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
-    let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
     if let Some(settings) = &settings {
         let named = named(&configuration, settings, &host.folder);

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
+use crate::catalogue::descriptions::{value, verdict};
 use crate::catalogue::row::{OptionRow, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::manual::command_line_words::{CommandLineWord, word};
 use crate::manual::help::{beginning, one_line, wrap};
 use crate::manual::other_words;
-use crate::manual::words::{value, verdict};
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 

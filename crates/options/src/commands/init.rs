@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use bolide_contract::settings::ApplicationSource;
 
 use super::init_unit::{self, Unit};
+use crate::command_line::positional;
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding, Kind};
 use crate::reading::Reading;
-use crate::resolve::PositionalApplication;
 use crate::subcommand::Subcommand;
 
 const FILE: &str = "bolide.ini";
@@ -127,7 +127,7 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
 
 /// The application that the command line names. What its file reveals, such as its framework, comes from the findings.
 fn named(text: &str, all: &[Finding], host: &HostInfo) -> Result<Vec<Finding>, Diagnostic> {
-    let named = PositionalApplication { text: text.to_owned() }.read(&host.folder, &[])?;
+    let named = positional(text.to_owned()).read(&host.folder, &[])?;
     let ApplicationSource::Module(module) = named.source else {
         return Err(Diagnostic::error(None, format!("`{text}` is no module that can be imported"))
             .advise("write `wsgi-file = FILE` into a bolide.ini of your own"));

@@ -11,6 +11,7 @@ use bolide_contract::settings::{Address, Settings};
 use super::written_folders;
 use crate::command_line::collect;
 use crate::host_info::HostInfo;
+use crate::other_servers::reading::KnownServers;
 use crate::project;
 
 /// The package's unit, which says how a service of Bolide is started, stopped and protected.
@@ -193,7 +194,7 @@ fn made_by_systemd(folder: &Path) -> Option<(&'static str, String)> {
 /// The settings of the configuration; `None` if a start would refuse it.
 fn settings_of(file: &str, host: &HostInfo) -> Option<Settings> {
     let (configuration, application) = collect(&[file.to_owned()], host).ok()?;
-    crate::resolve::resolve(&configuration, application.as_ref(), host).0
+    crate::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers).0
 }
 
 /// The user that was named, that of the configuration, or the owner of the project's folder.

@@ -15,6 +15,7 @@ use serde_json::{Value as Json, json};
 
 use crate::command_line::collect;
 use crate::host_info::HostInfo;
+use crate::other_servers::reading::KnownServers;
 use crate::reader::EarlyExit;
 use crate::reading::Reading;
 use crate::subcommand::{FAILED, SPOOL_ACTIONS, Subcommand};
@@ -81,7 +82,7 @@ fn folders_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
         }
         Err(_) => return Err(format!("`{name}` is not a configuration of an instance")),
     };
-    let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);
+    let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let settings = settings.ok_or_else(|| {
         let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
         format!("`{name}` can't be used; name the folder of the jobs instead\n{}", lines.join("\n"))

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
+use crate::catalogue::descriptions::placeholder;
 use crate::catalogue::row::{Argument, OptionRow, Status, Theme};
 use crate::manual::command_line_words::{COMMAND_LINE_WORDS, CommandLineWord};
 use crate::manual::paint::Paint;
-use crate::manual::words::placeholder;
 use crate::subcommand::{Group, Subcommand};
 
 const ABOUT: &str = "Bolide serves Python web applications. It reads uWSGI's configuration files.";

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 
 use crate::catalogue::catalogue;
+use crate::catalogue::descriptions::placeholder;
 use crate::catalogue::row::{Argument, OptionRow, Status, Theme};
 use crate::command_flags::Example;
 use crate::instance_commands::EXIT_STATUSES;
-use crate::manual::words::placeholder;
 use crate::subcommand::Subcommand;
 
 /// The whole page.

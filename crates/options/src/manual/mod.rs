@@ -8,4 +8,3 @@ pub mod other_words;
 pub mod paint;
 pub mod reference;
 pub mod schema;
-pub mod words;

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
+use crate::catalogue::descriptions::{value, verdict};
 use crate::catalogue::row::{OptionRow, Status, Theme};
-use crate::manual::words::{value, verdict};
 
 const HEAD: &str = "\
 # Options

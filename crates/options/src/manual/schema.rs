@@ -3,9 +3,9 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::catalogue::catalogue;
+use crate::catalogue::descriptions::verdict;
 use crate::catalogue::row::Setting;
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
-use crate::manual::words::verdict;
 use crate::sources::DEFAULT_SECTION;
 
 /// A text with placeholders, which can become anything when they are filled in.

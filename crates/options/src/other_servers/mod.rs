@@ -16,6 +16,7 @@ mod letters;
 pub mod line_owner;
 mod logging;
 mod processes;
+pub mod reading;
 mod requests;
 mod row;
 mod server;

@@ -6,12 +6,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::bounded::{line_text, read_bounded};
+use super::foreign::GunicornFile;
 use super::{EarlyExit, Reader};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::launcher;
-use crate::other_servers::{Server, gunicorn, hypercorn};
+use crate::other_servers::Server;
 use crate::pair::Pair;
 use crate::sources::line_of;
 
@@ -55,16 +56,14 @@ impl Reader<'_> {
         let text = read_bounded(&path, location)?;
         let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
-        let settings = gunicorn::run(&path, name, &self.python(), &self.host.folder)
-            .map_err(|mistake| Diagnostic { location: mistake.location.map(|at| place(at.line)), ..mistake })?;
         let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
-        let translated = gunicorn::translated(&settings, variable);
+        let file = GunicornFile { path: &path, name, python: &self.python(), folder: &self.host.folder };
+        let made = self.others.run_gunicorn(&file, &place, &variable)?;
         self.made.files.push(name.to_owned());
         self.made.servers_of_files.push(Server::Gunicorn);
-        self.made.diagnostics.extend(translated.remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
-        let made = translated.options.into_iter().map(|made| (made.key, made.value, made.line));
+        self.made.diagnostics.extend(made.diagnostics);
         let hooks = ("gunicorn-hooks".to_owned(), name.to_owned(), 0);
-        self.add_foreign(made.chain([hooks]), place);
+        self.add_foreign(made.options.into_iter().chain([hooks]), place);
         Ok(())
     }
 
@@ -78,16 +77,13 @@ impl Reader<'_> {
     /// Adds the settings of a TOML file of hypercorn. Returns whether it is one.
     pub(super) fn load_hypercorn(&mut self, bytes: &[u8], name: &str) -> bool {
         let Ok(text) = std::str::from_utf8(bytes) else { return false };
-        if !hypercorn::is_configuration(text) {
-            return false;
-        }
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
-        let (options, remarks) = hypercorn::translated(text, |offset| line_of(bytes, offset));
+        let Some(made) = self.others.read_hypercorn(text, &place, &|offset| line_of(bytes, offset)) else { return false };
         self.made.servers_of_files.push(Server::Hypercorn);
         self.made.diagnostics.push(Diagnostic::note(None, format!("`{name}` is read as a configuration of hypercorn")));
-        self.made.diagnostics.extend(remarks.iter().map(|remark| remark.diagnostic(&place(remark.line))));
-        self.add_foreign(options.into_iter().map(|made| (made.key, made.value, made.line)), place);
+        self.made.diagnostics.extend(made.diagnostics);
+        self.add_foreign(made.options.into_iter(), place);
         true
     }
 

@@ -7,6 +7,7 @@
 mod bounded;
 mod configuration;
 mod files;
+pub mod foreign;
 mod gunicorn_file;
 
 use std::collections::{HashMap, HashSet};
@@ -24,6 +25,8 @@ use crate::pair::Pair;
 
 pub use bounded::{open_file, read_bounded};
 pub use configuration::Configuration;
+use foreign::OtherServers;
+
 pub use files::{GUNICORN_SETTINGS, format_of};
 pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 
@@ -35,8 +38,10 @@ const MAX_PAIRS: usize = 100_000;
 pub enum EarlyExit {
     /// At least one error.
     Failed(Vec<Diagnostic>),
-    /// The configuration asks to print a text and exit: `--help`, `exit`.
+    /// The configuration asks to print a text and exit: `exit`.
     Print { text: String, status: i32 },
+    /// Print the summary of the program.
+    Help,
     /// Print the version.
     Version,
     /// Send a signal to a running instance, and start nothing.
@@ -60,6 +65,7 @@ struct Declared {
 
 pub struct Reader<'a> {
     host: &'a HostInfo,
+    others: &'a dyn OtherServers,
     magic: Magic,
     made: Configuration,
     /// Pairs that acted immediately.
@@ -84,9 +90,10 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(host: &'a HostInfo) -> Reader<'a> {
+    pub fn new(host: &'a HostInfo, others: &'a dyn OtherServers) -> Reader<'a> {
         Reader {
             host,
+            others,
             magic: Magic::new(host),
             made: Configuration::default(),
             early: Vec::new(),
@@ -269,10 +276,7 @@ impl<'a> Reader<'a> {
                 let pidfile = self.host.folder.join(text);
                 Err(EarlyExit::AskInstance(command.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
             }
-            Word::Help => {
-                let text = crate::manual::help::summary(crate::manual::paint::Paint::of(self.host));
-                Err(EarlyExit::Print { text, status: 0 })
-            }
+            Word::Help => Err(EarlyExit::Help),
             Word::Version => Err(EarlyExit::Version),
             Word::End => Ok(()),
         }

@@ -238,7 +238,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), D
 }
 
 fn in_words(keys: &[String]) -> String {
-    crate::manual::words::listed(&keys.iter().map(String::as_str).collect::<Vec<_>>(), "and")
+    crate::diagnostic::listed(&keys.iter().map(String::as_str).collect::<Vec<_>>(), "and")
 }
 
 /// Like [`key_values`] as uWSGI reads them: an item without `=` is a key without a value, which it passes over.

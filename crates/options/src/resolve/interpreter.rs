@@ -11,11 +11,11 @@ use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLog
 
 use super::context::{Context, normalized};
 use super::draft::{Draft, PythonDraft};
+use super::gunicorn_hooks::names_not_called;
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::other_servers::Server;
-use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 use crate::trust::code_variables;

@@ -19,6 +19,7 @@ pub mod developing;
 pub mod draft;
 pub mod files;
 pub mod gevent;
+pub mod gunicorn_hooks;
 pub mod hooks;
 pub mod interpreter;
 pub mod logging;
@@ -36,7 +37,7 @@ pub mod watching;
 mod work;
 
 pub use application::asgi_file;
-pub use application::positional::{PositionalApplication, command_meant};
+pub use application::positional::PositionalApplication;
 pub use application::typed_words;
 pub use platform::port;
 pub use tls::ciphers;
@@ -53,6 +54,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
+use crate::reader::foreign::OtherServers;
 use work::Requests;
 pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 
@@ -63,6 +65,7 @@ pub fn resolve(
     read: &Configuration,
     positional: Option<&PositionalApplication>,
     host: &HostInfo,
+    others: &dyn OtherServers,
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let mut draft = Draft::new(host, read.strict.is_some());
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
@@ -71,7 +74,7 @@ pub fn resolve(
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
-            None => unsupported::report_unknown(&mut draft, pair, read),
+            None => unsupported::report_unknown(&mut draft, pair, read, others),
         }
     }
     let (settings, diagnostics) = draft.complete(read, positional);

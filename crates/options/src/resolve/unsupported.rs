@@ -6,9 +6,9 @@ use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
-use crate::manual::other_words;
 use crate::pair::Pair;
 use crate::reader::Configuration;
+use crate::reader::foreign::OtherServers;
 
 /// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
 /// the application.
@@ -54,7 +54,7 @@ pub fn protective(draft: &mut Draft, location: &Location, row: &OptionRow, key: 
     draft.diagnostics.push(diagnostic);
 }
 
-pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
+pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration, others: &dyn OtherServers) {
     if let Some(typo) = Typo::of(pair) {
         report_typo(draft, &typo, pair);
         return;
@@ -71,15 +71,15 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
         (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
         (None, false) => Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key)),
     };
-    let in_environment = pair.location.variable().and_then(|variable| instead_of_variable(variable, pair));
-    draft.diagnostics.push(match in_environment.or_else(|| instead_of(&pair.key)) {
+    let in_environment = pair.location.variable().and_then(|variable| instead_of_variable(variable, pair, others));
+    draft.diagnostics.push(match in_environment.or_else(|| instead_of(&pair.key, others)) {
         Some(advice) if !is_placeholder => diagnostic.advise(advice),
         _ => diagnostic,
     });
 }
 
 /// What to write instead of a variable whose name is a flag of the command line alone.
-fn instead_of_variable(variable: &str, pair: &Pair) -> Option<String> {
+fn instead_of_variable(variable: &str, pair: &Pair, others: &dyn OtherServers) -> Option<String> {
     let value = pair.value.as_deref().unwrap_or_default();
     let prefix = variable.split_once('_').map_or(variable, |(prefix, _)| prefix);
     match pair.key.as_str() {
@@ -87,15 +87,15 @@ fn instead_of_variable(variable: &str, pair: &Pair) -> Option<String> {
         "host" => Some(format!("write `{prefix}_HTTP={value}:8000`")),
         "bind" => Some(format!("write `{prefix}_HTTP={value}`")),
         key => {
-            let option = other_words::about(key)?.option?;
-            Some(format!("write `{prefix}_{}`: {}", option.to_ascii_uppercase().replace('-', "_"), other_words::advice(key)?))
+            let option = others.option_for(key)?;
+            Some(format!("write `{prefix}_{}`: {}", option.to_ascii_uppercase().replace('-', "_"), others.advice(key)?))
         }
     }
 }
 
 /// What to write instead of an unknown name: a word of another server has a known replacement, another one may be misspelt.
-fn instead_of(name: &str) -> Option<String> {
-    other_words::advice(name).or_else(|| nearest(name).map(|nearest| format!("did you mean `{nearest}`?")))
+fn instead_of(name: &str, others: &dyn OtherServers) -> Option<String> {
+    others.advice(name).or_else(|| nearest(name).map(|nearest| format!("did you mean `{nearest}`?")))
 }
 
 /// `option value` or `option: value` in a line without `=`, which uWSGI ignores.

@@ -5,8 +5,8 @@ use bolide_contract::settings::{Limits, Protocol};
 
 use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Value};
+use crate::diagnostic::listed;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::manual::words::listed;
 use crate::pair::Pair;
 
 /// Signals by their names on Linux, without `SIG` (signal(7); x86 and ARM).
@@ -130,7 +130,7 @@ impl Draft<'_> {
         let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
         if !has_digits && pair.location == Location::command_line() {
             return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is not a number", pair.key))
-                .advise(format!("write {}", crate::manual::words::value(row))));
+                .advise(format!("write {}", crate::catalogue::descriptions::value(row))));
         }
         let advice = without_quotes(pair).unwrap_or_else(|| match row.at_once && text.contains('(') {
             true => "this option acts as soon as it is read, before placeholders are substituted".to_owned(),

@@ -11,6 +11,7 @@ use crate::Location;
 use crate::catalogue::catalogue;
 use crate::compatibility::option_for;
 use crate::host_info::HostInfo;
+use crate::other_servers::reading::KnownServers;
 use crate::reader::{Configuration, EarlyExit, Reader};
 
 /// Beside the repository: read if it is there, and required in CI.
@@ -50,7 +51,7 @@ fn machine() -> HostInfo {
 
 /// Reads one file as `--ini FILE` (or `--yaml`, `--xml`) does.
 fn read(path: &str, option: &str, host: &HostInfo) -> Result<Configuration, EarlyExit> {
-    let mut reader = Reader::new(host);
+    let mut reader = Reader::new(host, &KnownServers);
     reader.add(option, Some(path), &Location::command_line())?;
     reader.finish()
 }
@@ -106,7 +107,7 @@ fn shown(folder: &Path, file: &str) -> String {
         Ok(made) => crate::pair::as_uwsgi(&made.pairs),
         Err(EarlyExit::Failed(diagnostics)) => diagnostics[0].to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
-        Err(EarlyExit::Version) => String::new(),
+        Err(EarlyExit::Help | EarlyExit::Version) => String::new(),
         Err(EarlyExit::SignalInstance { pidfile, .. }) => pidfile.display().to_string(),
         Err(EarlyExit::AskInstance(request)) => request.instance.unwrap_or_default(),
     };

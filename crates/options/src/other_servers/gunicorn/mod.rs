@@ -2,7 +2,6 @@
 //! of an option, which is the catalogue's. Runs in the process that reads the configuration.
 
 mod child;
-mod hooks;
 mod settings;
 
 #[cfg(test)]
@@ -14,7 +13,6 @@ use serde_json::Value;
 use super::translation::{MadeOption, SettingRemark};
 
 pub use child::run;
-pub use hooks::names_not_called;
 pub use settings::translated;
 
 /// A setting of a file or of a command line, as it was written.

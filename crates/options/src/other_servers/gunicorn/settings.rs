@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::hooks::{CALLED, NOT_CALLED};
 use super::{RawSetting, SettingKind, TranslatedSettings};
 use crate::catalogue::row::Argument;
 use crate::diagnostic::Severity;
@@ -11,6 +10,7 @@ use crate::other_servers::server::Server;
 use crate::other_servers::translate::Refusal;
 use crate::other_servers::translation::{SettingPlace, SettingRemark, Subject, Translation};
 use crate::other_servers::{access_format, flags, setting};
+use crate::resolve::gunicorn_hooks::{CALLED, NOT_CALLED};
 use crate::suggest;
 
 /// gunicorn's default address.

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use super::hooks::{CALLED, NOT_CALLED};
 use super::{RawSetting, SettingKind, translated};
 use crate::catalogue::row::Argument;
 use crate::other_servers::{Server, ServerSetting, Translation, flags, long};
+use crate::resolve::gunicorn_hooks::{CALLED, NOT_CALLED};
 
 fn asked(name: &str, value: serde_json::Value) -> RawSetting {
     RawSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }

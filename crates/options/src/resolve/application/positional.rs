@@ -9,13 +9,13 @@ use bolide_contract::settings::ApplicationSource;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
 use crate::resolve::context::normalized;
-use crate::subcommand::Subcommand;
-use crate::suggest;
 
 /// A positional argument that is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionalApplication {
     pub text: String,
+    /// The command that was probably meant.
+    pub command: Option<&'static str>,
 }
 
 /// The module or file that it names.
@@ -74,14 +74,14 @@ impl PositionalApplication {
             // The file may appear later, or may be visible only to the application's user.
             return match source(text) {
                 Some((source, callable)) => Ok(Named { source, ..Named::module("", callable.as_deref()) }),
-                None => Err(unknown(text)),
+                None => Err(self.unknown()),
             };
         }
         let is_plain = callable.is_none() && !text.contains(':') && !left.contains('.');
         let places = || std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
         let is_there = || places().any(|place| project::has_module(&place, left));
-        if is_plain && command_meant(left).is_some() && !is_there() {
-            return Err(unknown(text));
+        if is_plain && self.command.is_some() && !is_there() {
+            return Err(self.unknown());
         }
         let mut named = Named { is_missing: !is_there(), ..Named::module(left, callable) };
         if callable.is_none() {
@@ -91,6 +91,21 @@ impl PositionalApplication {
             named.others = package.map(|package| others(&package, left)).unwrap_or_default();
         }
         Ok(named)
+    }
+
+    fn unknown(&self) -> Diagnostic {
+        let text = self.text.as_str();
+        let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
+        if matches!(text, "log" | "logs") {
+            let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under systemd \
+                `journalctl -u UNIT`; `bolide top` shows the requests";
+            return diagnostic.advise(advice);
+        }
+        match self.command {
+            Some(command) => diagnostic
+                .advise(format!("did you mean `bolide {command}`? An installed application is `bolide {text}:CALLABLE`")),
+            None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
+        }
     }
 }
 
@@ -149,45 +164,6 @@ fn others(package: &Path, name: &str) -> Vec<String> {
 
 fn wrong(message: String) -> Diagnostic {
     Diagnostic::error(Some(&Location::command_line()), message)
-}
-
-fn unknown(text: &str) -> Diagnostic {
-    let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
-    if matches!(text, "log" | "logs") {
-        let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under systemd \
-            `journalctl -u UNIT`; `bolide top` shows the requests";
-        return diagnostic.advise(advice);
-    }
-    match command_meant(text) {
-        Some(command) => {
-            diagnostic.advise(format!("did you mean `bolide {command}`? An installed application is `bolide {text}:CALLABLE`"))
-        }
-        None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
-    }
-}
-
-/// Words of other programs, and the command here.
-const WORDS: [(&str, &str); 11] = [
-    ("restart", "reload"),
-    ("ps", "status"),
-    ("list", "status"),
-    ("info", "status"),
-    ("log", "top"),
-    ("logs", "top"),
-    ("kill", "stop"),
-    ("quit", "stop"),
-    ("shutdown", "stop"),
-    ("validate", "check"),
-    ("lint", "check"),
-];
-
-/// The command that was probably meant.
-pub fn command_meant(text: &str) -> Option<&'static str> {
-    if let Some((_, command)) = WORDS.iter().find(|(word, _)| *word == text) {
-        return Some(command);
-    }
-    let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
-    suggest::nearest_of(text, &commands)
 }
 
 /// Returns the file, or the module with a callable, that the right side of a mount names, or a positional argument whose file is

@@ -1,6 +1,7 @@
 //! Descriptions of a row's value and verdict, which all texts about options share.
 
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
+use crate::diagnostic::listed;
 
 /// The form of the value, in words.
 pub fn value(row: &OptionRow) -> String {
@@ -107,15 +108,6 @@ pub fn verdict(row: &OptionRow) -> String {
         }
         Status::Absent(instead) => format!("absent, without effect: {instead}"),
         Status::Refused(instead) => format!("refused: {instead}"),
-    }
-}
-
-/// Joins words of the configuration to a phrase: `a`, `b` and `c`.
-pub fn listed(words: &[&str], joint: &str) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    match quoted.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} {joint} {last}", rest.join(", ")),
-        _ => quoted.concat(),
     }
 }
 
