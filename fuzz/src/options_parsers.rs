@@ -1,8 +1,8 @@
 //! Configuration texts: every parser, and the expansion of placeholders.
 
-use bolide_options::catalogue::language::words::Format;
-use bolide_options::expand::{self, Endless};
-use bolide_options::sources;
+use bolide_configuration::words::Format;
+use bolide_configuration::expand::{self, Endless};
+use bolide_configuration::sources;
 
 use crate::{Kind, Target, ensure};
 

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 MASTER = ROOT / "crates" / "master" / "src"
-COMMAND_LINES = ROOT / "crates" / "options" / "src" / "instance_commands.rs"
+COMMAND_LINES = ROOT / "crates" / "configuration" / "src" / "instance_commands.rs"
 COMMANDS = MASTER / "control" / "commands.rs"
 
 #: `Name => (`, the row of a command line; `Name => CommandRow {` or `Name(payload) => row(`, that of a command.

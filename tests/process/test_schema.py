@@ -12,7 +12,7 @@ from support.server import program
 from support.waiting import TIMEOUT_SECONDS
 
 #: A real configuration in uWSGI's syntax, which is converted to every format.
-REAL = Path(__file__).resolve().parents[2] / "crates" / "options" / "fixtures" / "real"
+REAL = Path(__file__).resolve().parents[2] / "crates" / "command_line" / "fixtures" / "real"
 
 #: A number and a switch followed by a comment, and a single value that occurs twice.
 FOUND_BY_CHECK_TOO = {

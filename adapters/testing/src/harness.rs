@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use bolide_command_line::{Reading, read};
 use bolide_contract::clock::advance_thread_clock;
 use bolide_contract::connection_queue::listener_id;
 use bolide_contract::message::{self, Order};
@@ -20,7 +21,6 @@ use bolide_contract::settings::{Protocol, Settings};
 use bolide_engine::app::Language;
 use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned};
-use bolide_options::{Reading, read};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
@@ -264,7 +264,7 @@ pub fn settings(options: &[&str]) -> Settings {
     .chain(options)
     .map(Into::into)
     .collect();
-    match read(&arguments, &[], &bolide_options::Launcher::default()) {
+    match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
         Ok(Reading::Run { settings, .. }) => *settings,
         Ok(_) => panic!("the options don't start anything"),
         Err(failure) => panic!("{:?}", failure.diagnostics),

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
+use bolide_command_line::{Reading, SIGNALS_PLACE};
+use bolide_configuration::launcher::Launcher;
 use bolide_contract::settings::Settings;
-use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::needs;

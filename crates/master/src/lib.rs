@@ -29,7 +29,7 @@ mod touch_hooks;
 mod upgrade;
 mod workers;
 
-pub use bolide_options::keyword_words;
+pub use bolide_other_servers::keywords::keyword_words;
 pub use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 pub use bolide_supervision::processes::process_attributes::set_name as set_process_name;
 pub use cli::{Invocation, main, run};

@@ -12,7 +12,7 @@ pub fn page() -> String {
     let single = single_signals::as_markdown();
     let children = child::as_markdown();
     let letters = letters_as_markdown();
-    let statuses = bolide_options::statuses_as_markdown();
+    let statuses = bolide_configuration::instance_commands::statuses_as_markdown();
     format!(
         "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, `children/single_signals.rs` and `children/child.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\

@@ -11,13 +11,13 @@
 use bolide_contract::message::LATE_DRAIN_MS;
 use bolide_contract::scoreboard::now_ms as clock_ms;
 use bolide_services::reloads::{ReloadCause, ReloadFacts};
+use bolide_supervision::processes::system::seconds_since_1970;
 use bolide_supervision::sockets::control_socket::ControlSocket;
 use serde_json::json;
 
 use crate::children::Children;
 use crate::children::child::{Child, State};
 use crate::generations::generation::Reason;
-use bolide_supervision::processes::system::seconds_since_1970;
 
 /// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
 /// than [`LATE_DRAIN_MS`] accepts no connection; the rest of the time is for a worker that has read it in time and gets no CPU

@@ -335,7 +335,8 @@ mod tests {
         let mut settings = bolide_supervision::testing::settings();
         settings.application.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
-        let configuration = Configuration::new(&[], Box::new(choose), |_| {}, bolide_options::Launcher::default());
+        let configuration =
+            Configuration::new(&[], Box::new(choose), |_| {}, bolide_configuration::launcher::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
     }

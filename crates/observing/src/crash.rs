@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use bolide_options::{EXIT_REFUSED, ObservingRequest};
+use bolide_command_line::ObservingRequest;
+use bolide_configuration::instance_commands::EXIT_REFUSED;
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 

@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bolide_command_line::{CheckReport, may_not_listen};
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_contract::settings::recycling::MemoryLimits;
 use bolide_contract::settings::{Address, Listener, Settings};
-use bolide_options::{CheckReport, Diagnostic, Location, Severity, may_not_listen};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{User, geteuid};
 

@@ -8,8 +8,9 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bolide_command_line::Reading;
+use bolide_configuration::instance_commands::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED};
 use bolide_contract::control::Channel;
-use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, Reading};
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::text::{duration, printable};
@@ -174,7 +175,8 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
     }
     let arguments = [path.as_os_str().to_owned()];
     let environment: Vec<_> = std::env::vars_os().collect();
-    let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment, &bolide_options::Launcher::default())
+    let Ok(Reading::Run { settings, .. }) =
+        bolide_command_line::read(&arguments, &environment, &bolide_configuration::launcher::Launcher::default())
     else {
         return Err((EXIT_NO_INSTANCE, format!("{named}: no running instance has read it, and it names none itself")));
     };

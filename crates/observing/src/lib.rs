@@ -23,7 +23,8 @@ mod trace;
 mod tune;
 mod usage;
 
-use bolide_options::{EXIT_REFUSED, InstanceRequest, ObservingCommand, ObservingRequest};
+use bolide_command_line::{ObservingCommand, ObservingRequest};
+use bolide_configuration::instance_commands::{EXIT_REFUSED, InstanceRequest};
 use bolide_supervision::logs::log_sink;
 
 use crate::output::Ending;

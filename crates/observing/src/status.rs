@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use bolide_options::InstanceRequest;
+use bolide_configuration::instance_commands::InstanceRequest;
 use bolide_services::route_names::masked;
 use serde_json::{Value, json};
 

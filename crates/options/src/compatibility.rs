@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
-use crate::Location;
+use bolide_configuration::diagnostic::Location;
+use bolide_configuration::host_info::HostInfo;
+use bolide_configuration::words::Format;
+
 use crate::catalogue::catalogue;
-use crate::catalogue::language::words::Format;
 use crate::catalogue::row::Status;
-use crate::host_info::HostInfo;
-use crate::reader::foreign::NoOtherServers;
+use crate::reader::other_servers::NoOtherServers;
 use crate::reader::{Reader, format_of};
 
 /// The verdicts on a folder of files named `OWNER__REPOSITORY__PATH`, counted by project.
@@ -75,7 +76,7 @@ fn lacks(status: Status) -> bool {
 }
 
 /// Returns the option that reads a file of this name. A name without a known extension is read as ini.
-pub(crate) fn option_for(name: &str) -> &'static str {
+pub fn option_for(name: &str) -> &'static str {
     match format_of(name) {
         Some(Format::Yaml) => "yaml",
         Some(Format::Json) => "json",

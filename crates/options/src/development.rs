@@ -3,12 +3,11 @@
 
 use std::fmt::Write;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::known_files::KnownFiles;
 use bolide_contract::settings::{Listener, Settings};
 use bolide_contract::tls::{Certificate, PrivateKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
-
-use crate::diagnostic::{Diagnostic, Location};
-use crate::known_files::KnownFiles;
 
 /// Creates the certificate that addresses with `auto` need, if there are any. All of them, every worker and every reload use the
 /// same one.

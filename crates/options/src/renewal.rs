@@ -4,11 +4,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use bolide_configuration::certificates::{self, CertificateError};
+use bolide_configuration::trust::Writer;
 use bolide_contract::settings::Listener;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
-
-use crate::certificates::{self, CertificateError};
-use crate::trust::Writer;
 
 /// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
 const MAX_LINES: usize = 20;

@@ -7,7 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest};
+use bolide_configuration::instance_commands::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest};
+use bolide_observing::instances::{ANSWER_MS, Located, Refusal, converse, find, no_answer};
 use bolide_supervision::files::guarded_files;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::text::printable;
@@ -17,7 +18,6 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::control::commands::{self, Command};
-use bolide_observing::instances::{ANSWER_MS, Located, Refusal, converse, find, no_answer};
 
 /// Interval at which the end of a stopped instance is polled, in milliseconds.
 const END_POLL_MS: u64 = 20;

@@ -2,7 +2,7 @@
 //! command, its command line (`bolide reload --chain`), its log line, and how it is answered. Pure data: what a command does is
 //! in `supervisor/events`. The master and the command-line client run it.
 
-use bolide_options::{InstanceCommand, InstanceRequest, MAX_WORKERS_CHANGE};
+use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest, MAX_WORKERS_CHANGE};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 

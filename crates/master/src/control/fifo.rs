@@ -8,13 +8,14 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crate::token::Token;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{self, KnownFile, Rights};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::text::{duration, printable};
+
+use crate::token::Token;
 
 /// Maximum bytes read in one turn, so that an endless writer delays nothing else.
 const TURN_BYTES: usize = 64;

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use bolide_configuration::instance_commands::InstanceCommand;
 use bolide_observing::masters::check;
-use bolide_options::InstanceCommand;
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;

@@ -1,11 +1,11 @@
 //! The master's action for each signal: those of commands (the table in `commands`), and all others. It performs no action. The
 //! master runs it; workers and prototypes have their own.
 
+use bolide_supervision::error::StartError;
+use bolide_supervision::processes::signals::Signals;
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::control::commands::{COMMANDS, Command, SignalNumber};
-use bolide_supervision::error::StartError;
-use bolide_supervision::processes::signals::Signals;
 
 /// The action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Compares another configuration with the current one: which settings a running instance can adopt, and which need a restart. It
 //! changes nothing in the instance. The master runs it, at a reload.
 
+use bolide_command_line::PrivilegedOption;
 use bolide_contract::attendant::Daemon;
 use bolide_contract::children::Task;
 use bolide_contract::hooks::{Hook, HookPhase};
 use bolide_contract::settings::{Listener, Settings, Threads};
-use bolide_options::{PrivilegedOption, Reach};
+use bolide_options::catalogue::reach::Reach;
 use serde_json::Value;
 
 use crate::provision::Room;

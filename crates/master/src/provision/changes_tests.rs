@@ -1,10 +1,11 @@
 //! Changes every option of the catalogue in a configuration that the application's user may write, and checks which settings are
 //! applied and which are named.
 
+use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
 use bolide_options::catalogue::catalogue;
+use bolide_options::catalogue::reach::{Reach, reach};
 use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
-use bolide_options::{PrivilegedOption, Reach, Reading, reach, read};
 use bolide_supervision::testing::Folder;
 
 use super::*;
@@ -59,7 +60,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>)
         format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
     std::fs::write(&file, &text).expect("written");
     let arguments = [file.into_os_string()];
-    match read(&arguments, &[], &bolide_options::Launcher::default()) {
+    match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
         Ok(Reading::Run { mut settings, sources, .. }) => {
             // The application sees its configuration as written, whatever that means.
             settings.python_module.shown_options.clear();

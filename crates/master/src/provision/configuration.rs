@@ -5,11 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use bolide_command_line::{Failure, ReadAgainError, Reading, Sources, read, read_again};
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::host_info::start_folder;
+use bolide_configuration::launcher::Launcher;
+use bolide_configuration::trust::{WeakPoint, Writer};
 use bolide_contract::settings::Settings;
-use bolide_options::{
-    Diagnostic, Failure, Launcher, ReadAgainError, Reading, Severity, Sources, WeakPoint, Writer, read, read_again, renewal,
-    start_folder,
-};
+use bolide_options::renewal;
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;

@@ -9,9 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use bolide_command_line::CheckReport;
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::boot::Boot;
 use bolide_contract::settings::Settings;
-use bolide_options::{CheckReport, Diagnostic, Location};
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::environment;

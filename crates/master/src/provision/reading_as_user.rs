@@ -5,8 +5,8 @@
 
 use std::io;
 
+use bolide_command_line::PrivilegedOption;
 use bolide_contract::settings::Settings;
-use bolide_options::PrivilegedOption;
 use bolide_supervision::processes::privileges::Privileges;
 
 use crate::provision::child_of_user;

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::{Phase, Remembered};
 use bolide_services::route_names::masked;
+use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
 use crate::statistics::status;
 use crate::statistics::view::View;
-use bolide_supervision::sockets::listen_queue::QueueAlarm;
 
 /// The time for which an overview is current, in milliseconds.
 pub const CURRENT_MS: u64 = 1000;

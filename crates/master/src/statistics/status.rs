@@ -9,17 +9,17 @@ use bolide_contract::histogram::Distribution;
 use bolide_contract::scoreboard::{InFlight, Row};
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
+use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::text::counted;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
 use crate::statistics::generations;
 use crate::statistics::view::View;
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::exit_report;
-use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
-use bolide_supervision::sockets::listeners::Listeners;
-use bolide_supervision::text::counted;
 
 /// Writes the numbers of each child to the log.
 pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {

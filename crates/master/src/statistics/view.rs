@@ -8,6 +8,7 @@ use bolide_contract::children::{Helper, Task};
 use bolide_contract::scoreboard::{InFlight, Measured, Slot, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::processes::system::seconds_since_1970;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 
 use crate::children::Children;
@@ -19,7 +20,6 @@ use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use crate::signalling::Signalling;
 use crate::spans::exporters::Exporters;
-use bolide_supervision::processes::system::seconds_since_1970;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
 #[derive(Clone, Copy)]

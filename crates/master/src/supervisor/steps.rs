@@ -10,6 +10,7 @@ use bolide_contract::succession::Step;
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::{exit_report, process_attributes};
 use bolide_supervision::sockets::upgrade_pair::PredecessorEvent;
 use bolide_supervision::text::{counted, duration, workers_in_words};
@@ -28,7 +29,6 @@ use crate::terminal::is_attached;
 use crate::workers::harakiri::Watch;
 use crate::workers::pausing;
 use crate::workers::scaling::Scaling;
-use bolide_supervision::processes::memory_watch::MemoryWatch;
 
 /// Exit status if the previous master has ended together with its sockets: that of a failed start.
 const EXIT_PREDECESSOR_LOST: i32 = EXIT_START_FAILED;

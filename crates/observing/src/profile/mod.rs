@@ -12,7 +12,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 
-use bolide_options::{EXIT_REFUSED, ObservingRequest};
+use bolide_command_line::ObservingRequest;
+use bolide_configuration::instance_commands::EXIT_REFUSED;
 use bolide_supervision::text::counted;
 
 use crate::instances::Refusal;

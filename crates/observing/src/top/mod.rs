@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use bolide_options::{EXIT_REFUSED, ObservingRequest};
+use bolide_command_line::ObservingRequest;
+use bolide_configuration::instance_commands::EXIT_REFUSED;
 use serde_json::json;
 
 use crate::instances::{Refusal, ask_about};

@@ -5,8 +5,9 @@ mod words;
 
 use std::io::Write;
 
+use bolide_command_line::ObservingRequest;
+use bolide_configuration::instance_commands::{EXIT_NO_INSTANCE, EXIT_REFUSED};
 use bolide_inspection::frames::Detail;
-use bolide_options::{EXIT_NO_INSTANCE, EXIT_REFUSED, ObservingRequest};
 use bolide_services::route_names::masked;
 use serde_json::{Value, json};
 

@@ -9,7 +9,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use bolide_options::{EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_REFUSED, ObservingRequest};
+use bolide_command_line::ObservingRequest;
+use bolide_configuration::instance_commands::{EXIT_MISUSED, EXIT_NO_ANSWER, EXIT_REFUSED};
 use bolide_services::tuning::changes;
 use bolide_services::tuning::proposal::{Proposal, judge, propose};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bolide_options::EXIT_REFUSED;
+use bolide_configuration::instance_commands::EXIT_REFUSED;
 use bolide_services::tuning::proposal::Present;
 use bolide_services::tuning::{Durations, Kind, Machine, Recorded, Shape};
 use bolide_supervision::processes::memory_watch::usage_of;

@@ -6,7 +6,6 @@ mod application;
 mod asynchronous;
 mod background;
 mod clients;
-pub mod descriptions;
 mod families;
 mod files;
 mod gevent;
@@ -31,10 +30,10 @@ mod watching;
 
 use std::sync::LazyLock;
 
+use bolide_configuration::suggest;
 use row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
-use crate::suggest;
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
 const KNOWN: &str = include_str!("known.tsv");

@@ -2,9 +2,9 @@
 //! attendant may still have them. A reload with a configuration that the application's user may write reports the options of the
 //! latter kind (`changes` in the crate `master` decides which ones it accepts). Pure data.
 
+use bolide_configuration::words::Word;
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::language::words::Word;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 
 /// The privileges with which an option acts.

@@ -1,11 +1,11 @@
 //! A row of the catalogue: everything about one option, including the field or function that receives its value. It must not know
 //! any option by name.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::words::Word;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::catalogue::language::words::Word;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::draft::{Draft, SocketKind};
 
 /// The argument of an option on the command line: a value, or none.
@@ -251,7 +251,6 @@ impl Theme {
     }
 
     /// Returns the name of its page below `docs/reference/options`, without the extension.
-    #[cfg(test)]
     pub fn page(self) -> &'static str {
         self.named().1
     }

@@ -1,10 +1,10 @@
 //! Rows of scaling: a number of workers that follows the load. Pure data.
 
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::pair::Pair;
 use bolide_contract::scaling::Algorithm;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::pair::Pair;
 use crate::resolve::draft::Draft;
 use crate::resolve::processes::MAX_PROCESSES;
 use crate::resolve::scaling::{located_number, note_detail, set_hard_limit, set_number};

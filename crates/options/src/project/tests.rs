@@ -1,7 +1,8 @@
 //! Tests with the usual layouts of projects.
 
+use bolide_configuration::testing::Folder;
+
 use super::{Kind, find_in_file, find_in_folder, find_in_package};
-use crate::tests::Folder;
 
 /// A file of a project: its path and its text.
 type File = (&'static str, &'static str);

@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 
-use crate::diagnostic::{Diagnostic, Location};
-use crate::other_servers::Server;
-use crate::other_servers::start_words::StartWords;
-use crate::pair::Pair;
-use crate::sources::OtherSection;
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::sources::OtherSection;
+
+use crate::server::Server;
+use crate::start_words::StartWords;
 
 /// The configuration after reading, before `resolve`.
 #[derive(Debug, Default)]

@@ -3,12 +3,13 @@
 
 use std::path::PathBuf;
 
-use super::bounded::{cannot_read, line_text, read_bounded, read_stream};
+use bolide_configuration::bounded::{cannot_read, line_text, read_bounded, read_stream};
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::sources::{self, Section};
+use bolide_configuration::words::Format;
+
 use super::gunicorn_file;
 use super::{EarlyExit, Reader};
-use crate::catalogue::language::words::Format;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::sources::{self, Section};
 
 /// Deepest nesting of includes; beyond it, files include each other in a circle.
 const MAX_INCLUDE_DEPTH: usize = 32;

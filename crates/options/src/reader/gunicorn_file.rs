@@ -5,16 +5,17 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::bounded::{line_text, read_bounded};
-use super::foreign::GunicornFile;
+use bolide_configuration::bounded::{line_text, read_bounded};
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::launcher;
+use bolide_configuration::pair::Pair;
+use bolide_configuration::sources::line_of;
+
+use super::other_servers::GunicornFile;
 use super::{EarlyExit, Reader};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Value};
-use crate::diagnostic::{Diagnostic, Location};
-use crate::launcher;
-use crate::other_servers::Server;
-use crate::pair::Pair;
-use crate::sources::line_of;
+use crate::server::Server;
 
 /// The file that gunicorn reads by default.
 const GUNICORN_FILE: &str = "gunicorn.conf.py";

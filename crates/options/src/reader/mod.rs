@@ -4,29 +4,28 @@
 //!
 //! It opens files, and must not know the effect of an ordinary option: that is the job of `resolve`.
 
-mod bounded;
 mod configuration;
 mod files;
-pub mod foreign;
 mod gunicorn_file;
+pub mod other_servers;
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
+use bolide_configuration::bounded::read_bounded;
+use bolide_configuration::conditionals::OpenBlock;
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::expand::{self, Endless, Magic};
+use bolide_configuration::host_info::HostInfo;
+use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::words::Word;
+use other_servers::OtherServers;
+
 use crate::catalogue::catalogue;
-use crate::catalogue::language::words::Word;
 use crate::catalogue::row::{Argument, OptionRow, Setting, Status};
-use crate::conditionals::OpenBlock;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::expand::{self, Endless, Magic};
-use crate::host_info::HostInfo;
-use crate::instance_commands::{InstanceCommand, InstanceRequest};
-use crate::pair::Pair;
 
-pub use bounded::{open_file, read_bounded};
 pub use configuration::Configuration;
-use foreign::OtherServers;
-
 pub use files::{GUNICORN_SETTINGS, format_of};
 pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 
@@ -192,10 +191,10 @@ impl<'a> Reader<'a> {
     ) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
-        if let crate::catalogue::language::words::Condition::Option(_) = open.condition {
+        if let bolide_configuration::words::Condition::Option(_) = open.condition {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
-        if open.condition == crate::catalogue::language::words::Condition::ForReadline {
+        if open.condition == bolide_configuration::words::Condition::ForReadline {
             self.host.trust.note(&self.host.folder.join(&open.argument), location)?;
         }
         let values = open
@@ -225,7 +224,7 @@ impl<'a> Reader<'a> {
             Word::Load(format) => self.load(text, Some(format), location, true),
             Word::Include | Word::Inherit => self.load(text, None, location, false),
             Word::Strict => {
-                self.made.strict = crate::values::switch(pair.value.as_deref()).on.then(|| location.clone());
+                self.made.strict = bolide_configuration::values::switch(pair.value.as_deref()).on.then(|| location.clone());
                 Ok(())
             }
             Word::Set | Word::SetPlaceholder => match text.split_once('=') {
@@ -292,7 +291,7 @@ impl<'a> Reader<'a> {
     }
 
     fn exit(&self, pair: &Pair) -> EarlyExit {
-        let status = pair.value.as_deref().map_or(1, |text| crate::values::number(text).value);
+        let status = pair.value.as_deref().map_or(1, |text| bolide_configuration::values::number(text).value);
         let mut text = self.made.printed.join("\n");
         if !text.is_empty() {
             text.push('\n');

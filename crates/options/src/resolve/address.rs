@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::host_info::{HostInfo, NamedSocket};
+use bolide_configuration::pair::Pair;
 use bolide_contract::settings::Address;
 
 use super::context::normalized;
-use crate::diagnostic::Diagnostic;
-use crate::host_info::{HostInfo, NamedSocket};
-use crate::pair::Pair;
 
 const WRITE_DESCRIPTOR: &str =
     "write fd:// and the number of a descriptor, or the FileDescriptorName= of a socket unit of systemd";
@@ -43,7 +43,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     if text.is_empty() {
         return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
     }
-    if let Some(inner) = crate::values::unquoted(text) {
+    if let Some(inner) = bolide_configuration::values::unquoted(text) {
         return Err(
             error(format!("`{text}` is not an address")).advise(format!("leave the quotes out: `{} = {inner}`", pair.key))
         );
@@ -88,7 +88,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
 fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     let error = |message: String| Diagnostic::error(Some(&pair.location), message);
     // As in uWSGI, which uses `atoi`: text after the digits is ignored.
-    let number = crate::values::number(written);
+    let number = bolide_configuration::values::number(written);
     let has_digits = written.trim_start().starts_with(|first: char| first.is_ascii_digit());
     let port = u16::try_from(number.value)
         .ok()
@@ -147,7 +147,7 @@ pub fn absolute(address: &Address, folder: &Path) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Location;
+    use bolide_configuration::diagnostic::Location;
 
     fn address(text: &str) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
         let pair = Pair {

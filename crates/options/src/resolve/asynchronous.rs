@@ -1,13 +1,13 @@
 //! Resolves the options of asynchronous applications to settings. It must not know event loops or WebSockets. Runs in the process
 //! that reads the configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use super::draft::Draft;
 use super::{gevent, values};
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 
 /// Values of `loop`.
 pub const LOOPS: [(&str, EventLoop); 4] =
@@ -71,7 +71,7 @@ pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resu
 
 /// It accepts the words of a switch, too.
 pub fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
-    let switch = crate::values::switch(pair.value.as_deref());
+    let switch = bolide_configuration::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on) {
         (true, true) => Ok(Lifespan::On),
         (true, false) => Ok(Lifespan::Off),

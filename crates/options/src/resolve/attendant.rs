@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::values::number;
 use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
 use super::context::Context;
 use super::draft::{AttendantDraft, Draft, JobLimit};
 use super::values;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
-use crate::values::number;
 
 /// As in uWSGI.
 const CHECKS: u32 = 10;
@@ -238,7 +238,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), D
 }
 
 fn in_words(keys: &[String]) -> String {
-    crate::diagnostic::listed(&keys.iter().map(String::as_str).collect::<Vec<_>>(), "and")
+    bolide_configuration::diagnostic::listed(&keys.iter().map(String::as_str).collect::<Vec<_>>(), "and")
 }
 
 /// Like [`key_values`] as uWSGI reads them: an item without `=` is a key without a value, which it passes over.

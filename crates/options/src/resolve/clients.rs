@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
 use bolide_contract::settings::{HeaderMap, Listener};
 
@@ -10,10 +12,8 @@ use super::context::Context;
 use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::other_servers::Server;
-use crate::other_servers::start_words::StartWords;
-use crate::pair::Pair;
+use crate::server::Server;
+use crate::start_words::StartWords;
 
 /// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).
 const MAX_HOST_BYTES: usize = 255;

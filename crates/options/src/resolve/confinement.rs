@@ -1,14 +1,14 @@
 //! Resolves the options of the privileges that an instance gives up permanently. Runs in the process that reads the
 //! configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
+use bolide_configuration::suggest;
 use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
 use super::draft::Draft;
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
-use crate::suggest;
 
 /// uWSGI's names of namespaces.
 const NAMESPACES: [(&str, Namespace); 7] = [

@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::host_info::HostInfo;
 use bolide_contract::confinement::Confinement;
 
-use crate::diagnostic::{Diagnostic, Location};
-use crate::host_info::HostInfo;
 use crate::reader::Configuration;
 
 pub struct Context<'a> {

@@ -1,13 +1,13 @@
 //! Resolves the options of how an instance goes into the background, and how commands find and control it. It opens nothing. Runs
 //! in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::control::{Background, Channel, Control, PidFile};
 
 use super::context::{Context, normalized};
 use super::draft::{Draft, LoggingDraft};
 use super::values;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {
     Ok(Some(Background { log: values::log_file(pair)?.into(), shows_start }))

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::answering::RouteRule;
 use bolide_contract::developing::{BROWSER_PATH, Development, MERCY_MS};
 use bolide_contract::logging::LogStyle;
@@ -11,8 +13,6 @@ use bolide_contract::watching::{WatchedImports, WatchedSources};
 
 use super::context::{Context, normalized};
 use super::draft::{DevelopingDraft, Draft};
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 
 /// Interval between two checks of imported files if there are no notifications (inotify), in milliseconds.
 const CHECK_INTERVAL_MS: u64 = 1_000;

@@ -1,5 +1,7 @@
 //! The values of the options so far, as written. It must not know what an option means: the rest of this folder fills it in.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::host_info::HostInfo;
 use bolide_contract::alarms::{AlarmDescriptor, Alarms};
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::attendant::{Daemon, Job};
@@ -22,13 +24,11 @@ use bolide_contract::sharing::{Area, OwnMetric, Threshold};
 use bolide_contract::signals::Signals;
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::spooling::Spooling;
+use bolide_contract::statistics::{Pusher, RouteGroup};
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
 use super::logging::loggers::Loggers;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::host_info::HostInfo;
-use bolide_contract::statistics::{Pusher, RouteGroup};
 
 /// uWSGI waits 4 seconds for a peer at its own sockets, which cuts off slow clients.
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;

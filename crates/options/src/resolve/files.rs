@@ -3,6 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::bounded::open_file;
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::pair::Pair;
 use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::{Application, ApplicationSettings};
 
@@ -10,9 +13,6 @@ use super::context::{Context, normalized};
 use super::draft::{Draft, FilesDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::pair::Pair;
-use crate::reader::open_file;
 
 /// Values of `file-serve-mode`. uWSGI has several names for each, in any case.
 const MODES: [(&str, Mode); 5] = [
@@ -71,7 +71,7 @@ pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Dia
 
 pub fn set_charset(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let name = header_value(pair)?;
-    draft.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
+    draft.files.charset = Some(name).filter(|name| bolide_configuration::values::switch(Some(name)).on);
     Ok(())
 }
 

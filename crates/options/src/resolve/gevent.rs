@@ -1,14 +1,14 @@
 //! Resolves the options of gevent, and of uWSGI's engines that are names for it here. It must not know greenlets or libraries.
 //! Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::values;
 use bolide_contract::settings::{Application, Gevent, Interface};
 
 use super::context::Context;
 use super::draft::{Draft, GeventDraft};
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
-use crate::values;
 
 /// The number of greenlets of `loop = gevent` without a number.
 pub const GREENLETS_DEFAULT: u32 = 100;

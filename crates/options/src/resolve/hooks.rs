@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 
 use super::context::{Context, normalized};
 use super::draft::Draft;
 use super::values;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 
 /// Signals with the functions of uWSGI whose effect these signals have here anyway.
 const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
@@ -137,7 +137,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
         "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
         "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
-        "exit" => HookAction::Exit(i32::try_from(crate::values::number(arguments).value).unwrap_or(0)),
+        "exit" => HookAction::Exit(i32::try_from(bolide_configuration::values::number(arguments).value).unwrap_or(0)),
         "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
         "unix_signal" => return signal(arguments, pair).map(|()| None),
         "alarm" if phase == HookPhase::AsUserAtExit => {
@@ -268,7 +268,7 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
         return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are Python's, not uWSGI's C functions"));
     }
     let argument = match (name, argument) {
-        ("callint" | "callintret", Some(text)) => Some(CallArgument::Number(crate::values::number(text).value)),
+        ("callint" | "callintret", Some(text)) => Some(CallArgument::Number(bolide_configuration::values::number(text).value)),
         (_, text) => text.map(|text| CallArgument::Text(text.to_owned())),
     };
     let counts_answer = matches!(name, "callret" | "callintret");

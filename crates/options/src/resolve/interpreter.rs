@@ -6,6 +6,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
+use bolide_configuration::trust::code_variables;
 use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLoggers};
 
@@ -14,11 +17,8 @@ use super::draft::{Draft, PythonDraft};
 use super::gunicorn_hooks::names_not_called;
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::other_servers::Server;
-use crate::pair::Pair;
 use crate::reader::Configuration;
-use crate::trust::code_variables;
+use crate::server::Server;
 
 /// Most files of an `envdir`.
 const MAX_VARIABLES: usize = 1024;
@@ -37,7 +37,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
 
 /// uWSGI inserts each at the start of `sys.path`, so the last one comes first.
 pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
+    let found = bolide_configuration::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
         draft.python.path.insert(0, path);
     }
@@ -52,7 +52,7 @@ pub fn arguments(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
 /// There is nothing to load; a plugin that is not built in gets a warning.
 pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
     for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        if !crate::conditionals::is_built_in(name) {
+        if !bolide_configuration::conditionals::is_built_in(name) {
             draft.diagnostics.push(Diagnostic::warning(
                 Some(&pair.location),
                 format!("the plugin `{name}` is not built in: its features are missing"),

@@ -38,25 +38,23 @@ mod work;
 
 pub use application::asgi_file;
 pub use application::positional::PositionalApplication;
-pub use application::typed_words;
 pub use platform::port;
 pub use tls::ciphers;
+pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::host_info::HostInfo;
+use bolide_configuration::pair::Pair;
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::settings::Settings;
-
 use context::Context;
 use draft::Draft;
+use work::Requests;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Setting, Status, Value};
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::host_info::HostInfo;
-use crate::pair::Pair;
 use crate::reader::Configuration;
-use crate::reader::foreign::OtherServers;
-use work::Requests;
-pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
+use crate::reader::other_servers::OtherServers;
 
 const MEBIBYTE: u64 = 1024 * 1024;
 
@@ -88,7 +86,7 @@ fn is_done_already(row: &OptionRow, pair: &Pair) -> bool {
         // There is a single plugin, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
         "ssl-option" => tls::asks_for_nothing(pair),
-        _ => row.value == Value::Switch && !crate::values::switch(pair.value.as_deref()).on,
+        _ => row.value == Value::Switch && !bolide_configuration::values::switch(pair.value.as_deref()).on,
     }
 }
 
@@ -115,7 +113,7 @@ impl<'a> Draft<'a> {
             }
             // "No" to something that Bolide always does is worth a note, "yes" is not.
             Status::Accepted(why) => {
-                if row.value == Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
+                if row.value == Value::Switch && !bolide_configuration::values::switch(pair.value.as_deref()).on {
                     self.diagnostics
                         .push(Diagnostic::note(Some(location), format!("`{}` can't be switched off: {why}", pair.key)));
                 }

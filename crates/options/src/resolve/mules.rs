@@ -1,13 +1,13 @@
 //! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::children::{Helper, MuleCode, Task};
 use bolide_contract::mules::{Farm, MuleApp, Mules};
 
 use super::context::Context;
 use super::draft::{Draft, MulesDraft};
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 
 /// The highest number of mules, as of workers.
 pub const MAX_MULES: i64 = 1024;

@@ -4,6 +4,12 @@
 
 use std::path::PathBuf;
 
+use bolide_configuration::bounded::read_bounded;
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::dotenv;
+use bolide_configuration::host_info::HostInfo;
+use bolide_configuration::pair::Pair;
+use bolide_configuration::trust::code_variables;
 use bolide_contract::settings::{Address, ApplicationSettings, Identity, Listener};
 
 use super::address;
@@ -12,12 +18,6 @@ use super::draft::{Draft, PythonDraft};
 use super::processes::MAX_PROCESSES;
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::dotenv;
-use crate::host_info::HostInfo;
-use crate::pair::Pair;
-use crate::reader::read_bounded;
-use crate::trust::code_variables;
 
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";

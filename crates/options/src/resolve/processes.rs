@@ -1,6 +1,8 @@
 //! Resolves the options of the number of workers, their replacement, and reloads. It starts nothing. Runs in the process that
 //! reads the configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
 use bolide_contract::settings::{Lifecycle, ReloadOrder, Threads, Workers};
@@ -9,8 +11,6 @@ use super::context::Context;
 use super::draft::{Draft, LifecycleDraft, ProcessesDraft, PythonDraft, RELOAD_MERCY_SECONDS, RecyclingDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 use crate::reader::Configuration;
 
 /// Prefixes of options for which uWSGI starts a master implicitly (its flag UWSGI_OPT_MASTER).

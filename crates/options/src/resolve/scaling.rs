@@ -1,13 +1,13 @@
 //! Resolves the options of scaling (`cheaper` and related options) to settings. It starts nothing. Runs in the process that reads
 //! the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::scaling::{Cheaper, Scaling};
 
 use super::context::Context;
 use super::draft::{Draft, ScalingDraft};
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 
 /// Sets a number; 0 stands for the default, as in uWSGI.
 pub fn set_number(

@@ -1,6 +1,9 @@
 //! Resolves the addresses to listen on, and the limits on connections and requests. It opens no socket. Runs in the process that
 //! reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::host_info::FIRST_PASSED;
+use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Address, Identity, Limits, Listener, Protocol};
 use bolide_contract::tls::Tls;
 
@@ -9,9 +12,6 @@ use super::context::Context;
 use super::draft::{ClientsDraft, Draft, PythonDraft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use super::platform;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::host_info::FIRST_PASSED;
-use crate::pair::Pair;
 
 /// `chmod-socket` without a value.
 pub const OPEN_SOCKET_MODE: u32 = 0o666;

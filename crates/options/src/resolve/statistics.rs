@@ -1,5 +1,7 @@
 //! Resolves the options of the statistics to settings. It opens nothing. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::meters::MAX_GROUPS;
 use bolide_contract::settings::Address;
 use bolide_contract::statistics::{Pusher, PusherKind, RouteGroup, Statistics, StatisticsServer};
@@ -9,8 +11,6 @@ use super::context::{Context, normalized};
 use super::draft::{Draft, StatisticsDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 
 /// Bytes of the name of a group of routes, and of its pattern.
 const GROUP_NAME_BYTES: usize = 64;
@@ -117,7 +117,7 @@ impl StatisticsDraft {
 }
 
 /// `KIND` or `KIND:ARGUMENTS`. An interval of 0 ms stands for that of `stats-pusher-default-freq`.
-pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
+pub fn pusher_of(pair: &Pair, host: &bolide_configuration::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
     let (kind, arguments) = text.split_once(':').unwrap_or((&text, ""));
@@ -165,13 +165,13 @@ mod tests {
     use super::*;
     use bolide_contract::settings::Address;
 
-    use crate::diagnostic::Location;
+    use bolide_configuration::diagnostic::Location;
 
     fn pusher(text: &str) -> Result<Pusher, Diagnostic> {
         let location = Location::file("x.ini", 1);
         let value = Some(text.to_owned());
         let pair = Pair { key: "stats-push".to_owned(), value, location, acted: false, placeholder: false };
-        pusher_of(&pair, &crate::host_info::HostInfo::gather(&[]))
+        pusher_of(&pair, &bolide_configuration::host_info::HostInfo::gather(&[]))
     }
 
     #[test]

@@ -2,13 +2,14 @@
 //! without them; and unknown keys: placeholders, typing errors, and lines that only look like an option. It suggests what was
 //! probably meant. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+
 use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::catalogue::{catalogue, nearest};
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::reader::Configuration;
-use crate::reader::foreign::OtherServers;
+use crate::reader::other_servers::OtherServers;
 
 /// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
 /// the application.

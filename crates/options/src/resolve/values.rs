@@ -1,13 +1,13 @@
 //! Single values: numbers with their bounds, switches, words, names. A value that uWSGI would silently misread is read as in
 //! uWSGI, with a warning.
 
+use bolide_configuration::diagnostic::listed;
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Limits, Protocol};
 
 use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Value};
-use crate::diagnostic::listed;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 
 /// Signals by their names on Linux, without `SIG` (signal(7); x86 and ARM).
 const SIGNALS: [(&str, i32); 31] = [
@@ -47,7 +47,7 @@ const SIGNALS: [(&str, i32); 31] = [
 impl Draft<'_> {
     /// On or off; any other text is on, with a warning.
     pub fn switch(&mut self, pair: &Pair) -> bool {
-        let switch = crate::values::switch(pair.value.as_deref());
+        let switch = bolide_configuration::values::switch(pair.value.as_deref());
         if !switch.plain {
             let text = pair.value.as_deref().unwrap_or_default();
             let advice = without_quotes(pair).unwrap_or_else(|| {
@@ -88,7 +88,7 @@ impl Draft<'_> {
     /// A number within the row's bounds, parsed like `atoi`.
     pub fn bounded(&mut self, row: &OptionRow, pair: &Pair) -> Result<i64, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or("1");
-        let number = crate::values::number(text);
+        let number = bolide_configuration::values::number(text);
         let (least, most, unit) = match row.value {
             Value::Number { least, most, unit } | Value::NumberOrAuto { least, most, unit } => (least, most, unit),
             _ => (0, i64::MAX, ""),
@@ -113,7 +113,7 @@ impl Draft<'_> {
     /// Seconds with decimals, in milliseconds; 0 means "never".
     pub fn milliseconds(&mut self, row: &OptionRow, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         let Value::Decimal { most, unit } = row.value else { return Ok(self.positive(row, pair)?.map(|seconds| seconds * 1000)) };
-        let number = crate::values::decimal(pair.value.as_deref().unwrap_or("1"));
+        let number = bolide_configuration::values::decimal(pair.value.as_deref().unwrap_or("1"));
         if !number.whole {
             self.misread(row, pair, &(number.thousandths as f64 / 1000.0).to_string())?;
         }
@@ -130,7 +130,7 @@ impl Draft<'_> {
         let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
         if !has_digits && pair.location == Location::command_line() {
             return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is not a number", pair.key))
-                .advise(format!("write {}", crate::catalogue::descriptions::value(row))));
+                .advise(format!("write {}", crate::descriptions::value(row))));
         }
         let advice = without_quotes(pair).unwrap_or_else(|| match row.at_once && text.contains('(') {
             true => "this option acts as soon as it is read, before placeholders are substituted".to_owned(),
@@ -170,7 +170,7 @@ impl Draft<'_> {
     /// Users write `http-keepalive` as a switch or as a number of seconds.
     pub fn keepalive_ms(&mut self, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
         let text = pair.value.as_deref();
-        let switch = crate::values::switch(text);
+        let switch = bolide_configuration::values::switch(text);
         let default_ms = Limits::default().keepalive_ms;
         Ok(match (switch.plain, switch.on) {
             (true, true) => default_ms,
@@ -187,10 +187,10 @@ impl Draft<'_> {
 pub fn fits(row: &OptionRow, pair: &Pair) -> bool {
     let text = pair.value.as_deref().unwrap_or("1");
     match row.value {
-        Value::Switch => crate::values::switch(pair.value.as_deref()).plain,
-        Value::Number { .. } => crate::values::number(text).whole,
-        Value::NumberOrAuto { .. } => crate::values::number(text).whole || text.eq_ignore_ascii_case("auto"),
-        Value::Decimal { .. } => crate::values::decimal(text).whole,
+        Value::Switch => bolide_configuration::values::switch(pair.value.as_deref()).plain,
+        Value::Number { .. } => bolide_configuration::values::number(text).whole,
+        Value::NumberOrAuto { .. } => bolide_configuration::values::number(text).whole || text.eq_ignore_ascii_case("auto"),
+        Value::Decimal { .. } => bolide_configuration::values::decimal(text).whole,
         Value::OneOf(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
         Value::Text | Value::Path | Value::Address | Value::List | Value::Special => true,
     }
@@ -225,7 +225,7 @@ pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Di
         None => {
             let words: Vec<&'static str> = table.iter().map(|&(word, _)| word).collect();
             let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is unknown", pair.key));
-            Err(match crate::suggest::nearest_of(&text, &words) {
+            Err(match bolide_configuration::suggest::nearest_of(&text, &words) {
                 Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
                 None => diagnostic.advise(format!("write {}", listed(&words, "or"))),
             })
@@ -345,6 +345,6 @@ pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
 
 /// The advice for a value in quotes.
 fn without_quotes(pair: &Pair) -> Option<String> {
-    let inner = crate::values::unquoted(pair.value.as_deref()?)?;
+    let inner = bolide_configuration::values::unquoted(pair.value.as_deref()?)?;
     Some(format!("leave the quotes out: `{} = {inner}`", pair.key))
 }

@@ -1,6 +1,8 @@
 //! Resolves the options that name files whose changes trigger an action, and the timers of uWSGI's signals. It watches none. Runs in
 //! the process that reads the configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::signals::ConfiguredTimer;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
@@ -9,8 +11,6 @@ use super::draft::{DevelopingDraft, Draft};
 use super::hooks::{HookKind, touch_hook};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 
 /// The editors that the traceback page knows (`bolide/traceback_page.py`).
 const EDITORS: [&str; 6] = ["vscode", "cursor", "zed", "pycharm", "sublime", "off"];

@@ -4,12 +4,13 @@
 //! uWSGI starts without an application wherever it can: instances that only spool, run cron jobs or mules, or hold a cache have
 //! none.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::pair::Pair;
+
 use super::context::Context;
 use super::draft::Draft;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Milestone, Setting, Status};
-use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::pair::Pair;
 use crate::reader::is_program;
 
 /// An error that `check` downgrades to a note if the command line will name the application.

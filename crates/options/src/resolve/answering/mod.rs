@@ -3,12 +3,12 @@
 
 pub mod named_files;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{AnsweringDraft, Draft};
 use crate::resolve::services::named_in_rules::CompiledRules;

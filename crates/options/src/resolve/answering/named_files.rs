@@ -2,9 +2,9 @@
 //! and a response route serves the file of that name. It becomes the settings of `x-sendfile` and `x-accel-redirect`, which do the
 //! same. It opens no file. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::answering::{Collected, RouteRule};
 
-use crate::diagnostic::{Diagnostic, Location};
 use crate::resolve::context::Context;
 use crate::resolve::draft::{AnsweringDraft, FilesDraft};
 

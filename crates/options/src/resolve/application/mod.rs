@@ -2,17 +2,16 @@
 //! arguments. It loads nothing. Runs in the process that reads the configuration.
 
 pub mod positional;
-pub mod typed_words;
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSource, Interface, Substitute};
+use positional::{Named, PositionalApplication, module, source};
 
-use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::other_servers::Server;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
-use positional::{Named, PositionalApplication, module, source};
+use crate::server::Server;
 
 /// A folder that does not exist.
 const MISSING_FOLDER: &str = "/nonexistent";

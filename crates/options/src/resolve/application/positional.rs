@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::settings::ApplicationSource;
 
-use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
 use crate::resolve::context::normalized;
 

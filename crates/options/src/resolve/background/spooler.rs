@@ -3,6 +3,9 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::trust::Writer;
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::settings::Identity;
 use bolide_contract::spooling::{SpoolFolder, Spooling};
@@ -10,13 +13,10 @@ use bolide_distributed::{Address, Purpose};
 use nix::unistd::User;
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, SpoolerDraft};
 use crate::resolve::services::distributed;
 use crate::resolve::values;
-use crate::trust::Writer;
 
 /// The permission bits of a mode (inode(7)).
 const MODE_BITS: u32 = 0o777;

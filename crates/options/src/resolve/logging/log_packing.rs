@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::logging::{LineEncoding, LineFrame, LogEncoder, LogFlow, LogTarget, PackedForm, Packing};
-
-use crate::diagnostic::{Diagnostic, Location};
 
 /// The effect of an encoder.
 #[derive(Debug, Clone)]

@@ -3,14 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::host_info::SYSLOG_SOCKET;
+use bolide_configuration::pair::Pair;
 use bolide_contract::logging::{
     LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogPlace, LogTarget, Logging, MAX_LOGS, PackedForm,
 };
 
 use super::log_packing::{self, Encoder, Step};
-use crate::diagnostic::{Diagnostic, Location};
-use crate::host_info::SYSLOG_SOCKET;
-use crate::pair::Pair;
 use crate::resolve::context::normalized;
 
 /// Priority of syslog lines, as uWSGI sends them: severity information, facility `daemon`.

@@ -4,12 +4,12 @@ mod log_packing;
 pub mod loggers;
 pub mod otlp;
 
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::host_info::SYSLOG_SOCKET;
+use bolide_configuration::pair::Pair;
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Severity};
-use crate::host_info::SYSLOG_SOCKET;
-use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, LoggingDraft};
 use crate::resolve::values;
@@ -118,7 +118,7 @@ impl LoggingDraft {
 
 /// Users write `log-date` as a switch or as a format.
 pub fn date(pair: &Pair) -> LogDate {
-    let switch = crate::values::switch(pair.value.as_deref());
+    let switch = bolide_configuration::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on, &pair.value) {
         (true, false, _) => LogDate::Iso,
         (false, _, Some(format)) => LogDate::Strftime(format.clone()),

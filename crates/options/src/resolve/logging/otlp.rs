@@ -1,10 +1,10 @@
 //! Resolves the options of spans (`otlp`). It opens nothing. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::logging::{SpanCollector, Spans, Tracing};
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 use crate::resolve::draft::Draft;
 use crate::resolve::values;
 

@@ -1,14 +1,15 @@
 //! Resolves the options of alarms to settings: actions with their arguments, and the names that rules refer to. It raises and
 //! executes nothing. Runs in the process that reads the configuration.
 
-use bolide_contract::alarms::{Alarm, AlarmAction, AlarmDescriptor, Alarms, CurlRequest, MAX_ALARMS, NAME_BYTES};
-use bolide_contract::logging::{AlarmRule, LinePattern};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::alarms::{Alarm, AlarmAction, AlarmDescriptor, Alarms, CurlRequest, MAX_ALARMS, NAME_BYTES};
+use bolide_contract::logging::{AlarmRule, LinePattern};
+
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{AlarmsDraft, Draft, SOCKET_TIMEOUT_SECONDS};
 use crate::resolve::logging::loggers::expression;

@@ -1,10 +1,10 @@
 //! Resolves the options of items that the configuration puts into caches, and of answers from a cache. It reads no files. Runs in
 //! the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
 use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
 
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::CachedAnswersDraft;
 use crate::resolve::values;

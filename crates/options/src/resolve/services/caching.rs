@@ -1,16 +1,16 @@
 //! Resolves the options of caches. It creates no memory. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::suggest;
 use bolide_contract::distributed::EngineCache;
 use bolide_contract::services::{SharedCache, Store, WhenFull};
 use bolide_distributed::Purpose;
 
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CachingDraft, Draft, FileDraft};
 use crate::resolve::services::distributed;
 use crate::resolve::values;
-use crate::suggest;
 
 /// Items of a cache at the most: slots have numbers of 32 bits.
 pub const MAX_ITEMS: i64 = 1_000_000_000;

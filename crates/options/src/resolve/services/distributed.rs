@@ -1,13 +1,13 @@
 //! Resolves the addresses of engines that several machines share. It opens no connection. Runs in the process that reads the
 //! configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::distributed::{EngineCache, EngineSettings};
 use bolide_contract::services::SharedCache;
 use bolide_distributed::{Address, Purpose};
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 use crate::resolve::draft::Draft;
 use crate::resolve::values;
 

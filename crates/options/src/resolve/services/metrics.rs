@@ -1,16 +1,16 @@
 //! Resolves the options of metrics. It opens no file. Runs in the process that reads the configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::values::number;
 use bolide_contract::metric_list;
 use bolide_contract::sharing::{Collector, MetricKind, MetricSource, Metrics, OwnMetric, Threshold};
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::attendant::key_values;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, MetricsDraft};
 use crate::resolve::values;
-use crate::values::number;
 
 const METRIC_FORM: &str = "write `name=NAME,type=gauge`; the keys are name, type, initial_value, collector, children, alias, freq, arg1, arg1n, oid and reset_after_push";
 const THRESHOLD_FORM: &str = "write `key=METRIC,value=NUMBER`; the keys are key, value, reset, alarm, rate and msg";

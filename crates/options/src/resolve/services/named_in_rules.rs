@@ -1,12 +1,12 @@
 //! Checks that the caches, metrics and alarms exist that rules name. It compiles no rule. Runs in the process that reads the
 //! configuration.
 
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::alarms::Alarms;
 use bolide_contract::metric_list;
 use bolide_contract::services::Services;
 use bolide_routes::Routes;
 
-use crate::diagnostic::{Diagnostic, Location};
 use crate::resolve::context::Context;
 use crate::resolve::services::cached_answers;
 

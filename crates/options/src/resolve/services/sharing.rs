@@ -1,11 +1,11 @@
 //! Resolves the options of locks, the queue and memory areas. It creates no memory. Runs in the process that reads the
 //! configuration.
 
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
 use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
 
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
-use crate::pair::Pair;
 use crate::resolve::attendant::key_values;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, QueueDraft};

@@ -6,17 +6,17 @@ pub mod ciphers;
 
 use std::path::PathBuf;
 
+use bolide_configuration::certificates::{self, CertificateError};
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::trust::Writer;
 use bolide_contract::settings::{Identity, Protocol};
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
 use crate::catalogue::row::OptionRow;
-use crate::certificates::{self, CertificateError};
-use crate::diagnostic::{Diagnostic, Location};
-use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use crate::resolve::{sockets, values};
-use crate::trust::Writer;
 /// The PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
 
@@ -60,7 +60,7 @@ const SSL_BITS_OF_NOTHING: i64 =
 
 /// Whether this number of `ssl-option` asks only for what is the case anyway.
 pub fn asks_for_nothing(pair: &Pair) -> bool {
-    let bits = crate::values::number(pair.value.as_deref().unwrap_or_default()).value;
+    let bits = bolide_configuration::values::number(pair.value.as_deref().unwrap_or_default()).value;
     bits >= 0 && bits & !SSL_BITS_OF_NOTHING == 0
 }
 
@@ -377,13 +377,6 @@ impl SocketDraft {
             SocketKind::Of(protocol) => protocol,
             SocketKind::Default => default,
         }
-    }
-}
-
-impl CertificateError {
-    fn at(self, location: &Location) -> Diagnostic {
-        let diagnostic = Diagnostic::error(Some(location), self.message).advise(self.advice);
-        if self.is_local { diagnostic.local() } else { diagnostic }
     }
 }
 

@@ -1,0 +1,75 @@
+//! The plan of a start in a few lines: the applications, the addresses, the workers, and where each was set. `bolide config`
+//! prints it first. It starts nothing.
+
+use bolide_contract::settings::{Address, Application, ApplicationSource, Listener, Protocol, Settings, Threads};
+use bolide_options::catalogue::catalogue;
+use bolide_options::reader::Configuration;
+
+/// One line of the plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanStep {
+    pub what: &'static str,
+    pub value: String,
+    /// A location, or `default`.
+    pub from: String,
+}
+
+pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
+    let step = |what, value: String, from: String| PlanStep { what, value, from };
+    let mut steps: Vec<PlanStep> =
+        settings.applications.iter().map(|one| step("application", application(one), one.origin.clone())).collect();
+    steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
+    let threads = match (&settings.asynchronous.gevent, settings.workers.threads) {
+        (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
+        (None, Threads::Fixed(1)) => "1 thread".to_owned(),
+        (None, Threads::Fixed(count)) => format!("{count} threads"),
+        (None, Threads::Auto) => format!("1 to {} threads", Threads::MAX_AUTO),
+    };
+    let workers = match settings.workers.processes {
+        1 => format!("1 worker of {threads}"),
+        count => format!("{count} workers of {threads}"),
+    };
+    steps.push(step("workers", workers, origin(read, &["processes", "cheaper", "threads", "gevent"])));
+    let folder = settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |folder| folder.display().to_string());
+    steps.push(step("folder", folder, origin(read, &["chdir"])));
+    if let Some(virtualenv) = &settings.python.virtualenv {
+        steps.push(step("Python", virtualenv.join("bin/python").display().to_string(), origin(read, &["virtualenv"])));
+    }
+    if let Some(user) = &settings.identity.user {
+        steps.push(step("user", user.clone(), origin(read, &["uid"])));
+    }
+    steps
+}
+
+/// Where one of these options was last set.
+fn origin(read: &Configuration, names: &[&str]) -> String {
+    let is_one = |key: &str| catalogue().get(key).is_some_and(|row| names.contains(&row.name()));
+    let found = read.effects.iter().rev().find(|pair| is_one(&pair.key));
+    found.map_or_else(|| "default".to_owned(), |pair| pair.location.to_string())
+}
+
+fn application(one: &Application) -> String {
+    let source = match &one.source {
+        ApplicationSource::Module(module) => module.clone(),
+        ApplicationSource::File(path) | ApplicationSource::Pecan(path) => path.display().to_string(),
+        ApplicationSource::Paste(text) => text.clone(),
+        ApplicationSource::Text(_) => "the text of `eval`".to_owned(),
+    };
+    let callable = one.callable.as_ref().map(|callable| format!(":{callable}")).unwrap_or_default();
+    let mount = if one.mount.is_empty() { String::new() } else { format!(" at {}", one.mount) };
+    format!("{source}{callable}{mount}")
+}
+
+fn address(listener: &Listener) -> String {
+    let scheme = match (listener.protocol, &listener.tls) {
+        (Protocol::Http, Some(_)) => "https",
+        (protocol, _) => protocol.word(),
+    };
+    match &listener.address {
+        Address::Tcp { host, port } if host.is_empty() => format!("{scheme}://0.0.0.0:{port}"),
+        Address::Tcp { host, port } => format!("{scheme}://{host}:{port}"),
+        Address::Unix(path) => format!("{scheme} at {}", path.display()),
+        Address::Abstract(name) => format!("{scheme} at @{name}"),
+        Address::Descriptor(number) | Address::Passed(number) => format!("{scheme} at descriptor {number}"),
+    }
+}

@@ -1,0 +1,119 @@
+//! Flags for logs and metrics. Pure data and functions over values.
+
+use bolide_configuration::host_info::SYSLOG_SOCKET;
+use bolide_options::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
+
+use super::access_format;
+use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken, Worded};
+use super::row::{ServerSetting, ServerWord};
+use super::translation::{Subject, Translation};
+use super::values;
+
+const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
+/// The value of Bolide's own option is the name of the program, which may be omitted.
+const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
+const COLOURS: &str = "colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
+const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
+const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
+
+pub const FLAGS: &[ServerSetting] = &[
+    ServerSetting::new("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
+        .setting("accesslog")
+        .says("`-` and `/dev/stdout` are standard output; beside a file for the other lines, no requests are logged without it"),
+    ServerSetting::switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
+    ServerSetting::new("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
+    ServerSetting::switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),
+    ServerSetting::new("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
+        .setting("access_log_format")
+        .says("gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
+    ServerSetting::new("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`"))
+        .says("granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
+    ServerSetting::new("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
+    ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")).setting("errorlog"),
+    ServerSetting::new("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
+    ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
+    ServerSetting::new("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
+        .setting("loglevel")
+        .says("the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access log is configured"),
+    ServerSetting::new("verbosity", &[Daphne], Nothing(NO_LEVELS)).letter('v'),
+    ServerSetting::switch("verbose", &[FastApi], Nothing(NO_LEVELS)).letter('v'),
+    ServerSetting::switch("log", &[Granian], Done("it is on")),
+    ServerSetting::switch("no-log", &[Granian], Refused("write `--disable-logging` for requests, or `--logto /dev/null` for all")),
+    ServerSetting::new("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Same)
+        .setting("logconfig")
+        .in_file(Made(python_logging, "")),
+    ServerSetting::new("log-config-json", &[Gunicorn], Same)
+        .setting("logconfig_json")
+        .in_file(Made(python_logging, "")),
+    ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
+    ServerSetting::switch("capture-output", &[Gunicorn], Kept(Subject::CaptureOutput, values::as_it_is, "`log-output`"))
+        .setting("capture_output")
+        .says("without it, what the application prints does not go to the file of `--error-logfile`"),
+    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output is always inherited"))
+        .letter('R')
+        .setting("enable_stdio_inheritance"),
+    ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
+    ServerSetting::new("log-syslog-to", &[Gunicorn], Made(syslog_to, "`logger = rsyslog:HOST:PORT`, or `log-syslog`")).setting("syslog_addr"),
+    ServerSetting::new("log-syslog-prefix", &[Gunicorn], Nothing("syslog has the name that `log-syslog = NAME` says")).setting("syslog_prefix"),
+    ServerSetting::new("log-syslog-facility", &[Gunicorn], Nothing("the facility is `daemon`, or that of `log-syslog = NAME,FACILITY`")).setting("syslog_facility"),
+    ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
+        .setting("disable_redirect_access_to_syslog"),
+    ServerSetting::switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
+    ServerSetting::switch("no-use-colors", &[Uvicorn], Nothing(COLOURS)),
+    ServerSetting::switch("log-socket-errors", &[Waitress], Nothing("a client that leaves is not an error")),
+    ServerSetting::switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
+    ServerSetting::switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),
+    ServerSetting::switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log only")),
+    ServerSetting::new("statsd-host", &[Gunicorn, Hypercorn], Kept(Subject::StatsdHost, values::as_it_is, "`stats-push = statsd:HOST:PORT,PREFIX`"))
+        .setting("statsd_host")
+        .says("the numbers are Bolide's ([monitoring](monitoring.md))"),
+    ServerSetting::new("statsd-prefix", &[Gunicorn, Hypercorn], Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`")).setting("statsd_prefix"),
+    ServerSetting::new("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
+    ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket")).setting("enable_backlog_metric"),
+    ServerSetting::switch("metrics", &[Granian], Taken(values::never, METRICS)),
+    ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `metrics` names an address")),
+    ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
+    ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),
+    ServerSetting::new("metrics-port", &[Granian], Refused(METRICS)),
+    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log")).setting("spew"),
+    ServerSetting::of_file("logconfig_dict", Made(python_logging, "")),
+];
+
+fn level(to: &mut Translation, text: &str) -> Result<(), String> {
+    let word = text.to_ascii_lowercase();
+    to.log_level = Some(word.clone());
+    // The numbers are those of Python's `logging`, in which INFO is 20.
+    let is_above = match (word.as_str(), word.parse::<u32>()) {
+        ("critical" | "error" | "warning" | "warn", _) => true,
+        ("info" | "notset", _) => false,
+        ("debug" | "trace", _) => {
+            to.note(format!("the log has a single level: `{text}` logs no more than `info`"));
+            false
+        }
+        (_, Ok(number)) => number > 20,
+        _ => return Err("write one of `debug`, `info`, `warning`, `error` and `critical`".to_owned()),
+    };
+    // The log level of gunicorn and hypercorn does not apply to their access logs.
+    to.quiet = is_above && !matches!(to.server(), Some(Gunicorn | Hypercorn));
+    Ok(())
+}
+
+/// gunicorn's `udp://HOST:PORT` and `unix:///dev/log`.
+fn syslog_to(to: &mut Translation, address: &str) -> Result<(), String> {
+    if let Some(place) = address.strip_prefix("udp://").filter(|place| !place.is_empty()) {
+        to.add("logger", &format!("rsyslog:{place}"));
+        return Ok(());
+    }
+    let path = address.strip_prefix("unix://").and_then(|path| path.split('#').next());
+    if path != Some(SYSLOG_SOCKET) {
+        return Err(SYSLOG.to_owned());
+    }
+    to.add("log-syslog", "");
+    Ok(())
+}
+
+/// The prototype executes the file and applies it.
+fn python_logging(to: &mut Translation, _: &str) -> Result<(), String> {
+    to.note("it configures Python's `logging` before the application is loaded; the server's own lines and request lines go where `logger` and `req-logger` say");
+    Ok(())
+}
