@@ -26,7 +26,7 @@ CALLS = re.compile(
 
 #: File -> lines that may contain such a call, each because no other user could replace its path.
 ALLOWED = {
-    "supervision/processes/daemonize.rs": ["/dev/null", "guarded_files::open("],
+    "supervision/daemonize.rs": ["/dev/null", "guarded_files::open("],
     # Folders that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
     # The command for a running instance runs with the rights of the user who types it, and the user types the path as well.
@@ -54,7 +54,7 @@ ALLOWED = {
     ],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/sockets/stats_server/request.rs": ["/proc/sys/kernel/hostname"],
-    "supervision/logs/log_sink.rs": ["/dev/null"],
+    "supervision/log_sink.rs": ["/dev/null"],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],
     # The command line reads the file that its user names, and the module that it names, with that user's rights.
     "observing/regular_file.rs": [".open(path)"],
@@ -69,14 +69,14 @@ ALLOWED = {
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
     "master/terminal.rs": ["/proc/self/status"],
-    "supervision/processes/process_state.rs": [
+    "supervision/process_state.rs": [
         "/proc/{pid}/stat",
         "/proc/{pid}/task/{thread}/stat",
         '/proc/{pid}/task"',
         "schedstat",
     ],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
-    "supervision/processes/system.rs": ["/proc/self/fd"],
+    "supervision/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.
     "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],
 }

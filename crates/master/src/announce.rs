@@ -4,8 +4,8 @@
 use std::io::IsTerminal;
 
 use bolide_contract::settings::{Settings, Threads, Workers};
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::log_sink;
+use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::sockets::listeners::{self, Endpoint};
 use bolide_supervision::text::workers_in_words;
 use nix::unistd::Pid;

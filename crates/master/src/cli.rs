@@ -9,7 +9,7 @@ use bolide_command_line::{Reading, SIGNALS_PLACE};
 use bolide_configuration::launcher::Launcher;
 use bolide_contract::settings::Settings;
 use bolide_supervision::error::EXIT_START_FAILED;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::needs;
 use bolide_supervision::sockets::upgrade_pair::FailureReport;
 

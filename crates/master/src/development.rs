@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
 
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};

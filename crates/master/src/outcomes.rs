@@ -11,8 +11,8 @@
 use bolide_contract::message::LATE_DRAIN_MS;
 use bolide_contract::scoreboard::now_ms as clock_ms;
 use bolide_services::reloads::{ReloadCause, ReloadFacts};
-use bolide_supervision::processes::system::seconds_since_1970;
 use bolide_supervision::sockets::control_socket::ControlSocket;
+use bolide_supervision::system::seconds_since_1970;
 use serde_json::json;
 
 use crate::children::Children;

@@ -25,7 +25,7 @@ mod usage;
 
 use bolide_command_line::{ObservingCommand, ObservingRequest};
 use bolide_configuration::instance_commands::{EXIT_REFUSED, InstanceRequest};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 
 use crate::output::Ending;
 

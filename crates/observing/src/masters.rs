@@ -23,7 +23,7 @@ pub fn check(pid: Pid) -> Result<(), String> {
 
 /// Returns the name of a process (/proc/PID/comm), or `None` if it does not exist or is a zombie.
 fn name_of(pid: Pid) -> Option<String> {
-    if bolide_supervision::processes::process_state::is_zombie(pid) {
+    if bolide_supervision::process_state::is_zombie(pid) {
         return None;
     }
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use bolide_supervision::processes::system::seconds_since_1970;
+use bolide_supervision::system::seconds_since_1970;
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
+use bolide_supervision::process_state::cpu_ms_of;
 use bolide_supervision::processes::memory_watch::usage_of;
-use bolide_supervision::processes::process_state::cpu_ms_of;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 

@@ -3,15 +3,23 @@
 //!
 //! The crate makes no decisions: it knows no worker, no generation and no command. Its callers do. Times are milliseconds of the
 //! monotonic clock (`bolide_contract::scoreboard::now_ms`) and are passed in by the caller, unless an item says otherwise.
+//!
+//! The files beside this one are below all folders, except for `daemonize`. Of the folders, `sockets` knows `files`, `processes`
+//! knows both, and `logs` knows `files` and `processes`.
 
 #![warn(missing_docs)]
 
+pub mod daemonize;
 pub mod error;
 pub mod files;
+pub mod log_sink;
 pub mod logs;
 pub mod polling;
+pub mod privileges;
+pub mod process_state;
 pub mod processes;
 pub mod sockets;
+pub mod system;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use bolide_contract::alarms::{AlarmDescriptor, Alarms};
 use bolide_supervision::error::StartError;
 use bolide_supervision::polling::Source;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::read;

@@ -17,7 +17,7 @@ use bolide_contract::message::order_pair;
 use bolide_contract::mules::ANY_MULE;
 use bolide_contract::settings::Settings;
 use bolide_supervision::polling::Source;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv};

@@ -10,14 +10,14 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use bolide_contract::alarms::{Alarm, AlarmAction, CurlRequest};
 use bolide_contract::settings::Settings;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup;
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::processes::system;
 use bolide_supervision::sockets::{service_manager, socket_activation};
+use bolide_supervision::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use bolide_contract::alarms::Alarm;
 use bolide_contract::settings::Settings;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::processes::privileges::Privileges;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 

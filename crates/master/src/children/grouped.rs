@@ -5,10 +5,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use bolide_contract::settings::Settings;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::leash::{self, Leash};
-use bolide_supervision::processes::privileges::Privileges;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::unistd::{Pid, setpgid};
 
 /// Which of the two processes a fork has returned in.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::{self, DOOMED_MS, HANDOVER_MS, Order};
 use bolide_contract::scoreboard::{InFlight, Slot};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 
 use crate::children::Children;
 use crate::children::child::{Child, Handover, Kill, KillReason, State};

@@ -3,7 +3,7 @@
 //! process. The master runs it.
 
 use bolide_contract::scoreboard::{Measured, Work};
-use bolide_supervision::processes::system::seconds_since_1970;
+use bolide_supervision::system::seconds_since_1970;
 
 /// The accounts of all worker numbers.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use bolide_contract::message::{self, Order};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use nix::unistd::Pid;
 
 use crate::children::child::{Child, Event, KillReason, Progress, State};

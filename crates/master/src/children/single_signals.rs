@@ -3,7 +3,7 @@
 //! moment for the master's own signal, and is dropped if that one comes or has come. It carries nothing out.
 //! The master runs it.
 
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::signals::name;
 use nix::sys::signal::Signal;
 

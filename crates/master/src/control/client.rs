@@ -10,7 +10,7 @@ use std::time::Duration;
 use bolide_configuration::instance_commands::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, InstanceCommand, InstanceRequest};
 use bolide_observing::instances::{ANSWER_MS, Located, Refusal, converse, find, no_answer};
 use bolide_supervision::files::guarded_files;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::text::printable;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
@@ -62,7 +62,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
     });
     let most_ms = (!request.waits || waits_for_end).then_some(ANSWER_MS);
     // Opened before the instance is ordered to end, because its pid may be reused afterwards.
-    let process = bolide_supervision::processes::system::process_descriptor(Pid::from_raw(pid));
+    let process = bolide_supervision::system::process_descriptor(Pid::from_raw(pid));
     let answer = converse(stream, &question, most_ms).map_err(|error| no_answer(pid, &error))?;
     if answer["ok"] != true {
         let why = answer["message"].as_str().unwrap_or("it refuses");
@@ -72,8 +72,8 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         log_sink::line(&printable(warning));
     }
     if waits_for_end && let Ok(process) = process {
-        while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
-            && !bolide_supervision::processes::process_state::is_zombie(Pid::from_raw(pid))
+        while bolide_supervision::system::signal_process(&process, 0).is_ok()
+            && !bolide_supervision::process_state::is_zombie(Pid::from_raw(pid))
         {
             std::thread::sleep(Duration::from_millis(END_POLL_MS));
         }

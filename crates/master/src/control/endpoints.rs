@@ -3,9 +3,9 @@
 
 use bolide_contract::control::Control;
 use bolide_supervision::error::StartError;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::control_socket::ControlSocket;
 
 use crate::control::fifo::Fifo;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{self, KnownFile, Rights};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::text::{duration, printable};
 
 use crate::token::Token;

@@ -7,7 +7,7 @@ use bolide_configuration::instance_commands::InstanceCommand;
 use bolide_observing::masters::check;
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::scoreboard::now_ms;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};

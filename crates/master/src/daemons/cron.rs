@@ -5,7 +5,7 @@ use bolide_contract::attendant::Job;
 use bolide_services::cron::{LocalMinute, is_due};
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use bolide_supervision::text::duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use bolide_supervision::files::guarded_files::{self, How, Rights};
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 use nix::unistd::{Pid, geteuid};
 
 /// Bytes read from a pidfile: more than a number needs.

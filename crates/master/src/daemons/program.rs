@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::ApplicationSettings;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::leash::{self, Leash};
-use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::service_manager;
 use bolide_supervision::sockets::socket_activation;
 use nix::unistd::Pid;

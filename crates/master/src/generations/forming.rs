@@ -4,10 +4,10 @@
 use bolide_contract::message::{EXIT_LOAD_FAILED, stack_signal};
 use bolide_contract::settings::Settings;
 use bolide_supervision::error::StartError;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::Backoff;
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use bolide_supervision::text::duration;
 
 use crate::children::Children;

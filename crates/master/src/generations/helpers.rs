@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 
 use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{EXIT_RECYCLED, Order};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::text::duration;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::message::{IMPORTS_BYTES, ImportedFile};
 use bolide_supervision::files::file_watches::{Imported, Watches};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 use crate::children::Children;

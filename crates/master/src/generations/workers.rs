@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 
 use bolide_contract::children::ChildKind;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::children::child::{Child, KillReason, State};

@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, RawIdentity};
-use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::signals::EndSignals;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 

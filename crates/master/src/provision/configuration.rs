@@ -13,7 +13,7 @@ use bolide_configuration::trust::{WeakPoint, Writer};
 use bolide_contract::settings::Settings;
 use bolide_options::renewal;
 use bolide_supervision::error::StartError;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 

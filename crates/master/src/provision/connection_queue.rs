@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken, VERSION, listener_id};
 use bolide_contract::message::order_pair;
 use bolide_contract::succession::HandedQueue;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::process_attributes::open_files_limit;
 use bolide_supervision::sockets::accepted::{came_through, close_at_once};

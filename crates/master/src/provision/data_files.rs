@@ -12,8 +12,8 @@ use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
 use bolide_memory::Wanted;
 use bolide_memory::queue::{self, HEADER_BYTES};
 use bolide_supervision::files::guarded_files::{self, How, Rights};
-use bolide_supervision::processes::privileges::Privileges;
-use bolide_supervision::processes::system;
+use bolide_supervision::privileges::Privileges;
+use bolide_supervision::system;
 
 /// Only the user of the application reads what it stores.
 const FILE_MODE: u32 = 0o600;

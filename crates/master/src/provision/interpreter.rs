@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Python, Settings};
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{self, Rights};
+use bolide_supervision::privileges;
 use bolide_supervision::processes::confinement;
-use bolide_supervision::processes::privileges;
 use nix::unistd::{AccessFlags, access};
 
 /// Executes the prototype's file in a Python that has no folder of packages in `sys.path` (`python -S`): it looks for the file in

@@ -19,10 +19,10 @@ use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::metrics::MetricValues;
 use bolide_memory::{Identity, Mapping, Wanted, user_locks};
 use bolide_services::statistics::CacheFacts;
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::log_sink;
+use bolide_supervision::privileges::Privileges;
+use bolide_supervision::process_state::parent_of;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::processes::process_state::parent_of;
 
 use crate::provision::store_files::{self, StoreFile};
 use crate::provision::{data_files, store_contents};

@@ -7,7 +7,7 @@ use std::io;
 
 use bolide_command_line::PrivilegedOption;
 use bolide_contract::settings::Settings;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 
 use crate::provision::child_of_user;
 

@@ -1,7 +1,7 @@
 //! Reads the configuration again at a reload and makes the plan of the next generation. It does not know what happens to the plan
 //! when the generation has taken over or failed; the supervisor does. The master runs it.
 
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::sockets::socket_activation;
 
 use crate::provision::changes;

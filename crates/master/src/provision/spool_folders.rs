@@ -4,8 +4,8 @@
 use bolide_contract::settings::Settings;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{Rights, create_folder};
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::log_sink;
+use bolide_supervision::privileges::Privileges;
 
 /// As uWSGI creates them, without the rights of other users.
 const MODE: u32 = 0o750;

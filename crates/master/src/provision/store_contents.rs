@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use bolide_memory::{Identity, Mapping, Wanted};
-use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::privileges::Privileges;
 
 use crate::provision::child_of_user;
 

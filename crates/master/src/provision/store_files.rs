@@ -11,8 +11,8 @@ use bolide_contract::services::Store;
 use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::{Identity, Mismatch};
 use bolide_supervision::files::guarded_files::{self, How, OpenedFile, Rights};
-use bolide_supervision::processes::privileges::Privileges;
-use bolide_supervision::processes::system;
+use bolide_supervision::privileges::Privileges;
+use bolide_supervision::system;
 
 /// Only the user of the application reads what it stores.
 const FILE_MODE: u32 = 0o600;

@@ -20,8 +20,8 @@ use bolide_contract::settings::Settings;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile};
 use bolide_services::uwsgi_signals::{Members, Target};
 use bolide_supervision::files::file_watches::Watches;
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::system::{local_minute, seconds_since_1970};
+use bolide_supervision::log_sink;
+use bolide_supervision::system::{local_minute, seconds_since_1970};
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};

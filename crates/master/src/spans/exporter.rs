@@ -10,7 +10,7 @@ use bolide_services::spans::{MAX_PACKET_BYTES, export, of_packet};
 use bolide_services::statistics::SpanCounts;
 use bolide_supervision::processes::child_setup::RawIdentity;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};

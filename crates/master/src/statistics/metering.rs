@@ -11,7 +11,7 @@ use bolide_memory::metrics::{MetricChange, MetricValues};
 use bolide_services::statistics::{Metric, Snapshot};
 use bolide_services::{metrics, thresholds};
 use bolide_supervision::files::guarded_files::{self, How, Rights};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 
 use crate::provision::Provision;
 

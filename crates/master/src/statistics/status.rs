@@ -9,7 +9,7 @@ use bolide_contract::histogram::Distribution;
 use bolide_contract::scoreboard::{InFlight, Row};
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
 use bolide_supervision::sockets::listeners::Listeners;

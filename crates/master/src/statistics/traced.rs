@@ -3,7 +3,7 @@
 //! it.
 
 use bolide_contract::scoreboard::InFlight;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 

@@ -8,8 +8,8 @@ use bolide_contract::children::{Helper, Task};
 use bolide_contract::scoreboard::{InFlight, Measured, Slot, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
-use bolide_supervision::processes::system::seconds_since_1970;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
+use bolide_supervision::system::seconds_since_1970;
 
 use crate::children::Children;
 use crate::children::child::{Child, State};

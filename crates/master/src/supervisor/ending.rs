@@ -2,8 +2,8 @@
 //! and from when on another signal is a new request). It ends no child and waits for nothing itself. The master runs it.
 
 use bolide_contract::settings::Settings;
-use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::daemonize::ParentPipe;
+use bolide_supervision::daemonize::ParentPipe;
+use bolide_supervision::log_sink;
 use bolide_supervision::text::duration;
 
 /// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.

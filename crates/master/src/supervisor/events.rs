@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 use bolide_contract::message::{self, Asked, Received, Report};
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::oom_kills::KernelKill;
-use bolide_supervision::processes::system;
+use bolide_supervision::system;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use bolide_contract::scoreboard::{InFlight, now_ms as clock_ms};
 use bolide_contract::succession::Step;
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::files::pidfile;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::{exit_report, process_attributes};
 use bolide_supervision::sockets::upgrade_pair::PredecessorEvent;

@@ -3,12 +3,12 @@
 
 use bolide_contract::message;
 use bolide_contract::scoreboard::Remembered;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::oom_kills::KernelKill;
 use bolide_supervision::processes::signals;
-use bolide_supervision::processes::system::Pause;
+use bolide_supervision::system::Pause;
 use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 

@@ -2,7 +2,7 @@
 //! the whole cgroup is short of memory. It measures nothing itself. The master runs it.
 
 use bolide_services::memory::{self, Excess, Usage};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::memory_watch::{LOOK_MS, MemoryWatch, usage_of};
 use bolide_supervision::text::duration;
 

@@ -2,7 +2,7 @@
 //! A pause ends by a command, when a requested reload has succeeded, and with the instance. It does not know the source of the
 //! command. The master runs it.
 
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::text::workers_in_words;
 

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::recycling::Recycling as Limits;
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::Jitter;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::text::workers_in_words;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
 use bolide_services::cheaper::{Decision, Regulator, Seen, WorkerLoad};
-use bolide_supervision::logs::log_sink;
+use bolide_supervision::log_sink;
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::text::{duration, workers_in_words};
 

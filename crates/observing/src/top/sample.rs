@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bolide_services::route_names::masked;
-use bolide_supervision::processes::process_state::thread_state;
+use bolide_supervision::process_state::thread_state;
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 

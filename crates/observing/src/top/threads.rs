@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bolide_supervision::processes::process_state::{thread_cpu_ms, thread_state};
+use bolide_supervision::process_state::{thread_cpu_ms, thread_state};
 use bolide_supervision::text::printable;
 use serde_json::Value;
 

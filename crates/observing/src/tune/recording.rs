@@ -7,8 +7,8 @@ use std::time::Duration;
 use bolide_configuration::instance_commands::EXIT_REFUSED;
 use bolide_services::tuning::proposal::Present;
 use bolide_services::tuning::{Durations, Kind, Machine, Recorded, Shape};
+use bolide_supervision::process_state::{cpu_ms_of, delayed_ns_of};
 use bolide_supervision::processes::memory_watch::usage_of;
-use bolide_supervision::processes::process_state::{cpu_ms_of, delayed_ns_of};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use crate::files::fingerprint::Fingerprint;
 use crate::files::watched_folders::WatchedFolders;
-use crate::logs::log_sink;
+use crate::log_sink;
 use crate::polling::Source;
 
 /// Time between two looks at the named files, in milliseconds: as often as uWSGI looks.

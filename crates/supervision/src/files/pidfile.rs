@@ -13,8 +13,8 @@ use nix::unistd::Pid;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, OpenedFile, Rights};
-use crate::logs::log_sink;
-use crate::processes::privileges::Privileges;
+use crate::log_sink;
+use crate::privileges::Privileges;
 
 /// Mode of a pidfile, whatever `umask` says: a user with write access could make it name another process.
 const FILE_MODE: u32 = 0o644;

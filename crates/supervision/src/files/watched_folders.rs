@@ -10,7 +10,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
 use crate::files::fingerprint::Fingerprint;
-use crate::logs::log_sink;
+use crate::log_sink;
 
 /// Files and folders that a look visits, at the most: the master does nothing else meanwhile.
 const MAX_ENTRIES: usize = 20_000;

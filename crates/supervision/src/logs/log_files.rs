@@ -15,11 +15,11 @@ use bolide_contract::settings::Settings;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, OpenedFile, Rights};
+use crate::log_sink;
 use crate::logs::log_programs::{LaunchMeans, LogPrograms};
 use crate::logs::log_reach::{self, NewLog, Opened};
-use crate::logs::log_sink;
-use crate::processes::privileges::Privileges;
-use crate::processes::system::seconds_since_1970;
+use crate::privileges::Privileges;
+use crate::system::seconds_since_1970;
 
 /// Mode of a new log file, as in uWSGI.
 const FILE_MODE: u32 = 0o640;
@@ -286,7 +286,7 @@ fn open_target(
             .map(|file| (file.into(), None))
             .or_else(|error| without_reader(path, error, privileges))
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
-        LogPlace::Descriptor(given) => crate::processes::system::copy_of(*given).map(|copy| (copy, None)).map_err(|error| {
+        LogPlace::Descriptor(given) => crate::system::copy_of(*given).map(|copy| (copy, None)).map_err(|error| {
             failed(format!("the descriptor {given} (logger or req-logger fd)"), &error, "pass it to the server that is started")
         }),
         LogPlace::Program(command) => {

@@ -15,7 +15,7 @@ use nix::unistd::{Pid, setpgid};
 
 use crate::processes::leash::{self, Leash};
 use crate::processes::process_attributes;
-use crate::processes::system;
+use crate::system;
 
 /// Time that a program has to end when the pipe has no writer left, in milliseconds.
 const MAX_READING_MS: u64 = 5000;

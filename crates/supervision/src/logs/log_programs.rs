@@ -11,13 +11,13 @@ use bolide_contract::settings::ApplicationSettings;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{Pid, geteuid};
 
+use crate::log_sink;
 use crate::logs::log_guard::{self, Guarded};
-use crate::logs::log_sink;
+use crate::privileges::Privileges;
 use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
 use crate::processes::child_setup;
 use crate::processes::environment;
 use crate::processes::exit_report::Cause;
-use crate::processes::privileges::Privileges;
 use crate::text::duration;
 
 /// A program that reads the lines of one log.

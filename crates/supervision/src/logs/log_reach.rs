@@ -18,9 +18,9 @@ use nix::sys::statfs::{FsType, fstatfs};
 use nix::unistd::{Pid, alarm};
 
 use crate::files::guarded_files::{self, How, Rights};
+use crate::privileges::Privileges;
 use crate::processes::child_setup;
-use crate::processes::privileges::Privileges;
-use crate::processes::system;
+use crate::system;
 use crate::text::duration;
 
 /// Time between two looks at the destinations, in milliseconds.

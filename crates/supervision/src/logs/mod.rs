@@ -5,5 +5,4 @@ pub mod log_files;
 mod log_guard;
 pub mod log_programs;
 pub mod log_reach;
-pub mod log_sink;
 mod stacks;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use bolide_contract::confinement::Confinement;
 
-use crate::processes::privileges::Privileges;
+use crate::privileges::Privileges;
 
 /// The highest signal number of Linux.
 const MAX_SIGNAL: i32 = 64;

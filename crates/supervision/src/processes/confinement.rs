@@ -12,8 +12,8 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
 use crate::error::StartError;
+use crate::privileges;
 use crate::processes::child_setup::RawIdentity;
-use crate::processes::privileges;
 
 /// `immediate-uid`, `immediate-gid`: assumes that identity. Returns false if no other one is asked for, or it is ours already.
 ///

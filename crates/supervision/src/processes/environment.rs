@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use bolide_contract::settings::ApplicationSettings;
 
-use crate::processes::system;
+use crate::system;
 
 /// The variables of the configuration that count for the master itself: the zone and the language of its lines and its clock.
 const OWN: [&str; 2] = ["TZ", "LANG"];

@@ -8,7 +8,7 @@ use bolide_contract::recycling::{MemoryLimits, Recycling};
 use bolide_services::memory::{self, CgroupTexts, Excess, Usage};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-use crate::logs::log_sink;
+use crate::log_sink;
 
 /// Time between two looks, in milliseconds.
 pub const LOOK_MS: u64 = 1000;

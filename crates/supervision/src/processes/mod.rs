@@ -3,17 +3,13 @@
 pub mod backoff;
 pub mod child_setup;
 pub mod confinement;
-pub mod daemonize;
 pub mod environment;
 pub mod exit_report;
 pub mod leash;
 pub mod memory_watch;
 pub mod needs;
 pub mod oom_kills;
-pub mod privileges;
 pub mod process_attributes;
-pub mod process_state;
 pub mod reader_permit;
 pub mod signals;
 pub mod spawn;
-pub mod system;

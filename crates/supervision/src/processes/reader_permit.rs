@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use bolide_contract::message::reader_signal;
 use nix::unistd::Pid;
 
-use crate::processes::system::signal_process_with;
+use crate::system::signal_process_with;
 
 /// What a signal must carry to be believed.
 #[derive(Debug, Clone, Copy)]

@@ -7,8 +7,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::error::StartError;
-use crate::logs::log_sink;
-use crate::processes::system;
+use crate::log_sink;
+use crate::system;
 
 /// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
 pub fn name(number: i32) -> String {

@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, KnownFile, SocketNode};
-use crate::logs::log_sink;
+use crate::log_sink;
 use crate::polling::{ServerToken, Source};
-use crate::processes::privileges::Privileges;
+use crate::privileges::Privileges;
 
 /// Connections at the same time. A further one replaces the oldest that has not asked anything.
 const MAX_CLIENTS: usize = 16;

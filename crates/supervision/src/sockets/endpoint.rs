@@ -66,7 +66,7 @@ impl Endpoint {
     pub fn remove_file(&self) {
         let Some(file) = &self.file else { return };
         if let Err(error) = file.remove() {
-            crate::logs::log_sink::line(&format!("the socket {} can't be removed: {error}", file.path.display()));
+            crate::log_sink::line(&format!("the socket {} can't be removed: {error}", file.path.display()));
         }
     }
 

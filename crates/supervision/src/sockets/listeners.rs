@@ -31,7 +31,7 @@ use nix::unistd::{Gid, Uid, getegid, geteuid};
 use crate::error::StartError;
 use crate::files::guarded_files::{self, KnownFile, SocketNode};
 use crate::polling::Source;
-use crate::processes::privileges::{self, Privileges};
+use crate::privileges::{self, Privileges};
 use crate::sockets::endpoint::Bound;
 pub use crate::sockets::endpoint::Endpoint;
 use crate::sockets::port_owner;
@@ -134,7 +134,7 @@ impl Listeners {
         {
             while waiting.len() < MAX_WAITING
                 && let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC)
-                && let Ok(connection) = crate::processes::system::adopt(connection)
+                && let Ok(connection) = crate::system::adopt(connection)
             {
                 waiting.push((number, connection));
             }
@@ -188,7 +188,7 @@ impl From<String> for Refusal {
 /// Says which address is waited for.
 fn tell_wait(what: &str) {
     let most = crate::text::duration(ADDRESS_WAIT_MS);
-    crate::logs::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
+    crate::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
 }
 
 /// The one wait of a start for addresses in use. It begins when the first has been found to be in use by a process that may be about
@@ -318,8 +318,7 @@ fn tune(socket: &OwnedFd, listener: &Listener, family: AddressFamily) -> Result<
         setsockopt(socket, IpFreebind, &true).map_err(said("freebind"))?;
     }
     if let Some(queue) = tuning.fast_open_queue {
-        crate::processes::system::set_fast_open(socket, queue)
-            .map_err(|error| format!("the system refuses `tcp-fast-open`: {error}"))?;
+        crate::system::set_fast_open(socket, queue).map_err(|error| format!("the system refuses `tcp-fast-open`: {error}"))?;
     }
     Ok(())
 }
@@ -508,7 +507,7 @@ fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
         let copy = standard.map_err(|error| format!("fd://{number} can't be duplicated: {error}"))?;
         return take_descriptor(copy).map_err(|message| message.replace(&format!("fd://{copy}"), &format!("fd://{number}")));
     }
-    let descriptor = crate::processes::system::adopt(number).map_err(|_| {
+    let descriptor = crate::system::adopt(number).map_err(|_| {
         format!(
             "fd://{number}: no descriptor of that number is open; the process that starts Bolide must pass it \
             on"

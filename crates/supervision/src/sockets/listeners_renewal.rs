@@ -9,7 +9,7 @@ use bolide_contract::settings::{Address, Listener};
 use super::{Endpoint, Listeners, apply_ownership, bind_one, start_listening};
 use crate::error::StartError;
 use crate::files::guarded_files::SocketNode;
-use crate::processes::privileges::Privileges;
+use crate::privileges::Privileges;
 
 impl Listeners {
     /// The sockets of another configuration. Sockets of this list and of `pending`, the list that was to follow it, are kept if

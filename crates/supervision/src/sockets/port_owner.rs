@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::processes::process_state;
+use crate::process_state;
 use crate::text::printable;
 
 /// Most processes, descriptors of each, and lines of the kernel's table that are looked at.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-use crate::logs::log_sink;
+use crate::log_sink;
 use crate::text::printable;
 
 /// The variable with the manager's socket, and the one with the interval of the watchdog. Children have neither.

@@ -15,8 +15,8 @@ use bolide_contract::statistics::{Pusher, PusherKind};
 use bolide_services::statistics::Metric;
 
 use crate::files::guarded_files::{self, How, Rights};
-use crate::logs::log_sink;
-use crate::processes::privileges::Privileges;
+use crate::log_sink;
+use crate::privileges::Privileges;
 use crate::sockets::listeners::resolve;
 
 /// Datagrams of a push, at the most.

@@ -6,7 +6,7 @@ use std::io;
 use bolide_contract::settings::Settings;
 use bolide_contract::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKeyring};
 
-use crate::logs::log_sink;
+use crate::log_sink;
 
 /// Time after which another key encrypts tickets, in milliseconds: a stolen key decrypts the TLS 1.2 traffic of twice this time
 /// at the most.

@@ -12,7 +12,7 @@ use bolide_contract::succession::{HandedQueue, HandedSocket, Step, Succession, V
 use nix::unistd::Pid;
 
 use crate::polling::Source;
-use crate::processes::system;
+use crate::system;
 
 /// Bytes of a successor's failure message.
 const MAX_WHY_BYTES: usize = 2000;

@@ -26,8 +26,8 @@ pub use self::folders::create_folder;
 pub use self::hook_files::HookFiles;
 pub use self::sockets::{SocketNode, bind_at, connect_at};
 use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, kind, walk};
-use crate::processes::privileges::Privileges;
-use crate::processes::system::set_groups_of_thread;
+use crate::privileges::Privileges;
+use crate::system::set_groups_of_thread;
 
 /// How often an open is tried again for a file that is created and removed meanwhile.
 const MAX_TRIES: usize = 8;

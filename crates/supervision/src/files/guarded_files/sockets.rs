@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, fchownat, geteuid};
 
 use super::walk::{Last, PathEntry, Trust, Untrusted, kind, walk};
 use super::{KnownFile, Rights, as_user, joined, perform};
-use crate::processes::privileges::Privileges;
+use crate::privileges::Privileges;
 
 /// Binds a socket. In a folder that only root may write to it uses our own rights. Elsewhere it uses the rights of the user, and
 /// if these do not suffice our own, without following a link.

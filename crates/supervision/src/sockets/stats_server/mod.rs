@@ -21,9 +21,9 @@ pub use answer::{Answer, Page};
 pub use request::Request;
 
 use crate::error::StartError;
-use crate::logs::log_sink;
+use crate::log_sink;
 use crate::polling::{ServerToken, Source};
-use crate::processes::privileges::Privileges;
+use crate::privileges::Privileges;
 use crate::sockets::listeners::{AddressWait, Endpoint, bind_when_free, taken_over};
 
 /// Clients at the same time; a further one replaces the oldest.
@@ -184,7 +184,7 @@ impl StatsServer {
             let Some(listener) = &self.socket else { return };
             let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
             let socket = match accepted {
-                Ok(descriptor) => crate::processes::system::adopt(descriptor),
+                Ok(descriptor) => crate::system::adopt(descriptor),
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
                     // The oldest client makes room. If there is none, poll(2) would report the new one forever.
                     if !self.make_room() {

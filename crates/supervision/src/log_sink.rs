@@ -69,5 +69,5 @@ pub fn ensure_standard_descriptors() -> io::Result<()> {
 }
 
 fn adopt_number(number: i32) -> io::Result<File> {
-    crate::processes::system::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
+    crate::system::adopt(number).map(|descriptor: OwnedFd| File::from(descriptor))
 }

@@ -18,9 +18,9 @@ use nix::unistd::{ForkResult, Pid, dup2_stdin, fork, pipe2, setsid};
 
 use crate::error::{EXIT_START_FAILED, StartError};
 use crate::files::guarded_files::{self, How, Rights};
+use crate::log_sink;
 use crate::logs::log_files::{self, OpenedLog};
-use crate::logs::log_sink;
-use crate::processes::privileges::{self, Privileges};
+use crate::privileges::{self, Privileges};
 
 /// Bytes of the log, counted from its end, that the terminal shows of a start.
 const MAX_SHOWN_BYTES: u64 = 64 * 1024;
