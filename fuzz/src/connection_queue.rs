@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bolide_contract::connection_queue::{MovedConnection, PACKET_BYTES};
+use bolide_scoreboard::connection_queue::{MovedConnection, PACKET_BYTES};
 use bolide_contract::settings::Protocol;
 
 use crate::{Kind, Target, ensure};

@@ -11,12 +11,12 @@ mod atomics;
 /// The items of a cache: `crates/memory/src/cache/table.rs`.
 #[path = "../../crates/memory/src/cache/table.rs"]
 pub mod cache_table;
-#[path = "../../crates/contract/src/census.rs"]
+#[path = "../../crates/scoreboard/src/census.rs"]
 pub mod census;
-#[path = "../../crates/contract/src/published.rs"]
+#[path = "../../crates/scoreboard/src/published.rs"]
 pub mod published;
 pub mod scheduling;
-#[path = "../../crates/contract/src/slot.rs"]
+#[path = "../../crates/scoreboard/src/slot.rs"]
 pub mod slot;
 
 /// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one

@@ -8,8 +8,8 @@ use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Recorder, Slot};
 use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
+use bolide_scoreboard::{Recorder, Slot};
 use pyo3::ffi;
 
 use crate::call::cooperation::{Cooperation, cooperation};

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Once, OnceLock};
 
 use bolide_contract::message::{self, Asked, Report};
-use bolide_contract::scoreboard::{Meters, Recorder, Row, Scoreboard, Slot, Work};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use bolide_engine::taken_connections::TakenConnections;
 use bolide_prototype::Helper;
+use bolide_scoreboard::{Meters, Recorder, Row, Scoreboard, Slot, Work};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};

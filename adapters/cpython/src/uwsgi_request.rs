@@ -9,12 +9,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bolide_contract::scoreboard::{Slot, now_ms};
+use bolide_contract::clock::now_ms;
 use bolide_engine::ExchangeId;
 use bolide_engine::blocking_websocket::{BlockingWebSocket, Received, WebSocketTerms, accept_kept};
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{Progress, ResponseWriter, wait_for_client};
 use bolide_engine::websocket::{Message, MessageKind, may_be_sent};
+use bolide_scoreboard::Slot;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

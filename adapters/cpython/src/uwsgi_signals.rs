@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use bolide_contract::scoreboard::Row;
 use bolide_contract::uwsgi_signals::{Registration, Registrations};
 use bolide_engine::app::SignalOutcome;
 use bolide_engine::uwsgi_signals::{SignalPort, Waited};
+use bolide_scoreboard::Row;
 use pyo3::exceptions::{PySystemError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;

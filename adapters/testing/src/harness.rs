@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use bolide_command_line::{Reading, read};
 use bolide_contract::clock::advance_thread_clock;
-use bolide_contract::connection_queue::listener_id;
 use bolide_contract::message::{self, Order};
-use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
 use bolide_contract::settings::{Protocol, Settings};
 use bolide_engine::app::Language;
 use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned};
+use bolide_scoreboard::connection_queue::listener_id;
+use bolide_scoreboard::{Row, Scoreboard, Slot};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bolide_contract::clock::{advance_thread_clock, now_ms};
-use bolide_contract::scoreboard::Slot;
+use bolide_scoreboard::Slot;
 use bolide_testing::gates::Events;
 use bolide_testing::harness::{Client, Harness};
 use bolide_testing::language::TestLanguage;

@@ -401,7 +401,11 @@ pub fn receive<Message: Packet>(socket: BorrowedFd<'_>) -> io::Result<Received<M
     Ok(Received::Message(Message::from_fields(fields)?, descriptor))
 }
 
-pub(crate) fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io::Result<Option<OwnedFd>> {
+/// Returns the first descriptor of a packet, and closes the others.
+///
+/// # Errors
+/// The packet had more than its receiver had room for.
+pub fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io::Result<Option<OwnedFd>> {
     let mut first = None;
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {

@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bolide_contract::histogram::Histogram;
+use bolide_scoreboard::histogram::Histogram;
 
 use crate::app::App;
 use crate::scheduling::clock::precise_us;

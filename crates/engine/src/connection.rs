@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::add;
 use bolide_protocol::Fault;
 use bolide_protocol::session::Session;
+use bolide_scoreboard::add;
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::Accepting;
+use bolide_scoreboard::Accepting;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};

@@ -15,8 +15,8 @@ pub mod spans;
 pub mod thread_context;
 pub mod worker;
 
-use bolide_contract::scoreboard::Phase;
 use bolide_protocol::session::{HeadEvent, HeadParts};
+use bolide_scoreboard::Phase;
 
 use crate::app::App;
 use crate::request::body::{Body, Collector, Share};

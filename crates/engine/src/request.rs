@@ -7,11 +7,11 @@ pub mod mounts;
 pub mod request_stream;
 pub mod websocket;
 
-use bolide_contract::scoreboard::Recorder;
 pub use bolide_protocol::Span;
 use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
+use bolide_scoreboard::Recorder;
 
 pub use crate::logging::identity::{Identity, SharedIdentity};
 pub use crate::request::body::Body;

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::Recorder;
+use bolide_scoreboard::Recorder;
 
 use crate::sampling::{Look, Subject};
 

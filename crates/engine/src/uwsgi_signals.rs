@@ -10,9 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::{Recorder, Row, now_ms};
 use bolide_contract::uwsgi_signals::{MAX_PENDING, REGISTRATIONS_BYTES};
+use bolide_scoreboard::{Recorder, Row};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use bolide_contract::log_losses::LogLosses;
+use bolide_scoreboard::log_losses::LogLosses;
 
 /// Not set in a process that does not belong to an instance, such as that of a command.
 static SHARED: OnceLock<LogLosses> = OnceLock::new();

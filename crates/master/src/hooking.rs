@@ -6,9 +6,9 @@
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::{Hook, HookAction, HookPhase};
-use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Files, Means, OwnFiles, no_functions};
 use bolide_supervision::error::StartError;

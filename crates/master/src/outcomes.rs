@@ -8,8 +8,8 @@
 //! it after the call; the outcome does not wait that long, because such a worker accepts no connection any more (`LATE_DRAIN_MS`
 //! in the crate `contract`).
 
+use bolide_contract::clock::now_ms as clock_ms;
 use bolide_contract::message::LATE_DRAIN_MS;
-use bolide_contract::scoreboard::now_ms as clock_ms;
 use bolide_services::reloads::{ReloadCause, ReloadFacts};
 use bolide_supervision::sockets::control_socket::ControlSocket;
 use bolide_supervision::system::seconds_since_1970;

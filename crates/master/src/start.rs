@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use bolide_contract::boot::MemoryFile;
+use bolide_contract::clock::now_ms;
 use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
-use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Address, Settings};
 use bolide_contract::succession::HandedQueue;
 use bolide_supervision::daemonize::{self, ParentPipe, Side};

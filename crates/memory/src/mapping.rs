@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bolide_contract::boot::MemoryKind;
-use bolide_contract::sealed_memory;
+use bolide_scoreboard::sealed_memory;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::region::Region;

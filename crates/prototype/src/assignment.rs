@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
-use bolide_contract::connection_queue::listener_id;
 use bolide_contract::recycling::Recycling;
-use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener, Protocol};
-use bolide_contract::ticket_keys::TicketKeys;
 use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket};
+use bolide_scoreboard::Scoreboard;
+use bolide_scoreboard::connection_queue::listener_id;
+use bolide_scoreboard::ticket_keys::TicketKeys;
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
 

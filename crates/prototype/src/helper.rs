@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::{Scoreboard, Slot, now_ms};
 use bolide_engine::uwsgi_signals::SignalPort;
+use bolide_scoreboard::{Scoreboard, Slot};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

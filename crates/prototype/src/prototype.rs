@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::{ChildKind, Task};
-use bolide_contract::log_losses::LogLosses;
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::Scoreboard;
 use bolide_engine::Assignment;
 use bolide_engine::uwsgi_signals::report_registrations;
+use bolide_scoreboard::Scoreboard;
+use bolide_scoreboard::log_losses::LogLosses;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;

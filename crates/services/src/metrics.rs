@@ -1,7 +1,7 @@
 //! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers. It knows no socket.
 
-use bolide_contract::scoreboard::Work;
 use bolide_contract::sharing::MetricKind;
+use bolide_scoreboard::Work;
 
 use crate::statistics::{Metric, Snapshot, WorkerFacts};
 

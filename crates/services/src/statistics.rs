@@ -2,9 +2,9 @@
 //! function. It knows no process and no socket.
 
 use bolide_contract::attendant::Schedule;
-use bolide_contract::census::Counted;
-use bolide_contract::scoreboard::Work;
 use bolide_contract::sharing::MetricKind;
+use bolide_scoreboard::Work;
+use bolide_scoreboard::census::Counted;
 
 use crate::json::JsonText;
 use crate::reloads::ReloadFacts;

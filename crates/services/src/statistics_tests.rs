@@ -1,7 +1,7 @@
 //! The views of a snapshot that is made by hand.
 
-use bolide_contract::scoreboard::WorkOfApplication;
 use bolide_contract::sharing::MetricKind;
+use bolide_scoreboard::WorkOfApplication;
 
 use super::*;
 use crate::reloads::ReloadCause;

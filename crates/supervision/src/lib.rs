@@ -2,7 +2,7 @@
 //! folders of other users, and delivering log lines to files and programs. The master uses them.
 //!
 //! The crate makes no decisions: it knows no worker, no generation and no command. Its callers do. Times are milliseconds of the
-//! monotonic clock (`bolide_contract::scoreboard::now_ms`) and are passed in by the caller, unless an item says otherwise.
+//! monotonic clock (`bolide_contract::clock::now_ms`) and are passed in by the caller, unless an item says otherwise.
 //!
 //! The files beside this one are below all folders, except for `daemonize`. Of the folders, `sockets` knows `files`, `processes`
 //! knows both, and `logs` knows `files` and `processes`.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use bolide_contract::ticket_keys::TicketKeys;
 use bolide_contract::tls::{ClientAuth, Tls, TlsVersion};
+use bolide_scoreboard::ticket_keys::TicketKeys;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CommonState, NoKeyLog, ServerConfig};

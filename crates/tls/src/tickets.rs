@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use bolide_contract::ticket_keys::{NAME_BYTES, TicketKey, TicketKeys};
+use bolide_scoreboard::ticket_keys::{NAME_BYTES, TicketKey, TicketKeys};
 use rustls::server::ProducesTickets;
 
 /// Bytes of the time at which a ticket was sealed, in seconds since 1970.
@@ -84,7 +84,7 @@ fn now_s() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::ticket_keys::TicketKeyring;
+    use bolide_scoreboard::ticket_keys::TicketKeyring;
 
     fn keyring(first: u8) -> TicketKeyring {
         let keys = [0, 1, 2].map(|number| TicketKey { name: [first + number; 16], secret: [first + number + 100; 32] });

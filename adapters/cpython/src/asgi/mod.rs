@@ -23,7 +23,7 @@ pub mod worker;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;

@@ -1,7 +1,7 @@
 //! The application's task, from the call of the application to the consequences of its end for the exchange. It knows no sockets.
 //! The event loop's thread runs all of it.
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_engine::Visited;
 use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bolide_contract::scoreboard::Slot;
 use bolide_engine::ExchangeId;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::ResponseWriter;
+use bolide_scoreboard::Slot;
 use pyo3::prelude::*;
 
 use crate::call::cooperation::{ClientEvent, cooperation};

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::Slot;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
+use bolide_scoreboard::Slot;
 
 use crate::object::Object;
 

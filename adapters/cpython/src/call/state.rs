@@ -7,9 +7,9 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::ptr::null_mut;
 use std::sync::{Condvar, Mutex};
 
-use bolide_contract::scoreboard::Recorder;
 use bolide_engine::ExchangeId;
 use bolide_engine::response::ResponseWriter;
+use bolide_scoreboard::Recorder;
 use pyo3::ffi;
 
 use crate::call::cooperation::{ClientEvent, visit};

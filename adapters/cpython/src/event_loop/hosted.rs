@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_engine::app::Language;
 use bolide_engine::{EmbeddedWorker, Turned};
 use pyo3::exceptions::PyRuntimeError;

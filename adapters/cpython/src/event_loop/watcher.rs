@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::stack_signal;
-use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Heartbeat;
 use pyo3::prelude::*;
 

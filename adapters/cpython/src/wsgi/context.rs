@@ -1,7 +1,7 @@
 //! The applications of a worker and what all calls of them share. It knows no request. The threads of a worker use it.
 
-use bolide_contract::scoreboard::Row;
 use bolide_engine::mounts::Mounts;
+use bolide_scoreboard::Row;
 
 use crate::call::rules::AnswerRules;
 use crate::faults::FaultLog;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 
+/// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
+pub const MAX_GROUPS: usize = 32;
+
 /// Readers and format of an instance's statistics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Statistics {

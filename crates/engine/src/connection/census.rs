@@ -1,7 +1,7 @@
 //! What a connection is in the count of connections (`metrics`): its kind and its state. Workers run it, between requests.
 
-use bolide_contract::census::{ConnectionKind, ConnectionProtocol, ConnectionState};
 use bolide_protocol::session::Session;
+use bolide_scoreboard::census::{ConnectionKind, ConnectionProtocol, ConnectionState};
 
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;

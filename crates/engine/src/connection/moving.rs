@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use bolide_contract::connection_queue::MovedConnection;
 use bolide_contract::settings::Protocol;
+use bolide_scoreboard::connection_queue::MovedConnection;
 
 use super::beginning::{bare, session_of};
 use super::{Connection, ConnectionStage, Link};

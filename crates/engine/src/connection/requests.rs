@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use bolide_contract::scoreboard::{End, Phase, add};
 use bolide_protocol::fastcgi::Answer;
 use bolide_protocol::response::ResponseEncoder;
 use bolide_protocol::session::{HeadEvent, RequestHead, SessionEvent};
 use bolide_protocol::variables::Variable;
 use bolide_protocol::{Fault, Span};
+use bolide_scoreboard::{End, Phase, add};
 
 use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};

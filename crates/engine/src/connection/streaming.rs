@@ -6,9 +6,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::{Phase, add};
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
+use bolide_scoreboard::{Phase, add};
 
 use super::Connection;
 use super::pulling::{PullEnd, Pulled, find_abort, pull};

@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::connection_queue;
 use bolide_contract::message::LATE_DRAIN_MS;
+use bolide_scoreboard::connection_queue;
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 

@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use bolide_contract::census::{ConnectionKind, ConnectionState, Counted};
+use bolide_scoreboard::census::{ConnectionKind, ConnectionState, Counted};
 
 use crate::app::Language;
 use crate::connection::{Connection, census};

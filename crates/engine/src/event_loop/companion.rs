@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::Slot;
+use bolide_scoreboard::Slot;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;

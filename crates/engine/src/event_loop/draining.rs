@@ -5,8 +5,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::{Accepting, Row, now_ms};
+use bolide_scoreboard::{Accepting, Row};
 
 use crate::app::{App, Language};
 use crate::connection::Connection;

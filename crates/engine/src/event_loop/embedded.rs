@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::clock::{now_ms, precise_us};
-use bolide_contract::histogram::Histogram;
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::{Recorder, Slot};
+use bolide_scoreboard::histogram::Histogram;
+use bolide_scoreboard::{Recorder, Slot};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 

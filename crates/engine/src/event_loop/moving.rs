@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken};
+use bolide_scoreboard::connection_queue::{self, MovedConnection, Put, Taken};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 
 use crate::app::Language;
 use crate::connection::Connection;

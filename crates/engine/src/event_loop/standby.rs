@@ -8,7 +8,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::app::Language;

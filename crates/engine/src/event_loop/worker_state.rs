@@ -7,15 +7,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Report};
-use bolide_contract::scoreboard::{Meters, Recorder, Scoreboard, Slot, now_ms};
 use bolide_contract::settings::{HeaderMap, Protocol, Settings, Threads};
-use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::http1::underscores::Underscores;
+use bolide_scoreboard::ticket_keys::TicketKeys;
+use bolide_scoreboard::{Meters, Recorder, Scoreboard, Slot};
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{End, add};
+use bolide_scoreboard::{End, add};
 use bolide_services::route_names::masked;
 
 use super::Served;

@@ -8,11 +8,11 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::meters::OTHER_GROUP;
-use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::statistics::RouteGroup;
 use bolide_log::Level;
 use bolide_log::json;
+use bolide_scoreboard::meters::OTHER_GROUP;
+use bolide_scoreboard::{Row, Slot};
 use bolide_services::leaks::{Accusation, LeakWatch, MemoryInUse, Place, Step};
 use bolide_services::route_names::route_name;
 

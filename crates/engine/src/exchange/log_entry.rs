@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bolide_contract::scoreboard::{End, Recorder};
+use bolide_scoreboard::{End, Recorder};
 
 use crate::logging::counting::AnsweredBy;
 use crate::logging::log_line::Texts;

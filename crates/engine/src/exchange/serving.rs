@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::add;
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
@@ -16,6 +15,7 @@ use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
 use bolide_routes::Values;
+use bolide_scoreboard::add;
 
 use super::finishing::finish_line;
 use super::log_entry::{LogEntry, NotedValues};

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use bolide_contract::meters::OTHER_GROUP;
 use bolide_contract::statistics::RouteGroup;
+use bolide_scoreboard::meters::OTHER_GROUP;
 use bolide_services::route_names::masked;
 use bolide_services::spans::{Method, Span, Value, packet};
 use nix::sys::socket::{MsgFlags, send};

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Meters, Recorder};
 use bolide_protocol::session::HeadParts;
+use bolide_scoreboard::{Meters, Recorder};
 
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::AccessLog;

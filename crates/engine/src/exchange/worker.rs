@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bolide_contract::histogram::Histogram;
-use bolide_contract::scoreboard::{Meters, Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_scoreboard::histogram::Histogram;
+use bolide_scoreboard::{Meters, Row, Slot};
 use bolide_tls::ListenerTls;
 
 use crate::app::App;

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::meters::class_of;
-use bolide_contract::scoreboard::{Meters, Tally, add};
+use bolide_scoreboard::meters::class_of;
+use bolide_scoreboard::{Meters, Tally, add};
 
 use crate::logging::route_groups::RouteGroups;
 

@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bolide_contract::scoreboard::{Recorder, TRACE_BYTES};
 use bolide_contract::settings::Settings;
 use bolide_protocol::trace_context::{MAX_TRACESTATE_BYTES, SAMPLED, TraceContext, write_hexadecimal};
+use bolide_scoreboard::{Recorder, TRACE_BYTES};
 use bolide_services::spans::{MAX_TEXT_BYTES, is_sampled};
 
 /// Most bytes of an identifier that a front server sends; a longer one is replaced.

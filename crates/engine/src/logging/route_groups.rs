@@ -2,9 +2,9 @@
 //!
 //! It knows no connection. Worker threads run it for each request, where groups are configured.
 
-use bolide_contract::coarse_histogram::GroupDurations;
-use bolide_contract::meters::OTHER_GROUP;
 use bolide_contract::statistics::RouteGroup;
+use bolide_scoreboard::coarse_histogram::GroupDurations;
+use bolide_scoreboard::meters::OTHER_GROUP;
 use memchr::memmem;
 
 /// Bytes of a path that are compared; a pattern has fewer.

@@ -3,8 +3,8 @@
 //!
 //! It knows no connection. Worker threads run it for each request, where a scraper may come or the phases of requests are measured.
 
-use bolide_contract::scoreboard::Meters;
 use bolide_protocol::http1::head::Field;
+use bolide_scoreboard::Meters;
 
 /// The field, in small letters.
 const FIELD: &[u8] = b"x-request-start";

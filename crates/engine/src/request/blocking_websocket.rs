@@ -5,9 +5,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Recorder, Row, now_ms};
+use bolide_contract::clock::now_ms;
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::websocket::close::NORMAL;
+use bolide_scoreboard::{Recorder, Row};
 
 use crate::request::request_stream::RequestStream;
 use crate::request::websocket::{Message, MessageKind, WebSocket, asked_by_variables};

@@ -3,7 +3,7 @@
 //! It knows no sockets: the connection feeds it, the application reads from it, and it reports whether there is room for more.
 //! Worker threads run it.
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
 

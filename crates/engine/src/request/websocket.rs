@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::Fault;
 use bolide_protocol::http1::head::Field;

@@ -7,9 +7,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::Wire;
+use bolide_scoreboard::Recorder;
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, When, reason_phrase};

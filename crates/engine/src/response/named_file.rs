@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_files::{Answer, Conditions, FileRequest, Files, SendfileHeader};
 use bolide_protocol::http1::target::percent_decode;
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Accepting, Row};
+use bolide_scoreboard::{Accepting, Row};
 use nix::sys::resource::{Resource, getrlimit};
 
 /// Milliseconds for which no connection is taken, unless one of the worker's own ends earlier.

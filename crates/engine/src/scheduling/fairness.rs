@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::Row;
+use bolide_scoreboard::Row;
 
 /// The number of connections by which a worker may be ahead of one that works as much, and of one that is idle at the moment.
 const AHEAD: u32 = 2;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::scoreboard::{Phase, Recorder};
+use bolide_scoreboard::{Phase, Recorder};
 use nix::sys::signal::SigSet;
 
 use super::{MAX_LOOKS, MAX_WATCHED, RequestKey, SlowRequests, WatchedRequest, tell_rest};

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::response::{Outgoing, StreamEnd};
+use bolide_scoreboard::Recorder;
 use bolide_tls::{ListenerTls, TlsFacts};
 
 use crate::sockets::body_file::BodyFile;

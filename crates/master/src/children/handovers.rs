@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::message::{self, DOOMED_MS, HANDOVER_MS, Order};
-use bolide_contract::scoreboard::{InFlight, Slot};
+use bolide_scoreboard::{InFlight, Slot};
 use bolide_supervision::log_sink;
 
 use crate::children::Children;

@@ -2,7 +2,7 @@
 //! the work of those that have ended. The scoreboard forgets a worker when it ends; these statistics continue. It knows no
 //! process. The master runs it.
 
-use bolide_contract::scoreboard::{Measured, Work};
+use bolide_scoreboard::{Measured, Work};
 use bolide_supervision::system::seconds_since_1970;
 
 /// The accounts of all worker numbers.

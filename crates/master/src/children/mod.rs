@@ -13,9 +13,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::{ChildKind, Helper};
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::order_pair;
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
-use bolide_contract::scoreboard::{Remembered, Scoreboard, now_ms};
+use bolide_scoreboard::{Remembered, Scoreboard};
 use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::process_state::parent_of;

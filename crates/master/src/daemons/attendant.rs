@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Row, Work};
+use bolide_scoreboard::{Row, Work};
 use bolide_services::canary::{Answers, Moment, Standard, Verdict, in_words, judge};
 use bolide_supervision::log_sink;
 use bolide_supervision::sockets::service_manager::Notifier;

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken, VERSION, listener_id};
 use bolide_contract::message::order_pair;
 use bolide_contract::succession::HandedQueue;
+use bolide_scoreboard::connection_queue::{self, MovedConnection, Put, Taken, VERSION, listener_id};
 use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::process_attributes::open_files_limit;

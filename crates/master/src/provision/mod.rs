@@ -22,11 +22,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::boot::Boot;
-use bolide_contract::log_losses::LogLosses;
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::order_pair;
-use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
 use bolide_contract::succession::HandedQueue;
+use bolide_scoreboard::Scoreboard;
+use bolide_scoreboard::log_losses::LogLosses;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::log_sink;

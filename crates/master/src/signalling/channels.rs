@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::Task;
 use bolide_contract::message::{self, Order};
-use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::Settings;
 use bolide_contract::uwsgi_signals::{MAX_PENDING, Pool};
+use bolide_scoreboard::Scoreboard;
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use nix::fcntl::OFlag;
 

@@ -55,7 +55,7 @@ fn entry(view: View<'_>, worker: &Child) -> Value {
     let scoreboard = view.children.scoreboard();
     let row = worker.row().and_then(|row| scoreboard.row(row));
     let slots = worker.row().map(|row| scoreboard.slots(row)).unwrap_or_default();
-    let sum = |of: fn(&bolide_contract::scoreboard::Tally) -> u64| slots.iter().map(|slot| of(&slot.tally)).sum::<u64>();
+    let sum = |of: fn(&bolide_scoreboard::Tally) -> u64| slots.iter().map(|slot| of(&slot.tally)).sum::<u64>();
     json!({
         "number": worker.worker_number(),
         "pid": worker.pid.map(Pid::as_raw),

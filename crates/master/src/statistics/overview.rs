@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Phase, Remembered};
+use bolide_scoreboard::{Phase, Remembered};
 use bolide_services::route_names::masked;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ fn collected(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms:
 /// Returns the counters of the threads of a worker that serve requests.
 fn threads(view: View<'_>, row: u32, most: usize) -> Vec<Value> {
     let slots = view.children.scoreboard().slots(row).iter().filter(|slot| slot.thread.load(Relaxed) > 0);
-    let entry = |slot: &bolide_contract::scoreboard::Slot| {
+    let entry = |slot: &bolide_scoreboard::Slot| {
         json!({
             "thread": slot.thread.load(Relaxed),
             "requests": slot.tally.requests.load(Relaxed),

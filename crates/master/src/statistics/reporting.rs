@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_contract::settings::{Address, Settings};
 use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;

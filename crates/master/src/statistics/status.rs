@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
-use bolide_contract::histogram::Distribution;
-use bolide_contract::scoreboard::{InFlight, Row};
 use bolide_contract::settings::Settings;
+use bolide_scoreboard::histogram::Distribution;
+use bolide_scoreboard::{InFlight, Row};
 use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;

@@ -2,7 +2,7 @@
 //! requests that their threads serve. The asker reads the memory of these processes itself; the master never does. The master runs
 //! it.
 
-use bolide_contract::scoreboard::InFlight;
+use bolide_scoreboard::InFlight;
 use bolide_supervision::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};

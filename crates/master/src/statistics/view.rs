@@ -3,9 +3,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::census::Counted;
 use bolide_contract::children::{Helper, Task};
-use bolide_contract::scoreboard::{InFlight, Measured, Slot, Work, now_ms};
+use bolide_contract::clock::now_ms;
+use bolide_scoreboard::census::Counted;
+use bolide_scoreboard::{InFlight, Measured, Slot, Work};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;

@@ -12,7 +12,7 @@ mod steps;
 
 use std::os::fd::AsFd;
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use bolide_contract::settings::ReloadOrder;
 use bolide_contract::watching::FileAction;
 use bolide_services::reloads::ReloadCause;

@@ -4,9 +4,10 @@
 
 use std::os::fd::OwnedFd;
 
+use bolide_contract::clock::now_ms as clock_ms;
 use bolide_contract::message::{EXIT_LOAD_FAILED, INTERPRETER_END_MS, Order};
-use bolide_contract::scoreboard::{InFlight, now_ms as clock_ms};
 use bolide_contract::succession::Step;
+use bolide_scoreboard::InFlight;
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::log_sink;

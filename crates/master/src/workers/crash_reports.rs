@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use bolide_contract::message::{self, Received, Report};
-use bolide_contract::scoreboard::Remembered;
+use bolide_scoreboard::Remembered;
 use bolide_services::route_names::masked;
 use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::oom_kills;
@@ -112,7 +112,7 @@ pub fn compose(end: &WorkerEnd<'_>, provision: &Provision, now_ms: u64) -> Strin
 
 fn in_flight(remembered: &[(u32, Remembered)], now_ms: u64) -> Vec<Value> {
     let open = exit_report::open(remembered);
-    let shown = |request: &bolide_contract::scoreboard::InFlight| {
+    let shown = |request: &bolide_scoreboard::InFlight| {
         json!({
             "request": printable(&masked(&request.text)),
             "for_ms": now_ms.saturating_sub(request.began_ms),

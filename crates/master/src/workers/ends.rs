@@ -2,7 +2,7 @@
 //! it.
 
 use bolide_contract::message;
-use bolide_contract::scoreboard::Remembered;
+use bolide_scoreboard::Remembered;
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};

@@ -2,8 +2,8 @@
 //! if configured (`harakiri-graceful-timeout`), and kills it. It knows no content of a request. The master runs it.
 
 use bolide_contract::message::{crash_signal, stack_signal};
-use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
 use bolide_contract::settings::{HarakiriPolicy, Settings};
+use bolide_scoreboard::{InFlight, Scoreboard, Slot};
 use bolide_supervision::log_sink;
 use bolide_supervision::process_state::awaits_signal;
 use bolide_supervision::processes::{exit_report, signals};

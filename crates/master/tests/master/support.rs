@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bolide_contract::scoreboard::{Entry, Meters, Recorder, Row, Slot, TEXT_BYTES};
+use bolide_scoreboard::{Entry, Meters, Recorder, Row, Slot, TEXT_BYTES};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use bolide_contract::scoreboard::Scoreboard;
 use bolide_inspection::memory::Unreadable;
 use bolide_inspection::python::NoPython;
 use bolide_inspection::trace::{Reader, Sample};
+use bolide_scoreboard::Scoreboard;
 use bolide_services::route_names::route_name;
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::instances::{Refusal, ask_about};
 use crate::machine;
 
-/// The bounds of a bucket of the workers' histograms: eight buckets for each doubling (`bolide_contract::histogram`).
+/// The bounds of a bucket of the workers' histograms: eight buckets for each doubling (`bolide_scoreboard::histogram`).
 const BUCKET_FACTOR: f64 = 1.090_507_732_665_257_7;
 /// The first bucket begins at 0 and ends here, in microseconds.
 const FIRST_BUCKET_US: u64 = 16;

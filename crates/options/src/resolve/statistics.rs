@@ -2,8 +2,8 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
-use bolide_contract::meters::MAX_GROUPS;
 use bolide_contract::settings::Address;
+use bolide_contract::statistics::MAX_GROUPS;
 use bolide_contract::statistics::{Pusher, PusherKind, RouteGroup, Statistics, StatisticsServer};
 
 use super::address;

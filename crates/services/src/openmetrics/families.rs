@@ -1,8 +1,8 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
-use bolide_contract::census::{ConnectionKind, STATES};
-use bolide_contract::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
-use bolide_contract::scoreboard::Work;
+use bolide_scoreboard::Work;
+use bolide_scoreboard::census::{ConnectionKind, STATES};
+use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
 use super::family::{Facts, Family, Number, Samples, seconds};

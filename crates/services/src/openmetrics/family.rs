@@ -1,8 +1,8 @@
 //! A row of the table: a family of series. It knows no family by name. The master runs it.
 
-use bolide_contract::coarse_histogram::CoarseCounts;
-use bolide_contract::histogram::Distribution;
-use bolide_contract::scoreboard::Measured;
+use bolide_scoreboard::Measured;
+use bolide_scoreboard::coarse_histogram::CoarseCounts;
+use bolide_scoreboard::histogram::Distribution;
 
 use crate::statistics::Snapshot;
 

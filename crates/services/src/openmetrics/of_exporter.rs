@@ -1,7 +1,7 @@
 //! The families of uwsgi-exporter, with its names, labels and units, so that dashboards and alerts made for it work. Its label
 //! `stats_uri` is missing: Prometheus adds `instance`. The master runs it.
 
-use bolide_contract::scoreboard::Work;
+use bolide_scoreboard::Work;
 
 use super::family::FamilyKind::{Counter, Gauge, Unknown};
 use super::family::{Facts, Family, Number, Samples, seconds};

@@ -1,8 +1,8 @@
 //! Prometheus' protobuf form: the messages `io.prometheus.client.MetricFamily`, each after its length. It is the only form that
 //! has native histograms, with all buckets that were counted. It knows no family. The master runs it.
 
-use bolide_contract::coarse_histogram::COARSE_SCHEMA;
-use bolide_contract::histogram::{SCHEMA, ZERO_POWER};
+use bolide_scoreboard::coarse_histogram::COARSE_SCHEMA;
+use bolide_scoreboard::histogram::{SCHEMA, ZERO_POWER};
 
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
@@ -111,7 +111,7 @@ fn histogram(schema: i32, counts: &[u64], sum_us: u64) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use bolide_contract::histogram::Distribution;
+    use bolide_scoreboard::histogram::Distribution;
 
     use super::*;
 

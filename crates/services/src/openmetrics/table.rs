@@ -29,8 +29,8 @@ fn table() -> String {
 
 #[cfg(test)]
 mod tests {
-    use bolide_contract::coarse_histogram::COARSE_BUCKETS;
-    use bolide_contract::meters::MAX_GROUPS;
+    use bolide_scoreboard::coarse_histogram::COARSE_BUCKETS;
+    use bolide_scoreboard::meters::MAX_GROUPS;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use bolide_contract::coarse_histogram::spread;
-use bolide_contract::histogram::{BUCKETS, Distribution, upper_bound_s};
+use bolide_scoreboard::coarse_histogram::spread;
+use bolide_scoreboard::histogram::{BUCKETS, Distribution, upper_bound_s};
 
 use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;

@@ -9,8 +9,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
-use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::Settings;
 
 use crate::error::StartError;

@@ -1,7 +1,7 @@
 //! The log line about the end of a process: its cause, from the raw wait status, and the requests that were in flight. It knows
 //! no process. The master and its attendant run it.
 
-use bolide_contract::scoreboard::{InFlight, Remembered};
+use bolide_scoreboard::{InFlight, Remembered};
 use bolide_services::route_names::masked;
 
 use crate::processes::signals;
@@ -133,7 +133,7 @@ pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::scoreboard::{End, Phase};
+    use bolide_scoreboard::{End, Phase};
 
     fn request(text: &str, began_ms: u64) -> InFlight {
         InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned(), identifier: String::new() }

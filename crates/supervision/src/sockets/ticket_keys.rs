@@ -4,7 +4,7 @@
 use std::io;
 
 use bolide_contract::settings::Settings;
-use bolide_contract::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKeyring};
+use bolide_scoreboard::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKeyring};
 
 use crate::log_sink;
 
@@ -78,8 +78,8 @@ fn fresh_key() -> io::Result<TicketKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::ticket_keys::TicketKeys;
     use bolide_contract::tls::{ClientAuth, Tls, TlsVersion};
+    use bolide_scoreboard::ticket_keys::TicketKeys;
 
     fn settings(session_lifetime_s: u32) -> Settings {
         let mut settings = crate::testing::settings();

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bolide_contract::scoreboard::now_ms;
+use bolide_contract::clock::now_ms;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{Multiplexer, Pumped, SharedMultiplexer};

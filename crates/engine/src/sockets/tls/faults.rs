@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use bolide_contract::meters::TlsFailure;
+use bolide_scoreboard::meters::TlsFailure;
 use bolide_tls::rustls::{AlertDescription, Error, PeerIncompatible, PeerMisbehaved};
 
 /// A failed handshake.

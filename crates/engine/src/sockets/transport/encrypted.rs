@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
-use bolide_contract::scoreboard::Recorder;
+use bolide_scoreboard::Recorder;
 
 use super::{CORKED_BYTES, Carrier, Transport};
 use crate::sockets::body_file::BodyFile;

@@ -4,12 +4,11 @@
 //!
 //! One thread counts, without locks; others read and add up. It knows neither slot nor memory, and what the groups are.
 
+pub use bolide_contract::statistics::MAX_GROUPS;
+
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 use crate::histogram::{BUCKETS, Distribution, SCHEMA, bucket_of};
 use crate::slot::add;
-
-/// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
-pub const MAX_GROUPS: usize = 32;
 
 /// Prometheus' name of this resolution.
 pub const COARSE_SCHEMA: i32 = 1;

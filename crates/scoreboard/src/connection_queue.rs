@@ -22,8 +22,8 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::SndBuf;
 use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, sendmsg, setsockopt};
 
-use crate::message::first_descriptor;
-use crate::settings::Protocol;
+use bolide_contract::message::first_descriptor;
+use bolide_contract::settings::Protocol;
 
 /// Length of a packet in bytes.
 pub const PACKET_BYTES: usize = 40;
@@ -328,7 +328,8 @@ mod tests {
     fn a_packet_of_another_build_is_an_error_and_not_a_guess() {
         let (near, far) = pair();
         let (_here, there) = UnixStream::pair().expect("a pair");
-        crate::message::send(near.as_fd(), &crate::message::Order::Retire, Some(there.as_raw_fd())).expect("sent");
+        bolide_contract::message::send(near.as_fd(), &bolide_contract::message::Order::Retire, Some(there.as_raw_fd()))
+            .expect("sent");
         assert!(take(far.as_fd()).is_err());
     }
 }

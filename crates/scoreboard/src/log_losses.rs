@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 use crate::sealed_memory;
-use crate::settings::logging::MAX_LOGS;
+use bolide_contract::settings::logging::MAX_LOGS;
 
 type Counts = [AtomicU64; MAX_LOGS];
 

@@ -9,8 +9,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::children::ChildKind;
-pub use crate::clock::now_ms;
 use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 use crate::sealed_memory;
@@ -19,6 +17,8 @@ pub use crate::slot::{
     Tally, add, entries_of_thread,
 };
 pub use crate::work::{Work, WorkOfApplication};
+use bolide_contract::children::ChildKind;
+pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 /// A worker's row. It has 128 bytes, so that two workers never share a cache line.
