@@ -4,9 +4,6 @@
 //!
 //! The tests are in `tests`. Nothing here is part of the server.
 
-// Files of other crates name the crate `contract`, whose files are here.
-extern crate self as bolide_contract;
-
 mod atomics;
 /// The items of a cache: `crates/memory/src/cache/table.rs`.
 #[path = "../../crates/memory/src/cache/table.rs"]
