@@ -262,7 +262,7 @@ def test_a_chat_of_uwsgis_asynchronous_calls_waits_for_its_socket_and_another_de
 )
 def test_flask_socketio_speaks_in_its_modes_for_gevent(shop, mode, transports):
     server = shop(FLASK_SOCKETIO.format(mode=mode))
-    clients = [socketio.Client(reconnection=False) for _ in range(3)]
+    clients = [ordered(socketio.Client(reconnection=False)) for _ in range(3)]
     said, numbers = [], []
     try:
         for client in clients:
