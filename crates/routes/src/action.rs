@@ -356,39 +356,10 @@ fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
     }
 }
 
-/// Whether one of these texts inserts groups.
-fn any_needs_groups(texts: impl FnOnce(&mut dyn FnMut(&Template))) -> bool {
-    let mut needs_groups = false;
-    texts(&mut |text| needs_groups |= text.needs_groups());
-    needs_groups
-}
-
 impl Action {
-    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
-        match self {
-            Action::Redirect { to: text, .. }
-            | Action::Rewrite { to: text, .. }
-            | Action::Set { value: text, .. }
-            | Action::LogVariable { value: text, .. }
-            | Action::AddHeader(text)
-            | Action::RemoveHeader(text)
-            | Action::ClearHeaders(text)
-            | Action::Send { text, .. }
-            | Action::Log(text)
-            | Action::Goto(Target::Label(text)) => text.variables(see),
-            Action::Calculate { variable, value, .. } => {
-                see(variable);
-                value.variables(see);
-            }
-            Action::Serve(served) => served.rest.variables(see),
-            Action::Cache(action) => action.templates(&mut |text| text.variables(see)),
-            Action::Service(action) => action.templates(&mut |text| text.variables(see)),
-            _ => {}
-        }
-    }
-
-    /// Whether it inserts groups of a regular expression's match.
-    pub fn needs_groups(&self) -> bool {
+    /// Calls `see` with each text that is filled in for a request. Everything that a rule needs of requests follows from it, so a
+    /// new action has its arm here.
+    fn templates(&self, see: &mut dyn FnMut(&Template)) {
         match self {
             Action::Redirect { to: text, .. }
             | Action::Rewrite { to: text, .. }
@@ -400,11 +371,35 @@ impl Action {
             | Action::ClearHeaders(text)
             | Action::Send { text, .. }
             | Action::Log(text)
-            | Action::Goto(Target::Label(text)) => text.needs_groups(),
-            Action::Serve(served) => served.rest.needs_groups(),
-            Action::Cache(action) => any_needs_groups(|see| action.templates(see)),
-            Action::Service(action) => any_needs_groups(|see| action.templates(see)),
-            _ => false,
+            | Action::Goto(Target::Label(text)) => see(text),
+            Action::Serve(served) => see(&served.rest),
+            Action::Cache(action) => action.templates(see),
+            Action::Service(action) => action.templates(see),
+            Action::Continue
+            | Action::Break(_)
+            | Action::Return(..)
+            | Action::FixPathInfo
+            | Action::DoNotLog
+            | Action::Goto(Target::Position(_))
+            | Action::BasicAuth(_)
+            | Action::Harakiri(_)
+            | Action::Gzip
+            | Action::Nothing => {}
         }
+    }
+
+    /// Calls `see` with the name of each variable that it reads.
+    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
+        if let Action::Calculate { variable, .. } = self {
+            see(variable);
+        }
+        self.templates(&mut |text| text.variables(see));
+    }
+
+    /// Whether it inserts groups of a regular expression's match.
+    pub fn needs_groups(&self) -> bool {
+        let mut needs_groups = false;
+        self.templates(&mut |text| needs_groups |= text.needs_groups());
+        needs_groups
     }
 }

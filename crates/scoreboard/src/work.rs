@@ -63,8 +63,19 @@ impl Work {
 
     /// Sets the counters to zero, after their writer has ended.
     pub fn clear(tally: &Tally) {
-        let Tally { requests, sent_bytes, busy_us, static_requests, routed_requests, .. } = tally;
-        let Tally { write_errors, read_errors, ongoing, errors, applications, classes, .. } = tally;
+        let Tally {
+            requests,
+            sent_bytes,
+            busy_us,
+            applications,
+            static_requests,
+            routed_requests,
+            write_errors,
+            read_errors,
+            ongoing,
+            errors,
+            classes,
+        } = tally;
         let of_thread = [requests, sent_bytes, busy_us, static_requests, routed_requests];
         let of_faults = [write_errors, read_errors, ongoing, errors];
         let of_applications = applications.iter().flat_map(|application| [&application.requests, &application.exceptions]);
@@ -76,18 +87,30 @@ impl Work {
 
 impl AddAssign for Work {
     fn add_assign(&mut self, other: Work) {
-        self.requests += other.requests;
-        self.sent_bytes += other.sent_bytes;
-        self.busy_us += other.busy_us;
-        self.static_requests += other.static_requests;
-        self.routed_requests += other.routed_requests;
-        self.write_errors += other.write_errors;
-        self.read_errors += other.read_errors;
-        self.errors += other.errors;
-        for (sum, more) in self.other_classes.iter_mut().zip(other.other_classes) {
+        let Work {
+            requests,
+            sent_bytes,
+            busy_us,
+            static_requests,
+            routed_requests,
+            write_errors,
+            read_errors,
+            errors,
+            other_classes,
+            applications,
+        } = other;
+        self.requests += requests;
+        self.sent_bytes += sent_bytes;
+        self.busy_us += busy_us;
+        self.static_requests += static_requests;
+        self.routed_requests += routed_requests;
+        self.write_errors += write_errors;
+        self.read_errors += read_errors;
+        self.errors += errors;
+        for (sum, more) in self.other_classes.iter_mut().zip(other_classes) {
             *sum += more;
         }
-        for (sum, more) in self.applications.iter_mut().zip(other.applications) {
+        for (sum, more) in self.applications.iter_mut().zip(applications) {
             sum.requests += more.requests;
             sum.exceptions += more.exceptions;
         }
