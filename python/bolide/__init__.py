@@ -19,12 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bolide._run import run
     from bolide.leases import Lease, lease
-    from bolide.log_objects import LogHandler
+    from bolide.log_handler import LogHandler
 
 __all__ = ["Lease", "LogHandler", "__version__", "lease", "main", "run"]
-
-#: This process is a prototype, or was forked from one.
-is_application_process = False
 
 
 def main():
@@ -33,14 +30,12 @@ def main():
     The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Every start
     passes through here, so it imports only modules that the interpreter has loaded already.
     """
-    if is_application_process:
-        from bolide._run import refuse_to_nest
-
-        refuse_to_nest("bolide.main()")
+    if "bolide.application_process" in sys.modules:
+        sys.modules["bolide.application_process"].refuse_to_nest("bolide.main()")
     if "pydevd" in sys.modules:
-        from bolide import debuggers
+        from bolide import _run
 
-        raise SystemExit(debuggers.launch(sys.argv[1:]))
+        raise SystemExit(_run.launch(sys.argv[1:]))
     become_master()
 
 
@@ -68,7 +63,7 @@ def __getattr__(name):
 
         return getattr(leases, name)
     if name == "LogHandler":
-        from bolide import log_objects
+        from bolide.log_handler import LogHandler
 
-        return log_objects.LogHandler
+        return LogHandler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -377,7 +377,7 @@ class Assignment:
         """Return whether this worker has to log why the application does not start: no other has done so lately."""
 
     def report_imports(self, list: bytes) -> None:
-        """Have the master watch the files of a list (`bolide/autoreload.py`), if it watches imports."""
+        """Have the master watch the files of a list (`bolide/development/autoreload.py`), if it watches imports."""
 
 class ThreadBody:
     """The body of an additional thread of a worker; it can be called once."""

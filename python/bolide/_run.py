@@ -14,9 +14,10 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Union
 
-import bolide
-from bolide import _native, debuggers
-from bolide.application_name import folders_in_front, name_of
+from bolide import _native
+from bolide.application_process import refuse_to_nest
+from bolide.development import debuggers
+from bolide.loading.application_name import folders_in_front, name_of
 
 #: The value of an option: several values are a list, those of the form KEY=VALUE a dictionary.
 OptionValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Any], Mapping[str, Any]]
@@ -78,17 +79,6 @@ def run(
     status = serve_until_end(arguments, environment, kept=[] if fd is None else [fd])
     if status != 0:
         raise SystemExit(status)
-
-
-def refuse_to_nest(call: str) -> None:
-    """Raise RuntimeError in a prototype and its workers: an unguarded call runs again when the prototype loads its module, and
-    would start servers without end.
-    """
-    if bolide.is_application_process:
-        raise RuntimeError(
-            f"{call} was called while a server was loading the application from the same file: put the call behind "
-            '`if __name__ == "__main__":`, or into a function'
-        )
 
 
 # The command line.
@@ -188,3 +178,11 @@ def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], ke
         return 0
     # The exit status of a shell for a process that a signal has killed.
     return status if status >= 0 else 128 - status
+
+
+def launch(arguments):
+    """Run the server of a command line as a child of this process, which a debugger runs. Return its exit status."""
+    environment = dict(os.environ)
+    # Each worker loads the application itself, so that breakpoints outside of functions are hit.
+    environment.setdefault("UWSGI_LAZY_APPS", "true")
+    return serve_until_end(arguments, environment)

@@ -12,7 +12,7 @@ import socket
 import tempfile
 import urllib.parse
 
-from bolide import __version__, wsgi
+from bolide import _native, wsgi
 from bolide.log import errors
 
 #: Bytes of a body that are kept in memory, as with ``post-buffering``; the rest goes to a temporary file.
@@ -100,7 +100,7 @@ class WsgiApplication:
             "REMOTE_ADDR": client,
             "REMOTE_PORT": str(client_port),
             "DOCUMENT_ROOT": "",
-            "SERVER_SOFTWARE": f"bolide/{__version__}",
+            "SERVER_SOFTWARE": f"bolide/{_native.__version__}",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": scope["scheme"],
             "wsgi.input": body if length else io.BytesIO(),
@@ -109,7 +109,7 @@ class WsgiApplication:
             "wsgi.multithread": self.threads > 1,
             "wsgi.multiprocess": self.multiprocess,
             "wsgi.run_once": False,
-            "uwsgi.version": __version__.encode(),
+            "uwsgi.version": _native.__version__.encode(),
             "uwsgi.node": self.node.encode(),
             "uwsgi.core": 0,
         }

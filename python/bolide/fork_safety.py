@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import threading
 
-from bolide import gevent_patching
+from bolide.gevent import patching as gevent_patching
 
 #: Most threads, and most connections, that a message names.
 MAX_NAMES = 5

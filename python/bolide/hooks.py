@@ -7,8 +7,8 @@ has set on the module ``uwsgi``. They are looked up where the application is loa
 import importlib
 
 from bolide import log, shutdown
-from bolide.load import LoadError
-from bolide.postfork import postfork_chain
+from bolide.loading.load import LoadError
+from bolide.uwsgi.postfork import postfork_chain
 
 
 class Hooks:

@@ -1,15 +1,14 @@
-"""The objects of the JSON log: exceptions with their stacks, and records of Python's ``logging``.
+"""The objects of the JSON log: exceptions with their stacks, and requests.
 
 Must not know where the log goes. Runs in prototypes and workers, only with ``log-json``, or for an application that uses
-:class:`LogHandler`.
+``bolide.LogHandler``.
 """
 
 import json
 import linecache
-import logging
 import traceback
 
-from bolide import _native, log
+from bolide import _native
 
 #: Most frames of a stack, the innermost ones.
 MAX_FRAMES = 100
@@ -18,14 +17,6 @@ MAX_FURTHER = 20
 #: Most characters of a message, and of a line of code.
 MAX_MESSAGE = 8192
 MAX_CODE = 240
-#: Most further fields of a record.
-MAX_FIELDS = 50
-
-#: The levels of ``logging``, the highest first.
-LEVELS = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
-
-#: Attributes that every record has.
-OF_RECORDS = frozenset([*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName"])
 
 
 def write(level, kind, message, members):
@@ -115,32 +106,3 @@ def plain(value):
         return repr(value)[:MAX_MESSAGE]
     except Exception:
         return f"<{type(value).__name__}>"
-
-
-class LogHandler(logging.Handler):
-    """A handler of ``logging`` that writes each record as one event: an object with ``log-json``, otherwise formatted lines."""
-
-    def emit(self, record):
-        try:
-            if _native.log_is_json():
-                write(level_of(record.levelno), "log", record.getMessage(), members_of(record))
-            else:
-                log.write_lines(self.format(record).split("\n"))
-        except Exception:
-            self.handleError(record)
-
-
-def level_of(number):
-    return next((name for least, name in LEVELS if number >= least), "debug")
-
-
-def members_of(record):
-    members = {"logger": record.name}
-    if record.exc_info and isinstance(record.exc_info[1], BaseException):
-        members["exception"] = exception_of(record.exc_info[1])
-    if record.stack_info:
-        members["lines"] = record.stack_info.split("\n")
-    fields = {name: value for name, value in vars(record).items() if name not in OF_RECORDS}
-    if fields:
-        members["fields"] = {name: plain(value) for name, value in list(fields.items())[:MAX_FIELDS]}
-    return members

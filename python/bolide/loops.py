@@ -8,7 +8,7 @@ import asyncio
 import importlib
 import sys
 
-from bolide.load import LoadError
+from bolide.loading.load import LoadError
 
 #: Modules that provide event loops, by the setting's value.
 MODULES = {"Uvloop": "uvloop", "Rloop": "rloop"}

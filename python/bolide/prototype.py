@@ -31,7 +31,8 @@ def main(descriptor):
 def made_half(native):
     # Modules that workers need are imported before the fork, so that workers share them. `threads` must be imported before the
     # application can replace Python's threads.
-    from bolide import django_projects, fork_safety, gevent_patching, log, threads, wsgi  # noqa: F401
+    from bolide import log, wsgi
+    from bolide.gevent import patching as gevent_patching  # noqa: F401
 
     return Half(native, log, wsgi)
 
@@ -62,20 +63,19 @@ class Half:
         self.gunicorn = self.gunicorn_fault = None
         #: The reason why gevent can't be used, if it is to be used; None if there is none.
         self.gevent_fault = None
-        #: In a helper, its life: an object of `bolide.helpers`.
+        #: In a helper, its life: an object of `bolide.helpers.helper`.
         self.helper = None
-        #: With `develop`, an object of `bolide.developing`.
+        #: With `develop`, an object of `bolide.development.developing`.
         self.development = None
 
     def prepare(self, boot):
         """Set up this process as the application sees it: path, environment, arguments."""
         import atexit
 
-        import bolide
-        from bolide import coerced_locale, threads
+        from bolide import application_process, coerced_locale, threads
 
         # A call of `bolide.run` from now on comes from the application's own module, which is being loaded to be served.
-        bolide.is_application_process = True
+        application_process.is_one = True
         # Registered first, so that it runs last: the application's atexit functions may still write to the log.
         atexit.register(finish, self.native)
         self.boot = boot
@@ -99,7 +99,7 @@ class Half:
         sys.argv = ["uwsgi", *python["arguments"]]
         name_process(self.native, self.settings, "prototype")
         from bolide.hooks import Hooks
-        from bolide.uwsgi_module import Uwsgi
+        from bolide.uwsgi.module import Uwsgi
 
         described = self.settings["python_module"]
         self.uwsgi = Uwsgi(self.native, boot, self.log)
@@ -107,15 +107,15 @@ class Half:
             self.uwsgi.register()
         self.hooks = Hooks(described, self.uwsgi)
         if self.settings["watching"]["imports"] or self.settings["development"] is not None:
-            from bolide import bytecode
+            from bolide.loading import bytecode
 
             bytecode.skip_young_sources()
         if self.settings["watching"]["imports"]:
-            from bolide import autoreload
+            from bolide.development import autoreload
 
             self.followed = autoreload.Imports(self.settings["watching"]["imports"])
         if self.settings["mules"]["apps"]:
-            from bolide import gunicorn_dirty
+            from bolide.gunicorn import dirty as gunicorn_dirty
 
             gunicorn_dirty.install()
         if self.settings["python"]["server_loggers"] is not None:
@@ -124,15 +124,15 @@ class Half:
             server_loggers.install(self.settings["python"]["server_loggers"])
         # From here on code of the application may run.
         if self.settings["asynchronous"]["gevent"] is not None:
-            from bolide import gevent_patching
+            from bolide.gevent import patching as gevent_patching
 
             self.gevent_fault = gevent_patching.prepare(self.settings)
         if described["gunicorn"] and self.gevent_fault is None:
-            from bolide import gunicorn_hooks
+            from bolide.gunicorn import hooks as gunicorn_hooks
 
             self.gunicorn, self.gunicorn_fault = gunicorn_hooks.made(described["gunicorn"], boot)
         if self.settings["development"] is not None:
-            from bolide.developing import Development
+            from bolide.development.developing import Development
 
             self.development = Development(boot, self.native)
             self.log.is_alone = True
@@ -155,7 +155,7 @@ class Half:
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
                 if self.settings["asynchronous"]["gevent"] is not None:
-                    from bolide import gevent_patching
+                    from bolide.gevent import patching as gevent_patching
 
                     reason = gevent_patching.check(self.applications, self.settings)
                 if self.gunicorn is not None:
@@ -207,7 +207,7 @@ class Half:
 
     def fork(self, is_worker):
         """Fork this process. Return the result of ``os.fork``."""
-        from bolide.gevent_patching import fork
+        from bolide.gevent.patching import fork
 
         if self.gunicorn is None or not is_worker:
             return fork()
@@ -241,7 +241,7 @@ class Half:
 
     def join_debugger(self):
         if "_BOLIDE_DEBUGGER" in os.environ:
-            from bolide import debuggers
+            from bolide.development import debuggers
 
             debuggers.join()
 
@@ -257,9 +257,9 @@ class Half:
 
     def become_helper(self, number):
         """Become the helper of this number. Runs after the fork."""
-        from bolide import helpers
+        from bolide.helpers import kinds
 
-        self.helper = self.uwsgi.helper = helpers.made(self, number)
+        self.helper = self.uwsgi.helper = kinds.made(self, number)
         if hasattr(self.helper, "mule_get_msg"):
             self.uwsgi.mule = self.helper
         name_process(self.native, self.settings, self.helper.name)
@@ -284,8 +284,8 @@ class Half:
             if self.development is not None:
                 self.development.note_success()
                 self.development.watch_debuggers()
-            elif self.boot["at_terminal"] or "bolide.debuggers" in sys.modules:
-                from bolide import debuggers
+            elif self.boot["at_terminal"] or "bolide.development.debuggers" in sys.modules:
+                from bolide.development import debuggers
 
                 debuggers.follow_halts(self.native, keeps_breakpoints=False)
             if self.settings["python"]["server_loggers"] is not None:
@@ -319,7 +319,7 @@ class Half:
             applications = [(mount, callable) for mount, callable, _ in self.applications]
             after_request = self.uwsgi.hook("after_req_hook")
             if self.settings["asynchronous"]["gevent"]:
-                from bolide import gevent_worker
+                from bolide.gevent import worker as gevent_worker
 
                 gevent_worker.serve(self.native, assignment, applications, after_request, self.settings)
             else:
@@ -336,7 +336,7 @@ class Half:
         That is not done in the prototype: views may connect to databases when they are imported, and workers can't share
         connections.
         """
-        from bolide import django_projects
+        from bolide.loading import django_projects
 
         try:
             django_projects.load_urlconf()
@@ -381,7 +381,7 @@ def stop_without_terminal(*arguments, **more):
     """``sys.breakpointhook`` of processes without a terminal."""
     if arguments or set(more) - {"header"} or os.environ.get("PYTHONBREAKPOINT"):
         return sys.__breakpointhook__(*arguments, **more)
-    from bolide import debuggers
+    from bolide.development import debuggers
 
     return debuggers.stop_without_terminal(sys._getframe(1), more.get("header"))
 
@@ -429,9 +429,10 @@ def load(boot, hooks, watched, development=None, is_told=False):
     With `is_told`, the log also has a reason without details, which no other process logs. The context manager `watched`
     surrounds the imports and sees how they fail. In development, an error page may stand in.
     """
-    from bolide import log, slow_loading
-    from bolide.import_hints import missing_dependency
-    from bolide.load import LoadError
+    from bolide import log
+    from bolide.development import slow_loading
+    from bolide.loading.import_hints import missing_dependency
+    from bolide.loading.load import LoadError
 
     settings = boot["settings"]
     slow_page = None if development is None else development.slow_page()
@@ -439,7 +440,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
         with watched, slow_loading.watched(slow_page, settings["lifecycle"]["load_timeout_ms"]):
             applications = import_all(settings, hooks, boot["generation"] == 1)
             if development is not None:
-                from bolide import django_projects
+                from bolide.loading import django_projects
 
                 django_projects.load_urlconf()
                 tell = log.tell if boot["generation"] == 1 else lambda _: None
@@ -482,7 +483,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
 
 def import_all(settings, hooks, is_start):
     """Import the modules of the settings, and return the applications. At the start some may be missing."""
-    from bolide.load import import_beside, load_applications, set_aliases, set_up_logging
+    from bolide.loading.load import import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 
     python = settings["python"]
@@ -501,7 +502,7 @@ def import_all(settings, hooks, is_start):
 
 def apply_logging_file(python):
     """Apply ``log-config``."""
-    from bolide.load import set_up_logging_from
+    from bolide.loading.load import set_up_logging_from
 
     if python["server_loggers"] is None:
         return set_up_logging_from(python["logging_file"])
@@ -556,7 +557,7 @@ def label_of(applications):
 def check_load():
     """Load the application for ``bolide check --load``, and serve nothing."""
     native = import_native()
-    from bolide import load_check
+    from bolide.loading import load_check
 
     return load_check.main(made_half(native))
 

@@ -10,7 +10,7 @@ import os
 import time
 
 from bolide import _native, log
-from bolide.after_import import after_import
+from bolide.loading.after_import import after_import
 
 #: gunicorn's form of a line, and those of the other servers.
 GUNICORN = ("%(asctime)s [%(process)d] [%(levelname)s] %(message)s", "[%Y-%m-%d %H:%M:%S %z]")

@@ -20,8 +20,9 @@ import time
 from types import TracebackType
 from typing import Any, Callable
 
-from bolide._run import OptionValue, arguments_of, command, environment_of, refuse_to_nest
-from bolide.application_name import name_of
+from bolide._run import OptionValue, arguments_of, command, environment_of
+from bolide.application_process import refuse_to_nest
+from bolide.loading.application_name import name_of
 
 __all__ = ["Server", "StartFailed", "serve"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ROOT / "crates" / "options" / "src" / "project"
-CALLABLES = ROOT / "python" / "bolide" / "callables.py"
+CALLABLES = ROOT / "python" / "bolide" / "loading" / "callables.py"
 
 
 def in_python(name):
@@ -37,5 +37,5 @@ def test_frameworks_are_those_of_the_look_at_texts():
 
 
 def test_virtualenvs_have_the_same_names():
-    hints = (ROOT / "python" / "bolide" / "import_hints.py").read_text()
+    hints = (ROOT / "python" / "bolide" / "loading" / "import_hints.py").read_text()
     assert in_rust("mod.rs", "ENVIRONMENTS") == ast.literal_eval(re.search(r"^ENVIRONMENTS = (.+)$", hints, re.MULTILINE)[1])

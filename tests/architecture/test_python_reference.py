@@ -17,7 +17,7 @@ PUBLIC = {
     "bolide.testing.StartFailed": "testing.py",
     "bolide.lease": "leases.py",
     "bolide.Lease": "leases.py",
-    "bolide.LogHandler": "log_objects.py",
+    "bolide.LogHandler": "log_handler.py",
 }
 HEAD = """\
 # The Python package

@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "uwsgi-module.md"
 STUBS = ROOT / "python" / "uwsgi-stubs" / "__init__.pyi"
 
 #: The part of the page between these lines is generated from the table.
-BEGIN, END = "<!-- names: made from python/bolide/uwsgi_names.py -->\n", "<!-- names end -->\n"
+BEGIN, END = "<!-- names: made from python/bolide/uwsgi/names.py -->\n", "<!-- names end -->\n"
 
 #: If this variable is set, the page is written and not compared.
 WRITE = "BOLIDE_WRITE_REFERENCE"
@@ -19,7 +19,7 @@ WRITE = "BOLIDE_WRITE_REFERENCE"
 def names():
     """Returns the table from the source tree: importing it has no dependencies."""
     scope = {}
-    path = ROOT / "python" / "bolide" / "uwsgi_names.py"
+    path = ROOT / "python" / "bolide" / "uwsgi" / "names.py"
     exec(compile(path.read_text(), str(path), "exec"), scope)
     return scope
 

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from bolide import uwsgi_names
+from bolide.uwsgi import names as uwsgi_names
 from support.client import Client
 from support.real_uwsgi import real_uwsgi
 

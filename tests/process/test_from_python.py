@@ -171,7 +171,7 @@ def test_what_a_module_does_to_an_application_is_repeated(folder, text, expected
     (folder / "shop").mkdir()
     (folder / "shop" / "wsgi.py").write_text(SHOP)
     (folder / "caller.py").write_text(
-        f"{text}\nfrom bolide.application_name import name_of\ndef tell():\n    print(name_of(app, globals()))\ntell()\n"
+        f"{text}\nfrom bolide.loading.application_name import name_of\ndef tell():\n    print(name_of(app, globals()))\ntell()\n"
     )
     done = subprocess.run([sys.executable, "caller.py"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
     assert done.stdout.split() == [expected]

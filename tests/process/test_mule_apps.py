@@ -9,7 +9,7 @@ from support_mules import helpers_of, prepare, wait_for_notes
 
 MODELS = """
 import asyncio, json
-from bolide import mules
+from bolide.helpers import mules
 class Model:
     def init(self):
         note("init")

@@ -52,7 +52,7 @@ def test_an_import_that_does_not_end_is_named_with_its_line_in_a_worker_with_gev
 STUCK_IN_IMPORT = """\
 import contextlib, functools, os, sys
 # The finder below stops all imports, those of the thread that looks too.
-from bolide import traceback_page
+from bolide.development import traceback_page
 _, writer = os.pipe()
 os.set_blocking(writer, False)
 for size in (65536, 1):

@@ -1,4 +1,4 @@
-//! The native half of the Python module `uwsgi` (`bolide/uwsgi_module.py`) for facts about this process and the instance: rows of
+//! The native half of the Python module `uwsgi` (`bolide/uwsgi/module.py`) for facts about this process and the instance: rows of
 //! the scoreboard, the listening sockets, and requests to the master.
 //!
 //! It knows no HTTP request: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is no data yet.

@@ -1,4 +1,4 @@
-//! The native half of uWSGI's signals (`bolide/uwsgi_signals.py`): raises and registers them, waits for them, and calls the Python
+//! The native half of uWSGI's signals (`bolide/uwsgi/signals.py`): raises and registers them, waits for them, and calls the Python
 //! function that runs handlers. It knows no handler. Workers and helpers run it; a prototype has no port, and collects.
 
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::object::Object;
 static PORT: OnceLock<Arc<SignalPort>> = OnceLock::new();
 /// The row of this process, which says whether it serves.
 static ROW: OnceLock<&'static Row> = OnceLock::new();
-/// `bolide.uwsgi_signals.Signals.run(number)`
+/// `bolide.uwsgi.signals.Signals.run(number)`
 static RUNNER: OnceLock<Object> = OnceLock::new();
 
 /// The results of the runner.

@@ -120,7 +120,7 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;
     environ.set_item("uwsgi.core", 0)?;
     if settings.asynchronous.gevent.is_some() {
-        environ.update(py.import("bolide.gevent_calls")?.getattr("ENVIRON")?.cast()?)?;
+        environ.update(py.import("bolide.gevent.calls")?.getattr("ENVIRON")?.cast()?)?;
     }
     // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.
     Ok(object_of(environ.copy()?.into_any()))

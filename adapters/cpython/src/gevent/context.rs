@@ -56,7 +56,7 @@ static GEVENT: OnceLock<&'static Gevent> = OnceLock::new();
 // that come by a callable of a request are refused (`Cooperation::visit`).
 unsafe impl Sync for Gevent {}
 
-/// Functions of `bolide.gevent_worker`.
+/// Functions of `bolide.gevent.worker`.
 pub struct PyFunctions {
     /// `RequestGreenlet(serve, number)`
     pub make: Object,

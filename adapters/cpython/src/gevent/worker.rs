@@ -1,4 +1,4 @@
-//! The Python object for a worker that serves WSGI applications in greenlets: `bolide/gevent_worker.py` makes one and has gevent's
+//! The Python object for a worker that serves WSGI applications in greenlets: `bolide/gevent/worker.py` makes one and has gevent's
 //! hub watch it. It must not know requests. The hub's thread runs it.
 
 use std::cell::{Cell, OnceCell};
@@ -32,7 +32,7 @@ pub struct GeventWorker {
 #[pymethods]
 impl GeventWorker {
     /// `applications` is a list of `(mount, callable)`; `event_loop` is the hub with the methods of asyncio's loop; `modules` are
-    /// `bolide.gevent_worker` and `bolide.wsgi`; `on_drained` is called once, when there is nothing more to serve.
+    /// `bolide.gevent.worker` and `bolide.wsgi`; `on_drained` is called once, when there is nothing more to serve.
     #[new]
     fn new(
         py: Python<'_>,

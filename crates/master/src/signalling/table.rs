@@ -65,7 +65,7 @@ impl Table {
 
     /// Returns a timer that the application has registered while it was loaded, or that is configured, as it runs with
     /// `timer-engine`: one that fires in several processes of an instance, or a number of times, is a matter of each instance.
-    /// `bolide/unique_timers.py` decides the same.
+    /// `bolide/uwsgi/unique_timers.py` decides the same.
     pub fn shared(&self, timer: Timer) -> Timer {
         let is_for_all = matches!(self.target(timer.number), Some(Target::Workers | Target::ActiveWorkers | Target::Mules));
         if is_for_all || timer.left.is_some() { timer } else { timer.shared() }

@@ -25,7 +25,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("mules = 1\nmule-msg-size = 1048576"),
     OptionEntry::supported("farm", Setting::LocatedTexts(|draft| &mut draft.mules.farms), Value::Special, "", "Mules that share a queue of messages: a name, a colon and the numbers of the mules. `uwsgi.farm_msg` and `uwsgi.mule_msg` with the name send to it, and one of its mules takes the message.")
         .example("mules = 2\nfarm = mail:1,2"),
-    OptionEntry::supported("mule-app", Setting::LocatedTexts(|draft| &mut draft.mules.apps), Value::List, "", "An object that mules keep, for example a model that takes long to load: `package.module:Class`. `bolide.mules.call(\"package.module:Class\", \"method\", …)` calls its method in a free mule from any process, and returns the result. With `:2` behind it, two of the mules have it.")
+    OptionEntry::supported("mule-app", Setting::LocatedTexts(|draft| &mut draft.mules.apps), Value::List, "", "An object that mules keep, for example a model that takes long to load: `package.module:Class`. `bolide.helpers.mules.call(\"package.module:Class\", \"method\", …)` calls its method in a free mule from any process, and returns the result. With `:2` behind it, two of the mules have it.")
         .example("mules = 2\nmule-app = shop.models:Model\nmule-app = shop.models:Large:1"),
     OptionEntry::supported("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules), Value::List, "", "Replaces the mules when this file is touched. Workers stay.")
         .example("mules = 1\ntouch-mules-reload = /srv/shop/mules"),

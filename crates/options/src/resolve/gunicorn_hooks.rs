@@ -1,4 +1,4 @@
-//! gunicorn's hooks: which of them are called here (by `bolide/gunicorn_hooks.py`), and why the others are not. Pure data.
+//! gunicorn's hooks: which of them are called here (by `bolide/gunicorn/hooks.py`), and why the others are not. Pure data.
 
 /// Hooks that the prototype or a worker calls.
 pub const CALLED: &[&str] = &[

@@ -12,7 +12,7 @@ use super::hooks::{HookKind, touch_hook};
 use super::values;
 use crate::catalogue::row::OptionRow;
 
-/// The editors that the traceback page knows (`bolide/traceback_page.py`).
+/// The editors that the traceback page knows (`bolide/development/traceback_page.py`).
 const EDITORS: [&str; 6] = ["vscode", "cursor", "zed", "pycharm", "sublime", "off"];
 
 /// Adds a file whose change triggers this action; the log gives the option's name as the reason.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::RawSetting;
 
 /// The program of the child: the text of a module of the package `bolide`, which that Python may lack.
-const PROGRAM: &str = include_str!("../../../../python/bolide/gunicorn_configuration.py");
+const PROGRAM: &str = include_str!("../../../../python/bolide/gunicorn/configuration.py");
 /// Time limit of a file, in milliseconds: its imports may be large.
 const CHILD_MS: u64 = 30_000;
 /// Longest output of a child, in bytes.

@@ -19,7 +19,7 @@ fn options(settings: &[RawSetting]) -> Vec<String> {
 
 #[test]
 fn test_hooks_that_are_said_to_be_called_are_those_of_the_python_side() {
-    let python = include_str!("../../../../python/bolide/gunicorn_hooks.py");
+    let python = include_str!("../../../../python/bolide/gunicorn/hooks.py");
     for name in CALLED {
         assert!(python.contains(&format!("\"{name}\"")), "{name}");
     }

@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 
-from bolide import debuggers, framework_errors, log, traceback_page
+from bolide import log
+from bolide.development import debuggers, framework_errors, traceback_page
 
 #: Most bytes of the error page that is kept for other processes.
 ERROR_REPORT_BYTES = 4 * 1024 * 1024

@@ -16,25 +16,6 @@ FAILED = 1
 SIGNALS_OF_UWSGI = {"reload": signal.SIGHUP, "stop": signal.SIGINT}
 
 
-def made(half, number):
-    """Return the helper with this number in the settings."""
-    described = half.settings["helpers"][number - 1]
-    ((kind, task),) = described["task"].items()
-    if kind == "Mule":
-        from bolide.mule import Mule
-
-        return Mule(half, f"mule {task['number']}", task)
-    if kind == "Spooler":
-        from bolide.spooler import Spooler
-
-        return Spooler(half, f"spooler {task['number']}", task)
-    if kind == "Script":
-        from bolide.script import Script
-
-        return Script(half, "script", task)
-    raise NotImplementedError(f"a helper of Python can't be a {kind}")
-
-
 class Helper:
     """A helper's life. A kind of helper implements :meth:`work`."""
 

@@ -13,7 +13,7 @@ import sysconfig
 import traceback
 from urllib.parse import quote
 
-from bolide import source_colours
+from bolide.development import source_colours
 
 #: Most exceptions of a chain that are shown.
 MAX_CHAIN = 10
@@ -301,7 +301,7 @@ def is_library(path):
 
 def library_folders():
     paths = sysconfig.get_paths()
-    own = os.path.dirname(os.path.abspath(__file__))
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folders = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], os.path.dirname(os.__file__), own}
     return tuple(os.path.abspath(folder) + os.sep for folder in folders)
 

@@ -7,7 +7,7 @@ import os
 import time
 
 from bolide import log
-from bolide.helpers import Helper
+from bolide.helpers.helper import Helper
 
 #: uWSGI's results of a job's function. Every other number leaves the job for a later attempt, as SPOOL_RETRY does.
 SPOOL_OK, SPOOL_RETRY, SPOOL_IGNORE = -2, -1, 0
@@ -47,7 +47,7 @@ class Spooler(Helper):
 
     def import_further(self):
         """Import the modules of ``spooler-import``, as uWSGI does: a failure is logged, and the spooler continues."""
-        from bolide.load import module_or_file, tell_failure
+        from bolide.loading.load import module_or_file, tell_failure
 
         for name in self.settings["imports"]:
             try:

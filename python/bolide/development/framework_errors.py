@@ -8,7 +8,7 @@ import contextvars
 import sys
 
 #: The exceptions of the request that is being served, each with whether the framework logs it: a list that
-#: :mod:`bolide.developing` puts here. Tasks and threads that copy the context share it.
+#: :mod:`bolide.development.developing` puts here. Tasks and threads that copy the context share it.
 noted = contextvars.ContextVar("bolide_noted_exceptions")
 
 

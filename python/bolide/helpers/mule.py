@@ -7,7 +7,7 @@ import os
 import threading
 
 from bolide import log
-from bolide.helpers import Helper
+from bolide.helpers.helper import Helper
 
 #: A process with code that catches every exception gets this many more of them at its end; then it ends without its code.
 MAX_ENDS = 3
@@ -54,7 +54,7 @@ class Mule(Helper):
         """Hand each message to the application's hook, and answer calls."""
         queues = self.of_mule + self.of_farms
         if self.described:
-            from bolide.mule_apps import Apps
+            from bolide.helpers.mule_apps import Apps
 
             self.apps = Apps(self.described, self.number, self.places)
             queues = self.apps.load() + queues

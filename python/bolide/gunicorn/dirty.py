@@ -6,8 +6,8 @@ process that loads an application, if there is such an object.
 
 import contextlib
 
-from bolide import mules
-from bolide.after_import import after_import
+from bolide.helpers import mules
+from bolide.loading.after_import import after_import
 
 #: The package of gunicorn whose clients are replaced.
 PACKAGE = "gunicorn.dirty"

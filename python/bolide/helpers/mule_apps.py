@@ -10,8 +10,8 @@ import socket
 import traceback
 
 from bolide import log
-from bolide.load import LoadError
-from bolide.mules import END, FAILURE, PART, RESULT, framed, received
+from bolide.helpers.mules import END, FAILURE, PART, RESULT, framed, received
+from bolide.loading.load import LoadError
 
 #: Seconds that a caller has to send its arguments, and to take each part of the answer.
 CALLER_SECONDS = 30

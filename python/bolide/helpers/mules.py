@@ -1,6 +1,6 @@
 """Calls of objects that mules keep (the option ``mule-app``), with their results, from any process of the instance::
 
-    from bolide import mules
+    from bolide.helpers import mules
 
     answer = mules.call("shop.models:Model", "predict", picture, timeout=30)
     for part in mules.stream("shop.models:Model", "explain", picture):

@@ -6,7 +6,7 @@ Must not know how the instance ends, which is the master's. Runs in the helper o
 import sys
 
 from bolide import log
-from bolide.helpers import Helper
+from bolide.helpers.helper import Helper
 
 
 class Script(Helper):

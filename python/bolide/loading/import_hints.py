@@ -8,7 +8,7 @@ import glob
 import os
 import sys
 
-from bolide.known_packages import PACKAGES
+from bolide.loading.known_packages import PACKAGES
 
 #: Most entries of a folder that are read: the folder may be any.
 MAX_ENTRIES = 4096

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-from bolide import engineio_modes
+from bolide.gevent import engineio_modes
 
 #: The oldest version that works with any greenlet and setuptools of today, as older ones do not.
 OLDEST = (23, 7)

@@ -12,7 +12,7 @@ import time
 import types
 
 from bolide import log
-from bolide.unique_timers import UniqueTimers
+from bolide.uwsgi.unique_timers import UniqueTimers
 
 #: As in uWSGI: the longest target and path, in bytes, and the most timers of each kind.
 TARGET_BYTES = 63

@@ -6,7 +6,7 @@ connection. An application that names its mode gets that mode. Must not know req
 application.
 """
 
-from bolide.after_import import after_import
+from bolide.loading.after_import import after_import
 
 #: The modules that have had the list of modes, by version, and its class in each.
 CLASSES = {"engineio.base_server": "BaseServer", "engineio.server": "Server"}

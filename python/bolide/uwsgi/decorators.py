@@ -8,7 +8,7 @@ import functools
 import sys
 import threading
 
-from bolide.mule_decorators import (
+from bolide.uwsgi.mule_decorators import (
     farm,
     farm_loop,
     mule,
@@ -22,8 +22,8 @@ from bolide.mule_decorators import (
     mulemsg_loop,
     rpc,
 )
-from bolide.postfork import postfork_chain
-from bolide.uwsgi_spool import spool, spoolforever, spoolraw
+from bolide.uwsgi.postfork import postfork_chain
+from bolide.uwsgi.spool import spool, spoolforever, spoolraw
 
 # `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
 __all__ = [

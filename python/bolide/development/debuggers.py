@@ -27,19 +27,6 @@ PORT_WAIT_SECONDS = 10
 PORT_CHECK_SECONDS = 0.1
 
 
-# The launched process.
-
-
-def launch(arguments):
-    """Run the server of a command line as a child of this process, which a debugger runs. Return its exit status."""
-    from bolide import _run
-
-    environment = dict(os.environ)
-    # Each worker loads the application itself, so that breakpoints outside of functions are hit.
-    environment.setdefault("UWSGI_LAZY_APPS", "true")
-    return _run.serve_until_end(arguments, environment)
-
-
 @contextlib.contextmanager
 def follow(environment):
     """Surround the start of a server: its workers join the session of the debugger that runs this process, if one does."""
@@ -126,7 +113,7 @@ def connect(session):
         pydevd = imported(session)
         if halts is not None:
             halts.follow_editor()
-        own = os.path.dirname(os.path.abspath(__file__))
+        own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
         pydevd.settrace(
             host=session["host"],
             port=session["port"],

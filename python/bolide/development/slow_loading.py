@@ -95,7 +95,7 @@ def follow(over, importing, told_seconds, error_report):
     if over.acquire(timeout=told_seconds):
         return
     # Imported late: no other code needs it.
-    from bolide import traceback_page
+    from bolide.development import traceback_page
 
     place = position(stack_of(importing), module_of(importing))
     log.tell(f"loading the application takes longer than {told_seconds:g} s; it is {place}{advice(importing)}")
@@ -126,7 +126,7 @@ def advice(thread):
 
 def stack_of(thread):
     """Return the stack of a thread from the application's first frame on, the outermost frame first."""
-    from bolide import traceback_page
+    from bolide.development import traceback_page
 
     frame = sys._current_frames().get(thread)
     stack = traceback.StackSummary.extract(reversed(list(traceback.walk_stack(frame))), lookup_lines=False)
@@ -151,7 +151,7 @@ def is_importlib(path):
 
 def position(stack, module=None):
     """Return the application's innermost line in words, or a library's if all are. `module`: what that line is importing."""
-    from bolide import traceback_page
+    from bolide.development import traceback_page
 
     own = [entry for entry in stack if not traceback_page.is_library(entry.filename)]
     entries = own or [entry for entry in stack if not is_importlib(entry.filename)] or stack

@@ -13,8 +13,8 @@ import gevent
 from gevent.event import Event
 from gevent.monkey import is_object_patched
 
-from bolide import gevent_calls
-from bolide.gevent_websocket import offer
+from bolide.gevent import calls as gevent_calls
+from bolide.gevent.websocket import offer
 from bolide.log import log_exception, report
 
 __all__ = ["Event", "RequestGreenlet", "live_as_child", "offer", "overdue", "report_stall", "serve", "settle"]

@@ -13,10 +13,11 @@ import sys
 import time
 import types
 
-from bolide import uwsgi_decorators, uwsgi_names
-from bolide.messages import Messages
-from bolide.rpc import Calls
-from bolide.uwsgi_signals import Signals
+from bolide.uwsgi import decorators as uwsgi_decorators
+from bolide.uwsgi import names as uwsgi_names
+from bolide.uwsgi.messages import Messages
+from bolide.uwsgi.rpc import Calls
+from bolide.uwsgi.signals import Signals
 
 #: Most threads that a worker has with `threads = auto`.
 MAX_THREADS = 64
@@ -69,14 +70,15 @@ class Uwsgi:
         self.settings = boot["settings"]
         self.messages = Messages(native, self.settings, log)
         self.calls = Calls(self.settings["python_module"]["rpc_most"])
-        #: In a helper, its life: an object of `bolide.helpers`.
+        #: In a helper, its life: an object of `bolide.helpers.helper`.
         self.helper = None
         #: In a mule, the same object.
         self.mule = None
         #: With `gevent`, the functions that wait, and those of locks.
         self.waits = self.locks = None
         if self.settings["asynchronous"]["gevent"] is not None:
-            from bolide import gevent_calls, gevent_locks
+            from bolide.gevent import calls as gevent_calls
+            from bolide.gevent import locks as gevent_locks
 
             self.waits, self.locks = gevent_calls, gevent_locks
         self.module = None

@@ -14,8 +14,8 @@ import sys
 import types
 
 from bolide import log
-from bolide.callables import DEFAULT_CALLABLE, LoadError, MissingCallable, Named, Taken, find, framework, search
-from bolide.import_hints import missing_file, missing_module
+from bolide.loading.callables import DEFAULT_CALLABLE, LoadError, MissingCallable, Named, Taken, find, framework, search
+from bolide.loading.import_hints import missing_file, missing_module
 
 
 def load_applications(applications, is_start=True):

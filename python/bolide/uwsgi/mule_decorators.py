@@ -8,7 +8,7 @@ import pickle
 import sys
 
 from bolide import log
-from bolide.postfork import postfork_chain
+from bolide.uwsgi.postfork import postfork_chain
 
 #: The functions that other processes call in a mule, by their names.
 mule_functions = {}

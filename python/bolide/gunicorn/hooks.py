@@ -12,7 +12,7 @@ import os
 import sys
 
 from bolide import log, server_loggers, shutdown
-from bolide.gunicorn_configuration import lines_of, run
+from bolide.gunicorn.configuration import lines_of, run
 
 #: gunicorn's defaults of settings that hooks read.
 DEFAULTS = {

@@ -1,0 +1,1 @@
+"""uWSGI's Python modules: `uwsgi`, `uwsgidecorators`, and what stands behind their functions."""

@@ -1,0 +1,78 @@
+"""The modules of the Python package depend on each other without cycles, and so do its folders.
+
+A module depends on another if it imports it, or a name of it, anywhere in its text. The native module counts as one of them. A
+folder stands for everything in it.
+"""
+
+import ast
+from pathlib import Path
+
+from test_modules import circles
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bolide"
+NATIVE = ("bolide", "_native")
+
+
+def modules_of(folder):
+    """Returns the path of each module by its name."""
+    named = {}
+    for file in folder.rglob("*.py"):
+        parts = (folder.name, *file.relative_to(folder).with_suffix("").parts)
+        named[parts[:-1] if parts[-1] == "__init__" else parts] = file
+    return named
+
+
+def imported(tree):
+    """Returns the dotted names that a text imports, each with the names that it takes from there."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((tuple(alias.name.split(".")), "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "an import has the full name of the module"
+            yield from ((tuple(node.module.split(".")), alias.name) for alias in node.names)
+
+
+def knowledge(named):
+    """Returns the modules that each module depends on."""
+    known = {NATIVE: set()}
+    for module, file in named.items():
+        found = set()
+        for start, name in imported(ast.parse(file.read_text(encoding="utf-8"))):
+            places = ((*start, name), start)
+            found.update([place for place in places if place in known or place in named][:1])
+        known[module] = found - {module}
+    return known
+
+
+def topmost(known):
+    """Returns the dependencies between the folders and the modules beside them."""
+    rooms = {}
+    for module, others in known.items():
+        rooms.setdefault(module[:2], set()).update(other[:2] for other in others if other[:2] != module[:2])
+    return rooms
+
+
+def test_python_modules_have_no_cycles():
+    known = knowledge(modules_of(PACKAGE))
+    assert len(known) > 60
+    assert known["bolide", "wsgi"]
+    assert circles(known) == set()
+
+
+def test_python_folders_know_each_other_in_one_direction():
+    assert circles(topmost(knowledge(modules_of(PACKAGE)))) == set()
+
+
+def test_a_cycle_is_found_however_a_module_names_the_other(tmp_path):
+    folder = tmp_path / "bolide"
+    (folder / "a").mkdir(parents=True)
+    (folder / "__init__.py").write_text("from bolide import b\n")
+    (folder / "a" / "__init__.py").write_text("")
+    (folder / "b.py").write_text("def call():\n    import bolide.a.c\n")
+    for text in ("from bolide import b\n", "from bolide.b import call\n", "import bolide.b\n"):
+        (folder / "a" / "c.py").write_text(text)
+        known = knowledge(modules_of(folder))
+        assert circles(known) == {frozenset({("bolide", "b"), ("bolide", "a", "c")})}
+        assert circles(topmost(known)) == {frozenset({("bolide", "b"), ("bolide", "a")})}
+    (folder / "a" / "c.py").write_text("import os\n")
+    assert circles(knowledge(modules_of(folder))) == set()
