@@ -1,4 +1,4 @@
-"""Each command for a running instance is in a guide, and adding one touches only the files that CONTRIBUTING.md lists."""
+"""Each command for a running instance is in a guide, and adding one touches only the files that how-to-add.md lists."""
 
 import re
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
 
 
 def test_the_walk_names_at_most_four_files_and_they_are_there():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "internals" / "how-to-add.md").read_text(encoding="utf-8")
     walk = text.split("## How to add a command for a running instance\n")[1].split("\n## ")[0]
     steps = re.findall(r"^(\d)\. [^\n]*?`(crates/[^`]+)`", walk, re.MULTILINE)
     assert [number for number, _ in steps] == [str(number) for number in range(1, MAX_FILES + 1)]

@@ -1,6 +1,6 @@
 """A page of the documentation as the steps of its reader: files that it shows, commands, and blocks that are only shown.
 
-CONTRIBUTING.md, section "The documentation", describes the markup. This module does not know how a step is executed.
+docs/internals/how-to-add.md describes the markup. This module does not know how a step is executed.
 """
 
 import re
