@@ -233,10 +233,7 @@ fn check_growth() -> Result<(), String> {
         if *first == 0 {
             *first = pages;
         }
-        ensure!(
-            pages < *first + MAX_GROWTH_PAGES,
-            "the process has grown from {first} to {pages} pages in {inputs} connections"
-        );
+        ensure!(pages < *first + MAX_GROWTH_PAGES, "the process has grown from {first} to {pages} pages in {inputs} connections");
         Ok(())
     })
 }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use bolide_scoreboard::connection_queue::{MovedConnection, PACKET_BYTES};
 use bolide_contract::settings::Protocol;
+use bolide_scoreboard::connection_queue::{MovedConnection, PACKET_BYTES};
 
 use crate::{Kind, Target, ensure};
 

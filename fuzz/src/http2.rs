@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bolide_protocol::Progress;
 use bolide_protocol::http1::head::{HeadLimits, Version, header_block};
-use bolide_protocol::http2::{MAX_CONTROL_BYTES, ErrorCode, Http2, Http2Event, Http2Limits};
+use bolide_protocol::http2::{ErrorCode, Http2, Http2Event, Http2Limits, MAX_CONTROL_BYTES};
 use bolide_protocol::session::{HeadEvent, HeadParts, RequestHead};
 
 use crate::{Kind, Target, cases, ensure};

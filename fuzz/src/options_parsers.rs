@@ -1,8 +1,8 @@
 //! Configuration texts: every parser, and the expansion of placeholders.
 
-use bolide_configuration::words::Format;
 use bolide_configuration::expand::{self, Endless};
 use bolide_configuration::sources;
+use bolide_configuration::words::Format;
 
 use crate::{Kind, Target, ensure};
 

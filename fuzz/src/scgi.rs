@@ -3,7 +3,7 @@
 use bolide_protocol::scgi::{ScgiHead, request_head};
 use bolide_protocol::{Fault, Progress};
 
-use crate::cases::scgi::{MAX_BLOCK_BYTES, CASES};
+use crate::cases::scgi::{CASES, MAX_BLOCK_BYTES};
 use crate::{Kind, Target, ensure, variables};
 
 pub const TARGET: Target = Target {
