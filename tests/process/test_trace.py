@@ -76,6 +76,8 @@ def all_have_arrived(processes):
         _, thread, place = thread_in(processes, function)
         lines.append(thread["frames"][place]["line"] == line_of(text))
         lines.append(not thread["is_running"])
+    # A thread that computes gives the interpreter away for a moment whenever another one asks for it.
+    lines.append(thread_in(processes, "spin")[1]["holds_gil"])
     return all(lines) and processes
 
 
