@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Argument, Value};
+use bolide_options::row::{Argument, Value};
 use bolide_other_servers::ServerSetting;
 
 /// If a pidfile follows, it reloads a running instance, as in uWSGI; otherwise it has the meaning of other servers: [`DEVELOP`].

@@ -5,8 +5,8 @@ use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::Pair;
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::reach::{Reach, reach};
-use bolide_options::catalogue::row::Status;
 use bolide_options::reader::Configuration;
+use bolide_options::row::Status;
 
 use crate::reading::{PrivilegedOption, Sources};
 

@@ -9,9 +9,9 @@ use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::words::Format;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::Status;
 use crate::reader::other_servers::NoOtherServers;
 use crate::reader::{Reader, format_of};
+use crate::row::Status;
 
 /// The verdicts on a folder of files named `OWNER__REPOSITORY__PATH`, counted by project.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use bolide_configuration::diagnostic::listed;
 
-use crate::catalogue::row::{Argument, OptionRow, Status, Value};
+use crate::row::{Argument, OptionRow, Status, Value};
 
 /// The form of the value, in words.
 pub fn value(row: &OptionRow) -> String {

@@ -5,13 +5,19 @@
 //! them to typed settings, by the rows of the catalogue. It must not know the command line or other servers. Runs in the process
 //! that is started; it opens configuration files and nothing else.
 
+pub mod address;
 pub mod catalogue;
 pub mod compatibility;
+pub mod configuration;
+pub mod context;
 pub mod descriptions;
 pub mod development;
+pub mod draft;
 pub mod project;
 pub mod reader;
 pub mod renewal;
 pub mod resolve;
+pub mod row;
 pub mod server;
 pub mod start_words;
+pub mod values;

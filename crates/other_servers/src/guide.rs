@@ -1,7 +1,7 @@
 //! The tables of the guides "From gunicorn" and "From uvicorn and others": the equivalent of each flag of a server, generated
 //! from the rows. It formats Markdown and opens nothing.
 
-use bolide_options::catalogue::row::Argument;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
 use super::row::{Meaning, ServerSetting};

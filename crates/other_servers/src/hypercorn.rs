@@ -2,7 +2,7 @@
 //! effect of an option. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::Severity;
-use bolide_options::catalogue::row::Argument;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -2,9 +2,9 @@
 //! that other servers use for them. Runs in the process of the caller.
 
 use bolide_configuration::words::Word;
-use bolide_options::catalogue::row::Argument;
-use bolide_options::catalogue::row::{Setting, Status};
 use bolide_options::catalogue::{catalogue, nearest};
+use bolide_options::row::Argument;
+use bolide_options::row::{Setting, Status};
 
 use crate::{Meaning, ServerSetting, Subject, Translation};
 

@@ -1,7 +1,7 @@
 //! Letters of the command line that mean one thing in uWSGI, and therefore here, and another to users of other servers.
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::Argument;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
 use super::flags;

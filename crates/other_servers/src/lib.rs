@@ -35,7 +35,7 @@ pub use translate::{CERTIFICATE, Refusal, server_list};
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::Value;
+use bolide_options::row::Value;
 use bolide_options::server::Server;
 
 /// The rows, by theme.

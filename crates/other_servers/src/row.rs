@@ -1,7 +1,7 @@
 //! A row of the table of other servers' settings: its flag, its name in `gunicorn.conf.py`, its keyword of `bolide.run`, and its
 //! equivalent here. Plain data; of Bolide's options it knows only the names.
 
-use bolide_options::catalogue::row::Argument;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
 use super::translation::{Subject, Translation};

@@ -2,7 +2,7 @@
 //! nothing.
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::Argument;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
 use super::processes::GEVENT;

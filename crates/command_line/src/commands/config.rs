@@ -9,8 +9,8 @@ use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::{Pair, without_secret};
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use bolide_options::reader::{Configuration, EarlyExit};
+use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
 use bolide_other_servers::reading::KnownServers;
 use serde_json::{Value as Json, json};
 

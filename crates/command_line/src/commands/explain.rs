@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use bolide_options::catalogue::row::{OptionRow, Status};
 use bolide_options::catalogue::{catalogue, nearest};
 use bolide_options::descriptions::{value, verdict};
+use bolide_options::row::{OptionRow, Status};
 use bolide_other_servers::other_words;
 
 use crate::manual::command_line_words::{CommandLineWord, word};

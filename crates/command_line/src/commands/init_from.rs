@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use bolide_configuration::diagnostic::{Diagnostic, plain_error};
 use bolide_configuration::host_info::HostInfo;
-use bolide_options::catalogue::row::Argument;
 use bolide_options::reader::is_gunicorn_configuration;
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 use bolide_other_servers::gunicorn::{self, RawSetting};
 use bolide_other_servers::import_config::files::{FileKind, kind_of, starts};

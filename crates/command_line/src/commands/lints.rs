@@ -11,9 +11,9 @@ use bolide_configuration::trust::Writer;
 use bolide_contract::settings::logging::LogPlace;
 use bolide_contract::settings::{Address, Interface, Settings};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use bolide_options::reader::Configuration;
 use bolide_options::resolve::ciphers;
+use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
 
 use super::{log_patterns, places, rights};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Argument, OptionRow, Status, Value};
+use bolide_options::row::{Argument, OptionRow, Status, Value};
 use bolide_other_servers::ServerSetting;
 use bolide_other_servers::other_words::taken_flags;
 

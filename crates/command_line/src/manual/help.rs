@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Argument, OptionRow, Status, Theme};
 use bolide_options::descriptions::placeholder;
+use bolide_options::row::{Argument, OptionRow, Status, Theme};
 
 use crate::manual::command_line_words::{COMMAND_LINE_WORDS, CommandLineWord};
 use crate::manual::paint::Paint;

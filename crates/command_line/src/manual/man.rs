@@ -5,8 +5,8 @@ use std::fmt::Write;
 use bolide_configuration::instance_commands::EXIT_STATUSES;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Argument, OptionRow, Status, Theme};
 use bolide_options::descriptions::placeholder;
+use bolide_options::row::{Argument, OptionRow, Status, Theme};
 
 use crate::command_flags::Example;
 use crate::subcommand::Subcommand;

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{OptionRow, Status, Theme};
 use bolide_options::descriptions::{value, verdict};
+use bolide_options::row::{OptionRow, Status, Theme};
 
 const HEAD: &str = "\
 # Options

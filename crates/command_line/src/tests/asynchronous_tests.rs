@@ -2,7 +2,7 @@
 
 use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Extension, Lifespan, Settings};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{OptionRow, Status, Theme};
+use bolide_options::row::{OptionRow, Status, Theme};
 
 use crate::reading::{Failure, Reading};
 use crate::tests::{Folder, fails, outcome};

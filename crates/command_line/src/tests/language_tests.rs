@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::Setting;
-use bolide_options::catalogue::row::{Status, Theme};
+use bolide_options::row::Setting;
+use bolide_options::row::{Status, Theme};
 
 use crate::reading::Reading;
 use crate::tests::{Folder, outcome};

@@ -5,7 +5,7 @@ use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::reach::{Reach, reach};
-use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
+use bolide_options::row::{OptionRow, Setting, Status, Theme};
 use bolide_supervision::testing::Folder;
 
 use super::*;

@@ -1,8 +1,12 @@
 //! Rows of routes, header fields, error pages and compression: changes to requests before the application sees them, and to
 //! responses before they leave. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::{answering, values};
+use bolide_contract::settings::ApplicationSettings;
+
+use crate::resolve::answering;
+use crate::resolve::answering::AnsweringDraft;
+use crate::row::{OptionEntry, Setting, Value, set};
+use crate::values;
 
 const fn route(name: &'static str, help: &'static str) -> OptionEntry {
     OptionEntry::supported(name, Setting::By(answering::add_route), Value::List, "", help)
@@ -43,21 +47,21 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("add-header = X-Content-Type-Options: nosniff"),
     OptionEntry::supported("del-header", Setting::By(answering::remove_header), Value::List, "", "Removes a field from every response of the application, and `Server` and `Date` from those of the server.")
         .example("del-header = X-Powered-By"),
-    OptionEntry::supported("collect-header", set!(|draft, _, pair| draft.answering.answering.collected.push(answering::collected(pair, false)?)), Value::List, "", "Makes a field of the response a variable for response routes: `NAME VARIABLE`.")
+    OptionEntry::supported("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(answering::collected(pair, false)?)), Value::List, "", "Makes a field of the response a variable for response routes: `NAME VARIABLE`.")
         .example("collect-header = Content-Type TYPE"),
-    OptionEntry::supported("pull-header", set!(|draft, _, pair| draft.answering.answering.collected.push(answering::collected(pair, true)?)), Value::List, "", "Like `collect-header`, and removes the field from the response.").example("pull-header = X-Internal-User APP_USER"),
-    OptionEntry::supported("error-page-403", set!(|draft, _, pair| draft.answering.answering.error_pages.push((403, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is sent.").example("error-page-403 = /srv/shop/403.html"),
-    OptionEntry::supported("error-page-404", set!(|draft, _, pair| draft.answering.answering.error_pages.push((404, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is sent.").example("error-page-404 = /srv/shop/404.html"),
-    OptionEntry::supported("error-page-500", set!(|draft, _, pair| draft.answering.answering.error_pages.push((500, values::text(pair)?.into()))), Value::List, "", "An HTML page for failures of the application. Of several, the first readable one is sent.")
+    OptionEntry::supported("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(answering::collected(pair, true)?)), Value::List, "", "Like `collect-header`, and removes the field from the response.").example("pull-header = X-Internal-User APP_USER"),
+    OptionEntry::supported("error-page-403", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((403, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is sent.").example("error-page-403 = /srv/shop/403.html"),
+    OptionEntry::supported("error-page-404", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((404, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is sent.").example("error-page-404 = /srv/shop/404.html"),
+    OptionEntry::supported("error-page-500", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))), Value::List, "", "An HTML page for failures of the application. Of several, the first readable one is sent.")
         .example("error-page-500 = /srv/shop/500.html"),
-    OptionEntry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.application.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
-    OptionEntry::supported("compress", set!(|draft, _, pair| draft.answering.answering.compression.codings = answering::codings(pair)?), Value::List, "off", "Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`. It applies to complete responses and streams, but not to event streams and already compressed responses.")
+    OptionEntry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    OptionEntry::supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = answering::codings(pair)?), Value::List, "off", "Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`. It applies to complete responses and streams, but not to event streams and already compressed responses.")
         .example("compress = br,zstd,gzip"),
     OptionEntry::supported("compress-types", Setting::By(answering::add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.")
         .example("compress = gzip\ncompress-types = text/html,application/json"),
-    OptionEntry::supported("compress-min-size", set!(|draft, row, pair| draft.answering.answering.compression.least_bytes = draft.bounded_usize(row, pair)? as u64), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Shorter responses are not compressed. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
-    OptionEntry::supported("compress-level", Setting::Number(|draft| &mut draft.answering.answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" }, "5", "The compression level of `compress`.").example("compress = gzip\ncompress-level = 3"),
-    OptionEntry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.answering.answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither Content-Length nor Content-Encoding.")
+    OptionEntry::supported("compress-min-size", set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes = draft.bounded_usize(row, pair)? as u64), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Shorter responses are not compressed. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
+    OptionEntry::supported("compress-level", Setting::Number(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" }, "5", "The compression level of `compress`.").example("compress = gzip\ncompress-level = 3"),
+    OptionEntry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither Content-Length nor Content-Encoding.")
         .example("http-auto-gzip = true")
         .uwsgi("Set `compress` to compress responses without involving the application."),
 ];

@@ -1,10 +1,14 @@
 //! Rows of the application: where it is, how it is loaded, and what its interpreter sees. Pure data.
 
+use bolide_contract::settings::ApplicationSettings;
 use bolide_contract::settings::Interface;
 
-use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
-use crate::resolve::draft::NamedBy;
-use crate::resolve::{interpreter, values};
+use crate::resolve::application::ApplicationDraft;
+use crate::resolve::application::NamedBy;
+use crate::resolve::interpreter;
+use crate::resolve::interpreter::PythonDraft;
+use crate::row::{Milestone, OptionEntry, Setting, Value, set, words};
+use crate::values;
 
 /// Values of `interface`.
 const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
@@ -14,7 +18,7 @@ const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-lo
 const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
 
 const fn script(name: &'static str, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, Setting::Located(|draft| &mut draft.python.script), Value::Path, "", help)
+    OptionEntry::supported(name, Setting::Located(|draft| &mut draft.of::<PythonDraft>().script), Value::Path, "", help)
 }
 
 pub const ENTRIES: &[OptionEntry] = &[
@@ -26,19 +30,19 @@ pub const ENTRIES: &[OptionEntry] = &[
     ),
     OptionEntry::supported(
         "module",
-        Setting::Located(|draft| &mut draft.applications.module),
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().module),
         Value::Text,
         "",
         "The module of the application, followed by a colon and its callable if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is used.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.applications.wsgi_file), Value::Path, "", "The file of the application.")
+    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().wsgi_file), Value::Path, "", "The file of the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
-    OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.applications.callable), Value::Text, "application", "Name of the application in its module or file.")
+    OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.of::<ApplicationDraft>().callable), Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
     OptionEntry::supported(
         "mount",
-        Setting::LocatedTexts(|draft| &mut draft.applications.mounts),
+        Setting::LocatedTexts(|draft| &mut draft.of::<ApplicationDraft>().mounts),
         Value::List,
         "",
         "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the application of `module` or `wsgi-file`, or else to that of the first mount.",
@@ -46,7 +50,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     OptionEntry::supported(
         "interface",
-        set!(|draft, _, pair| draft.applications.interface = Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().interface = Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
         "The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an application is loaded. An application of `asgi` is always ASGI.",
@@ -54,7 +58,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("interface = wsgi"),
     OptionEntry::supported(
         "factory",
-        Setting::Switch(|draft| &mut draft.applications.is_factory),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_factory),
         Value::Switch,
         "off",
         "The named object is a function that returns the application: it is called without arguments at loading. This applies to every application; `module:create_app()` does the same for a single one.",
@@ -62,7 +66,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("factory = true\nasgi = shop:create_app"),
     OptionEntry::supported(
         "manage-script-name",
-        Setting::Switch(|draft| &mut draft.application.manage_script_name),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().manage_script_name),
         Value::Switch,
         "off",
         "The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.",
@@ -70,7 +74,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("manage-script-name = true"),
     OptionEntry::supported(
         "vhost",
-        Setting::Switch(|draft| &mut draft.application.by_host),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
         Value::Switch,
         "off",
         "The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests for other hosts go to the application of `module` or `wsgi-file`, if there is one.",
@@ -79,7 +83,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("vhost = true\nmount = shop.example|=shop.wsgi:application\nmount = blog.example|=blog.py"),
     OptionEntry::supported(
         "vhost-host",
-        Setting::Switch(|draft| &mut draft.application.by_host),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
         Value::Switch,
         "off",
         "Another name of `vhost`.",
@@ -87,7 +91,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application"),
     OptionEntry::supported(
         "no-default-app",
-        Setting::Switch(|draft| &mut draft.application.no_default_app),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().no_default_app),
         Value::Switch,
         "off",
         "Requests that match no `mount` get an error instead of the first application.",
@@ -95,13 +99,13 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("no-default-app = true"),
     OptionEntry::supported(
         "chdir",
-        Setting::Located(|draft| &mut draft.chdir),
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().chdir),
         Value::Path,
         "",
         "Changes to this folder before sockets, files and the application are opened.",
     )
     .example("chdir = /srv/shop"),
-    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.python.chdir_after), Value::Path, "", "Changes to this folder after the application has been loaded.")
+    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.of::<PythonDraft>().chdir_after), Value::Path, "", "Changes to this folder after the application has been loaded.")
         .example("chdir2 = /var/lib/shop"),
     OptionEntry::supported(
         "pythonpath",
@@ -113,7 +117,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("pythonpath = /srv/shop/lib"),
     OptionEntry::supported(
         "virtualenv",
-        Setting::Text(|draft| &mut draft.python.virtualenv),
+        Setting::Text(|draft| &mut draft.of::<PythonDraft>().virtualenv),
         Value::Path,
         "",
         "The virtualenv whose interpreter and packages the application uses.",
@@ -129,25 +133,25 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
     OptionEntry::supported(
         "lazy-apps",
-        Setting::Switch(|draft| &mut draft.application.lazy),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy),
         Value::Switch,
         "off",
         "Every worker loads the application itself, after the fork.",
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share the loaded application.")
     .example("lazy-apps = true"),
-    OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.application.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
+    OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
         .uwsgi("In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     OptionEntry::supported(
         "catch-exceptions",
-        Setting::Switch(|draft| &mut draft.python.settings.catch_exceptions),
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.catch_exceptions),
         Value::Switch,
         "off",
         "Sends the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
     OptionEntry::supported(
         "wsgi-disable-file-wrapper",
-        Setting::Switch(|draft| &mut draft.python.settings.no_file_wrapper),
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_file_wrapper),
         Value::Switch,
         "off",
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
@@ -160,7 +164,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     script("py", "Like `pyrun`.").example("py = /srv/shop/migrate.py"),
     OptionEntry::supported(
         "pyargv",
-        set!(|draft, _, pair| draft.python.settings.arguments = interpreter::arguments(pair)?),
+        set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?),
         Value::Text,
         "",
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.",
@@ -168,7 +172,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("pyargv = --settings production.cfg"),
     OptionEntry::supported(
         "paste",
-        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be installed with the application.",
@@ -176,7 +180,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("paste = config:/srv/shop/production.ini"),
     OptionEntry::supported(
         "paste-logger",
-        Setting::Switch(|draft| &mut draft.python.settings.paste_logger),
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.paste_logger),
         Value::Switch,
         "off",
         "Configures Python's `logging` from the file of `paste`.",
@@ -184,7 +188,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("paste-logger = true"),
     OptionEntry::supported(
         "log-config",
-        Setting::Text(|draft| &mut draft.python.logging_file),
+        Setting::Text(|draft| &mut draft.of::<PythonDraft>().logging_file),
         Value::Path,
         "",
         "Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines and request lines stay where `logger` and `req-logger` say.",
@@ -193,7 +197,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("log-config = logging.json"),
     OptionEntry::supported(
         "pecan",
-        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,
         "",
         "A Pecan application, by its configuration.",
@@ -201,7 +205,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("pecan = /srv/shop/config.py"),
     OptionEntry::supported(
         "eval",
-        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application as Python source text, the body of a module.",
@@ -220,7 +224,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     ),
     OptionEntry::supported(
         "need-app",
-        Setting::Switch(|draft| &mut draft.applications.is_needed),
+        Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_needed),
         Value::Switch,
         "off",
         "Does not start without an application, whatever else there is to do. Without it, an instance without an application says so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.",

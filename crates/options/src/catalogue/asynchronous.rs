@@ -1,7 +1,10 @@
 //! Rows of asynchronous applications: their event loop, lifespan and WebSockets. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
+use bolide_contract::settings::Asynchronous;
+
+use crate::resolve::application::ApplicationDraft;
 use crate::resolve::asynchronous::{self, LIFESPANS, LOOPS};
+use crate::row::{OptionEntry, Setting, Value, set, words};
 
 const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 
@@ -17,7 +20,7 @@ const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "asgi",
-        Setting::Located(|draft| &mut draft.applications.asgi),
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().asgi),
         Value::Text,
         "",
         "The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes precedence over `module` and `wsgi-file`.",
@@ -26,7 +29,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
     OptionEntry::supported(
         "lifespan",
-        set!(|draft, _, pair| draft.asynchronous.lifespan = asynchronous::lifespan(pair)?),
+        set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = asynchronous::lifespan(pair)?),
         Value::OneOf(&LIFESPAN_WORDS),
         "auto",
         "Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker; `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.",
@@ -43,7 +46,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("loop = uvloop"),
     OptionEntry::supported(
         "loop-stall",
-        Setting::Milliseconds(|draft| &mut draft.asynchronous.stall_ms),
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms),
         STALL,
         "1",
         "If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.",
@@ -51,7 +54,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("loop-stall = 0.5"),
     OptionEntry::supported(
         "harakiri-streams",
-        Setting::Switch(|draft| &mut draft.asynchronous.harakiri_streams),
+        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams),
         Value::Switch,
         "off",
         "`harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a response has started, so that event streams and long downloads are not affected.",
@@ -59,7 +62,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("harakiri = 30\nharakiri-streams = true"),
     OptionEntry::supported(
         "limit-concurrency",
-        Setting::Count(|draft| &mut draft.asynchronous.concurrency),
+        Setting::Count(|draft| &mut draft.of::<Asynchronous>().concurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
         "0",
         "The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get 503. 0 means no limit.",
@@ -67,7 +70,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("limit-concurrency = 1000"),
     OptionEntry::supported(
         "asgi-extensions",
-        set!(|draft, _, pair| draft.asynchronous.extensions = asynchronous::extensions(pair)?),
+        set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = asynchronous::extensions(pair)?),
         Value::Text,
         "none",
         "Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered, and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.",
@@ -92,7 +95,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("websocket-max-size = 2048"),
     OptionEntry::supported(
         "websocket-ping-interval",
-        Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
         SECONDS,
         "20",
         "A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.",
@@ -100,7 +103,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("websocket-ping-interval = 30"),
     OptionEntry::supported(
         "websocket-ping-freq",
-        Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
         SECONDS,
         "",
         "uWSGI's name of `websocket-ping-interval`.",
@@ -126,7 +129,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("websocket-pong-tolerance = 10"),
     OptionEntry::supported(
         "websocket-compression",
-        Setting::Switch(|draft| &mut draft.asynchronous.websocket.compression),
+        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().websocket.compression),
         Value::Switch,
         "on",
         "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",

@@ -1,7 +1,11 @@
 //! Rows of clients: their addresses behind a front server, and the hosts that they may request. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
+use bolide_contract::settings::ApplicationSettings;
+
 use crate::resolve::clients;
+use crate::resolve::clients::ClientsDraft;
+use crate::resolve::logging::LoggingDraft;
+use crate::row::{OptionEntry, Setting, Value, set, words};
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -24,7 +28,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix"),
     OptionEntry::supported(
         "proxy-headers",
-        Setting::Off(|draft| &mut draft.clients.ignores_headers),
+        Setting::Off(|draft| &mut draft.of::<ClientsDraft>().ignores_headers),
         Value::Switch,
         "on",
         "Whether header fields of trusted front servers are read; uvicorn's name: `false` is `trusted-headers = none`.",
@@ -32,7 +36,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("proxy-headers = false"),
     OptionEntry::supported(
         "no-proxy-headers",
-        Setting::Switch(|draft| &mut draft.clients.ignores_headers),
+        Setting::Switch(|draft| &mut draft.of::<ClientsDraft>().ignores_headers),
         Value::Switch,
         "off",
         "Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.",
@@ -40,7 +44,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("no-proxy-headers = true"),
     OptionEntry::supported(
         "root-path",
-        set!(|draft, _, pair| draft.application.root_path = clients::root_path(pair)?),
+        set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = clients::root_path(pair)?),
         Value::Text,
         "",
         "The start of the path that a front server removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` replace it; a mount follows it.",
@@ -65,7 +69,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("server-names = shop.example, *.shop.example, 127.0.0.1"),
     OptionEntry::supported(
         "enable-proxy-protocol",
-        Setting::LocatedSwitch(|draft| &mut draft.clients.sockets_have_proxy_header),
+        Setting::LocatedSwitch(|draft| &mut draft.of::<ClientsDraft>().sockets_have_proxy_header),
         Value::Switch,
         "off",
         "Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, that names the client; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers only, otherwise from all: make sure that only your front server can reach the socket.",
@@ -74,7 +78,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("enable-proxy-protocol = true"),
     OptionEntry::supported(
         "http-enable-proxy-protocol",
-        Setting::LocatedSwitch(|draft| &mut draft.clients.router_has_proxy_header),
+        Setting::LocatedSwitch(|draft| &mut draft.of::<ClientsDraft>().router_has_proxy_header),
         Value::Switch,
         "off",
         "Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.",
@@ -82,7 +86,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("http-enable-proxy-protocol = true"),
     OptionEntry::supported(
         "log-x-forwarded-for",
-        Setting::Switch(|draft| &mut draft.logging.settings.x_forwarded_for),
+        Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.x_forwarded_for),
         Value::Switch,
         "off",
         "The request line shows X-Forwarded-For unchanged instead of the client's address, if the peer is trusted or speaks a protocol other than HTTP. Without it the line has the client's address.",

@@ -2,7 +2,7 @@
 //! a themed table takes precedence. Pure data.
 
 use crate::catalogue::names::NameMap;
-use crate::catalogue::row::{Milestone, Status};
+use crate::row::{Milestone, Status};
 
 /// Options that share one verdict.
 #[derive(Debug)]

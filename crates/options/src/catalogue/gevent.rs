@@ -1,8 +1,8 @@
 //! Rows of gevent: WSGI applications whose requests are greenlets, and uWSGI's other engines, which are names for the same thing.
 //! Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
 use crate::resolve::gevent::{self, MAX_GREENLETS};
+use crate::row::{OptionEntry, Setting, Value};
 
 const REQUESTS: Value = Value::Number { least: 1, most: MAX_GREENLETS, unit: "requests" };
 

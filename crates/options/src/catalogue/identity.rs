@@ -1,24 +1,29 @@
 //! Rows of users, groups, process names, and the privileges that an instance gives up. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::context::normalized;
+use bolide_contract::confinement::Confinement;
+use bolide_contract::settings::Identity;
+use bolide_contract::settings::Naming;
+
+use crate::context::normalized;
+use crate::resolve::confinement;
 use crate::resolve::processes::{process_name, set_name_prefix};
-use crate::resolve::{confinement, values};
+use crate::row::{OptionEntry, Setting, Value, set};
+use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("uid", Setting::Text(|draft| &mut draft.identity.user), Value::Text, "", "Runs the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.")
+    OptionEntry::supported("uid", Setting::Text(|draft| &mut draft.of::<Identity>().user), Value::Text, "", "Runs the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.")
         .uwsgi("uWSGI keeps the group of the process that started it if `gid` is not set: root's group 0. Here the application gets the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes the user too; here it stays root, so that a reload can switch to the user again.")
         .example("uid = www-data"),
-    OptionEntry::supported("gid", Setting::Text(|draft| &mut draft.identity.group), Value::Text, "", "Runs the application as this group, a name or a number.")
+    OptionEntry::supported("gid", Setting::Text(|draft| &mut draft.of::<Identity>().group), Value::Text, "", "Runs the application as this group, a name or a number.")
         .example("gid = www-data"),
-    OptionEntry::supported("no-initgroups", Setting::Switch(|draft| &mut draft.identity.no_further_groups), Value::Switch, "off", "The application has only the group of `gid`, not the supplementary groups of its user.")
+    OptionEntry::supported("no-initgroups", Setting::Switch(|draft| &mut draft.of::<Identity>().no_further_groups), Value::Switch, "off", "The application has only the group of `gid`, not the supplementary groups of its user.")
         .example("no-initgroups = true"),
-    OptionEntry::supported("add-gid", Setting::Texts(|draft| &mut draft.identity.added_groups), Value::List, "", "The application also has this group, a name or a number.")
+    OptionEntry::supported("add-gid", Setting::Texts(|draft| &mut draft.of::<Identity>().added_groups), Value::List, "", "The application also has this group, a name or a number.")
         .example("add-gid = media"),
-    OptionEntry::supported("umask", set!(|draft, _, pair| draft.identity.umask = Some(values::umask(draft, pair)?)), Value::Text, "that of the process that starts Bolide", "The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or four octal digits.")
+    OptionEntry::supported("umask", set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)), Value::Text, "that of the process that starts Bolide", "The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or four octal digits.")
         .uwsgi("An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets mode 666 if neither this nor `chmod-socket` is set.")
         .example("umask = 027"),
-    OptionEntry::supported("auto-procname", Setting::Switch(|draft| &mut draft.naming.auto), Value::Switch, "off", "Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.")
+    OptionEntry::supported("auto-procname", Setting::Switch(|draft| &mut draft.of::<Naming>().auto), Value::Switch, "off", "Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.")
         .uwsgi("There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.")
         .example("auto-procname = true"),
     OptionEntry::supported(
@@ -37,10 +42,10 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Like `procname-prefix`, with a space after it.",
     )
     .example("procname-prefix-spaced = shop"),
-    OptionEntry::supported("procname-append", set!(|draft, _, pair| draft.naming.suffix = process_name(draft, pair)?), Value::Text, "", "Puts this after the names of the processes; implies `auto-procname`.")
+    OptionEntry::supported("procname-append", set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?), Value::Text, "", "Puts this after the names of the processes; implies `auto-procname`.")
         .example("procname-append = -shop"),
-    OptionEntry::supported("procname", set!(|draft, _, pair| draft.naming.name = Some(process_name(draft, pair)?)), Value::Text, "", "Names all processes; implies `auto-procname`.").example("procname = shop"),
-    OptionEntry::supported("procname-master", set!(|draft, _, pair| draft.naming.master = Some(process_name(draft, pair)?)), Value::Text, "", "Names the master; implies `auto-procname`.")
+    OptionEntry::supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)), Value::Text, "", "Names all processes; implies `auto-procname`.").example("procname = shop"),
+    OptionEntry::supported("procname-master", set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)), Value::Text, "", "Names the master; implies `auto-procname`.")
         .example("procname-master = shop-master"),
 ];
 
@@ -55,14 +60,14 @@ pub const CONFINEMENT: &[OptionEntry] = &[
         "Starts without these options, which protect and are not supported yet; names, separated by commas. Without it each of them is an error.",
     )
     .example("pivot-root = /srv/jail /old\nallow-missing = pivot-root"),
-    OptionEntry::supported("chroot", set!(|draft, _, pair| draft.confinement.root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))), Value::Path, "", "The application, its daemons and its hooks from `hook-as-root` on see only this folder. The Python that runs Bolide, the package and the application must be in it, at the same paths, or at their paths without the folder's own; `chdir`, `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host, and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect.")
+    OptionEntry::supported("chroot", set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))), Value::Path, "", "The application, its daemons and its hooks from `hook-as-root` on see only this folder. The Python that runs Bolide, the package and the application must be in it, at the same paths, or at their paths without the folder's own; `chdir`, `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host, and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect.")
         .uwsgi("There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads in, which allows an escape from the jail.")
         .example("chroot = /srv/jail\nchdir = /app\nuid = www-data"),
     OptionEntry::protective("pivot-root", Value::Text, "Locks the processes into another root.", "use a container"),
-    OptionEntry::supported("immediate-uid", Setting::Text(|draft| &mut draft.confinement.user), Value::Text, "", "The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024, logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each reload reads the configuration and certificates as that user; the start warns about files that it could not read.")
+    OptionEntry::supported("immediate-uid", Setting::Text(|draft| &mut draft.of::<Confinement>().user), Value::Text, "", "The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024, logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each reload reads the configuration and certificates as that user; the start warns about files that it could not read.")
         .uwsgi("There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the start too.")
         .example("immediate-uid = www-data"),
-    OptionEntry::supported("immediate-gid", Setting::Text(|draft| &mut draft.confinement.group), Value::Text, "", "The master itself has this group, a name or a number, and no other, as soon as the configuration is read.")
+    OptionEntry::supported("immediate-gid", Setting::Text(|draft| &mut draft.of::<Confinement>().group), Value::Text, "", "The master itself has this group, a name or a number, and no other, as soon as the configuration is read.")
         .example("immediate-gid = www-data"),
     OptionEntry::supported("cap", Setting::By(confinement::keep_capabilities), Value::List, "", "The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it is root. Only for a start as root.")
         .uwsgi("There the master has no others either, and setuid programs are not affected. Unknown names are ignored there.")

@@ -1,13 +1,16 @@
 //! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they start and stop. Pure
 //! data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::{interpreter, platform, values};
+use crate::resolve::interpreter::PythonDraft;
+use crate::resolve::interpreter::PythonModuleDraft;
+use crate::resolve::{interpreter, platform};
+use crate::row::{OptionEntry, Setting, Value, set};
+use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "import",
-        Setting::Texts(|draft| &mut draft.python.imports),
+        Setting::Texts(|draft| &mut draft.of::<PythonDraft>().imports),
         Value::List,
         "",
         "Imports this module, or runs this file, before the application is loaded. If it fails, its traceback is logged and the start continues, as in uWSGI.",
@@ -15,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("import = shop.signals\nimport = /srv/shop/patches.py"),
     OptionEntry::supported(
         "shared-import",
-        Setting::Texts(|draft| &mut draft.python.shared_imports),
+        Setting::Texts(|draft| &mut draft.of::<PythonDraft>().shared_imports),
         Value::List,
         "",
         "Like `import`, and before those.",
@@ -24,7 +27,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("shared-import = shop.settings"),
     OptionEntry::supported(
         "pymodule-alias",
-        set!(|draft, _, pair| draft.python.aliases.push(interpreter::alias(pair)?)),
+        set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
@@ -32,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("pymodule-alias = settings=shop.production"),
     OptionEntry::supported(
         "post-pymodule-alias",
-        set!(|draft, _, pair| draft.python.late_aliases.push(interpreter::alias(pair)?)),
+        set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "Like `pymodule-alias`, after the application is loaded.",
@@ -40,7 +43,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("post-pymodule-alias = settings=shop.production"),
     OptionEntry::supported(
         "optimize",
-        set!(|draft, row, pair| draft.python.settings.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
+        set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
         Value::Number { least: 0, most: 2, unit: "" },
         "0",
         "Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).",
@@ -48,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("optimize = 1"),
     OptionEntry::supported(
         "no-site",
-        Setting::Switch(|draft| &mut draft.python.settings.no_site),
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_site),
         Value::Switch,
         "off",
         "The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library, `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and `sitecustomize` have no effect.",
@@ -57,7 +60,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("no-site = true\nvirtualenv = /srv/shop/venv"),
     OptionEntry::supported(
         "py-sys-executable",
-        Setting::Text(|draft| &mut draft.python.executable),
+        Setting::Text(|draft| &mut draft.of::<PythonDraft>().executable),
         Value::Path,
         "the running interpreter",
         "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",
@@ -109,7 +112,7 @@ pub const ENTRIES: &[OptionEntry] = &[
 pub const PYTHON_MODULE: &[OptionEntry] = &[
     OptionEntry::supported(
         "uwsgi-module",
-        Setting::Off(|draft| &mut draft.python_module.is_hidden),
+        Setting::Off(|draft| &mut draft.of::<PythonModuleDraft>().0.is_hidden),
         Value::Switch,
         "on",
         "Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for one that would use an unsupported part of the module.",
@@ -117,7 +120,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
     .example("uwsgi-module = false"),
     OptionEntry::supported(
         "post-fork",
-        set!(|draft, _, pair| draft.python_module.post_fork.push(interpreter::named_function(pair)?)),
+        set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(interpreter::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker forked: for resources that processes must not share. An exception is logged, and the worker serves.",
@@ -125,7 +128,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
     .example("post-fork = shop.hooks:opened"),
     OptionEntry::supported(
         "worker-exit",
-        set!(|draft, _, pair| draft.python_module.worker_exit.push(interpreter::named_function(pair)?)),
+        set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(interpreter::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't call it.",

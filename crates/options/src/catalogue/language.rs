@@ -2,7 +2,7 @@
 
 use bolide_configuration::words::{Condition, Format, Word};
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
+use crate::row::{OptionEntry, Setting, Value};
 
 const fn word(name: &'static str, word: Word, value: Value, help: &'static str) -> OptionEntry {
     OptionEntry::supported(name, Setting::Language(word), value, "", help)

@@ -2,10 +2,10 @@
 
 use bolide_contract::logging::LogStyle;
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::resolve::logging::loggers::expression;
-use crate::resolve::logging::{self, or_warn};
-use crate::resolve::values;
+use crate::resolve::logging;
+use crate::resolve::logging::LoggingDraft;
+use crate::row::{OptionEntry, Setting, Value, set, words};
+use crate::values;
 
 /// The values of `log-style`. With `None` the terminal and the configuration decide.
 const STYLES: [(&str, Option<LogStyle>); 4] =
@@ -15,7 +15,7 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
 const MAX: i64 = i64::MAX;
 
 pub const ENTRIES: &[OptionEntry] = &[
-    on("disable-logging", Setting::Off(|draft| &mut draft.logging.settings.requests), "Turns off request lines. `log-4xx` and the related options log selected requests anyway.")
+    on("disable-logging", Setting::Off(|draft| &mut draft.of::<LoggingDraft>().settings.requests), "Turns off request lines. `log-4xx` and the related options log selected requests anyway.")
         .example("disable-logging = true"),
     OptionEntry::supported(
         "logto",
@@ -29,7 +29,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("uid = www-data\nlogto2 = /var/log/shop/shop.log"),
     OptionEntry::supported(
         "log-output",
-        Setting::Switch(|draft| &mut draft.logging.settings.takes_all_output),
+        Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.takes_all_output),
         Value::Switch,
         "on",
         "What the application and its programs print goes to the log. Off: their standard output and standard error stay as they were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.",
@@ -42,26 +42,26 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("req-logger = file:/var/log/shop-requests.log"),
     list("log-syslog", set!(|draft, _, pair| logging::add_syslog(draft, pair)?), "Like `logger = syslog:…`. On a system without syslog the lines stay in the log, with a warning.").example("log-syslog = shop"),
     list("log-socket", set!(|draft, _, pair| logging::add_logger_of(draft, "socket", pair)?), "Like `logger = socket:…`.").example("log-socket = 127.0.0.1:5140"),
-    list("log-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.messages.add_route(&values::text(pair)?, pair))?), "Messages that match a regular expression go to the logger of this name, and not to unnamed ones. An unusable expression is a warning, and the rule has no effect.")
+    list("log-route", set!(|draft, _, pair| logging::add_route(draft, |loggers| &mut loggers.messages, pair)?), "Messages that match a regular expression go to the logger of this name, and not to unnamed ones. An unusable expression is a warning, and the rule has no effect.")
         .uwsgi(EXPRESSIONS)
         .example("logger = errors file:/var/log/errors.log\nlog-route = errors (ERROR|CRITICAL)"),
-    list("log-req-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.requests.add_route(&values::text(pair)?, pair))?), "Like `log-route`, for request lines.")
+    list("log-req-route", set!(|draft, _, pair| logging::add_route(draft, |loggers| &mut loggers.requests, pair)?), "Like `log-route`, for request lines.")
         .uwsgi("uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.")
         .example("req-logger = api file:/var/log/api.log\nlog-req-route = api /api/"),
-    list("log-drain", set!(|draft, _, pair| draft.logging.loggers.messages.drains.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match a regular expression are discarded.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
-    list("log-filter", set!(|draft, _, pair| draft.logging.loggers.messages.filters.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match none of these regular expressions are discarded.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
-    list("log-encoder", set!(|draft, _, pair| draft.logging.loggers.messages.add_encoder(&values::text(pair)?, pair)?), "Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately, with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this name only.")
+    list("log-drain", set!(|draft, _, pair| logging::add_expression(draft, |messages| &mut messages.drains, pair)?), "Messages that match a regular expression are discarded.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
+    list("log-filter", set!(|draft, _, pair| logging::add_expression(draft, |messages| &mut messages.filters, pair)?), "Messages that match none of these regular expressions are discarded.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
+    list("log-encoder", set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.messages.add_encoder(&values::text(pair)?, pair)?), "Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately, with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this name only.")
         .uwsgi("Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.")
         .example("log-encoder = json {\"time\":\"${strftime:%Y-%m-%dT%H:%M:%S}\",\"message\":\"${msg}\"}"),
-    list("log-req-encoder", set!(|draft, _, pair| draft.logging.loggers.requests.add_encoder(&values::text(pair)?, pair)?), "Like `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
-    number("log-maxsize", Setting::Positive(|draft| &mut draft.logging.settings.files.most_bytes), "bytes", "A log file with more bytes is renamed to its own name followed by the time in seconds, and a new one is started, in all processes. The sizes are checked once a second.")
+    list("log-req-encoder", set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.requests.add_encoder(&values::text(pair)?, pair)?), "Like `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
+    number("log-maxsize", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.files.most_bytes), "bytes", "A log file with more bytes is renamed to its own name followed by the time in seconds, and a new one is started, in all processes. The sizes are checked once a second.")
         .example("logto = /var/log/shop.log\nlog-maxsize = 104857600"),
-    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.logging.settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The new name of a rotated log file. An existing file is replaced.")
+    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The new name of a rotated log file. An existing file is replaced.")
         .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old"),
-    on("log-truncate", Setting::Switch(|draft| &mut draft.logging.settings.files.truncate), "Empties the file of `logto` at the start.").example("log-truncate = true"),
-    on("log-reopen", Setting::Switch(|draft| &mut draft.logging.settings.files.reopen_at_reload), "Each reload opens the log files again.").example("log-reopen = true"),
+    on("log-truncate", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.truncate), "Empties the file of `logto` at the start.").example("log-truncate = true"),
+    on("log-reopen", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.reopen_at_reload), "Each reload opens the log files again.").example("log-reopen = true"),
     OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| logging::set_file_mode(draft, pair)?), Value::Text, "0640", "The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file that exists keeps its mode.").example("logfile-chmod = 644"),
-    on("logfile-chown", set!(|draft, _, pair| draft.logging.settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true"),
+    on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true"),
     OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines itself, so none are mixed, and rotation reaches all of them; in a pipe, lines of more than 4096 bytes may be mixed with those of other processes"),
     OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "no process waits for a log writer"),
     OptionEntry::accepted("log-master-bufsize", Value::Special, "The maximum line length that the master reads.", "lines are not cut"),
@@ -73,49 +73,49 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
     OptionEntry::supported(
         "log-format",
-        Setting::Text(|draft| &mut draft.logging.settings.format),
+        Setting::Text(|draft| &mut draft.of::<LoggingDraft>().settings.format),
         Value::Text,
         "uWSGI's line",
         "The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `request_id`, `trace_id` and `span_id` (see `request-id` and `trace-context`), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the response: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. Empty values are `-`, as is `metric.NAME`. In a format with quotes (`\"`), quotes, backslashes and control characters are escaped as Apache does: `\\\"`, `\\\\`, `\\n`, `\\x1b`. In a format without quotes, control characters are shown as `?`.",
     )
     .uwsgi("uWSGI writes a client's text unchanged, so that a quote in it ends the field. Here, in a format that is a JSON object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid whatever it contains.")
     .example("log-format = %(addr) - %(user) [%(ltime)] \"%(method) %(uri) %(proto)\" %(status) %(size) \"%(referer)\" \"%(uagent)\""),
-    on("logformat-strftime", Setting::Switch(|draft| &mut draft.logging.settings.dates_format), "`%(ftime)` in `log-format` has the format of `log-date`.")
+    on("logformat-strftime", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.dates_format), "`%(ftime)` in `log-format` has the format of `log-date`.")
         .example("log-date = %Y-%m-%d %H:%M:%S\nlogformat-strftime = true\nlog-format = %(ftime) %(method) %(uri) %(status)"),
     OptionEntry::supported(
         "log-date",
-        set!(|draft, _, pair| draft.logging.settings.date = logging::date(pair)),
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = logging::date(pair)),
         Value::Special,
         "2026-11-22 13:40:00",
         "The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines have their own times, and lines of the application are unchanged.",
     )
     .example("log-date = %d/%b/%Y %H:%M:%S"),
-    on("log-micros", Setting::Switch(|draft| &mut draft.logging.settings.microseconds), "uWSGI's request line counts in microseconds.").example("log-micros = true"),
+    on("log-micros", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.microseconds), "uWSGI's request line counts in microseconds.").example("log-micros = true"),
     OptionEntry::supported(
         "log-style",
-        set!(|draft, _, pair| draft.logging.style = Some(draft.one_of(pair, &STYLES)?)),
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)),
         Value::OneOf(&words(&STYLES)),
         "auto",
         "The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is named on the command line without a configuration file, or with `develop`; else `uwsgi`.",
     )
     .example("log-style = short"),
-    on("log-json", set!(|draft, _, pair| draft.logging.style = draft.switch(pair).then_some(Some(LogStyle::Json))), "Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.")
+    on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))), "Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.")
         .example("log-json = true"),
-    on("log-4xx", Setting::Switch(|draft| &mut draft.logging.settings.always.client_errors), "Logs responses of 400 to 499, even with `disable-logging`.").example("disable-logging = true\nlog-4xx = true"),
-    on("log-5xx", Setting::Switch(|draft| &mut draft.logging.settings.always.server_errors), "Logs responses of 500 to 599, even with `disable-logging`.").example("disable-logging = true\nlog-5xx = true"),
-    number("log-slow", Setting::Positive(|draft| &mut draft.logging.settings.always.slow_ms), "milliseconds", "Logs requests that take at least this many milliseconds, even with `disable-logging`.").example("disable-logging = true\nlog-slow = 1000"),
-    number("log-big", Setting::Positive(|draft| &mut draft.logging.settings.always.big_bytes), "bytes", "Logs responses with a body of at least this many bytes, even with `disable-logging`.").example("log-big = 1048576"),
-    on("log-zero", Setting::Switch(|draft| &mut draft.logging.settings.always.empty), "Logs responses without a body, even with `disable-logging`.").example("log-zero = true"),
-    on("log-sendfile", Setting::Switch(|draft| &mut draft.logging.settings.always.files), "Logs responses that are a file, even with `disable-logging`.").example("log-sendfile = true"),
-    on("log-ioerror", Setting::Switch(|draft| &mut draft.logging.settings.always.broken), "Logs responses that their client did not read, even with `disable-logging`.")
+    on("log-4xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.client_errors), "Logs responses of 400 to 499, even with `disable-logging`.").example("disable-logging = true\nlog-4xx = true"),
+    on("log-5xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.server_errors), "Logs responses of 500 to 599, even with `disable-logging`.").example("disable-logging = true\nlog-5xx = true"),
+    number("log-slow", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.slow_ms), "milliseconds", "Logs requests that take at least this many milliseconds, even with `disable-logging`.").example("disable-logging = true\nlog-slow = 1000"),
+    number("log-big", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.big_bytes), "bytes", "Logs responses with a body of at least this many bytes, even with `disable-logging`.").example("log-big = 1048576"),
+    on("log-zero", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.empty), "Logs responses without a body, even with `disable-logging`.").example("log-zero = true"),
+    on("log-sendfile", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.files), "Logs responses that are a file, even with `disable-logging`.").example("log-sendfile = true"),
+    on("log-ioerror", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.broken), "Logs responses that their client did not read, even with `disable-logging`.")
         .uwsgi("In uWSGI both a read and a write must fail in one request, which is rare.")
         .example("log-ioerror = true"),
-    number("leak-report", Setting::Positive(|draft| &mut draft.logging.settings.leak_report_requests), "requests", "Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.").example("leak-report = 2000"),
-    number("slow-request", Setting::Positive(|draft| &mut draft.logging.settings.slow_request_ms), "milliseconds", "Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30 reports a minute. WebSockets and streams of events have none.").example("slow-request = 1000"),
-    on("memory-report", Setting::Switch(|draft| &mut draft.logging.settings.memory_report), "Request lines start with the worker's memory.").example("memory-report = true"),
-    on("ignore-write-errors", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "Does not log clients that disconnect during a response.")
+    number("leak-report", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.leak_report_requests), "requests", "Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.").example("leak-report = 2000"),
+    number("slow-request", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.slow_request_ms), "milliseconds", "Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30 reports a minute. WebSockets and streams of events have none.").example("slow-request = 1000"),
+    on("memory-report", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.memory_report), "Request lines start with the worker's memory.").example("memory-report = true"),
+    on("ignore-write-errors", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors = !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors), "Does not log clients that disconnect during a response.")
         .example("ignore-write-errors = true"),
-    on("disable-write-exception", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "An application sees no exception when a client disconnects during a response.")
+    on("disable-write-exception", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors = !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors), "An application sees no exception when a client disconnects during a response.")
         .example("disable-write-exception = true"),
     OptionEntry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];

@@ -20,7 +20,6 @@ mod processes;
 mod program;
 pub mod reach;
 mod recycling;
-pub mod row;
 mod scaling;
 mod services;
 mod sockets;
@@ -31,9 +30,9 @@ mod watching;
 use std::sync::LazyLock;
 
 use bolide_configuration::suggest;
-use row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
+use crate::row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
 const KNOWN: &str = include_str!("known.tsv");

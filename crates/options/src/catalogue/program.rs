@@ -3,7 +3,7 @@
 use bolide_configuration::instance_commands::InstanceCommand;
 use bolide_configuration::words::Word;
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
+use crate::row::{OptionEntry, Setting, Value};
 
 /// The effect of uWSGI's three options for pausing.
 const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses a running instance and resumes a paused one: `--resume` pauses one that was not paused. Here each does what its name says.";

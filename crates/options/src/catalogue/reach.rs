@@ -5,7 +5,7 @@
 use bolide_configuration::words::Word;
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::row::{OptionRow, Setting, Status};
+use crate::row::{OptionRow, Setting, Status};
 
 /// The privileges with which an option acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,10 +4,11 @@ use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::pair::Pair;
 use bolide_contract::scaling::Algorithm;
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::resolve::draft::Draft;
+use crate::draft::Draft;
 use crate::resolve::processes::MAX_PROCESSES;
+use crate::resolve::scaling::ScalingDraft;
 use crate::resolve::scaling::{located_number, note_detail, set_hard_limit, set_number};
+use crate::row::{OptionEntry, Setting, Value, set, words};
 
 const PROCESSES: Value = Value::Number { least: 0, most: MAX_PROCESSES, unit: "processes" };
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
@@ -39,11 +40,11 @@ fn algorithm(draft: &mut Draft, pair: &Pair) -> Algorithm {
 }
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("cheaper", set!(|draft, row, pair| draft.scaling.least = located_number(draft, row, pair)?), PROCESSES, "off", "The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait, regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.")
+    OptionEntry::supported("cheaper", set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?), PROCESSES, "off", "The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait, regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.")
         .uwsgi("uWSGI only checks once a second, so a burst waits for several seconds.")
         .example("processes = 16\ncheaper = 2"),
     OptionEntry::supported("cheaper-initial", set!(|draft, row, pair| {
-        draft.scaling.first = located_number(draft, row, pair)?;
+        draft.of::<ScalingDraft>().first = located_number(draft, row, pair)?;
         note_detail(draft, pair)
     }), PROCESSES, "as `cheaper`", "The initial number of workers with `cheaper`.").example("cheaper-initial = 4"),
     OptionEntry::supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?), PROCESSES, "1", "The number of workers that are added at a time.").example("cheaper-step = 2"),
@@ -53,14 +54,14 @@ pub const ENTRIES: &[OptionEntry] = &[
         .uwsgi("An option of uWSGI 2.1.")
         .example("cheaper-idle = 60"),
     OptionEntry::supported("cheaper-algo", set!(|draft, _, pair| {
-        draft.scaling.cheaper.algorithm = algorithm(draft, pair);
+        draft.of::<ScalingDraft>().cheaper.algorithm = algorithm(draft, pair);
         note_detail(draft, pair)
     }), Value::OneOf(&ALGORITHM_WORDS), "spare", "The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.")
         .uwsgi("uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.")
         .example("cheaper-algo = busyness"),
     OptionEntry::refused("cheaper-algo-list", Value::Switch, "Lists the algorithms, and exits.", "they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`"),
     OptionEntry::supported("cheaper-rss-limit-soft", set!(|draft, row, pair| {
-        draft.scaling.cheaper.resident_soft = draft.positive(row, pair)?;
+        draft.of::<ScalingDraft>().cheaper.resident_soft = draft.positive(row, pair)?;
         note_detail(draft, pair)
     }), BYTES, "off", "No workers are added while the total resident memory of all workers is this many bytes or more.")
         .uwsgi("uWSGI asks for `memory-report` with it; here the master measures.")
@@ -72,16 +73,16 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("cheaper-busyness-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.multiplier)?), COUNT, "10", "The minimum number of intervals before a worker is removed.").example("cheaper-busyness-multiplier = 20"),
     OptionEntry::supported("cheaper-busyness-penalty", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.penalty)?), COUNT, "2", "The number of intervals that are added to that minimum when workers are added again soon after one was removed.").example("cheaper-busyness-penalty = 4"),
     OptionEntry::supported("cheaper-busyness-verbose", set!(|draft, _, pair| {
-        draft.scaling.cheaper.busyness.is_verbose = draft.switch(pair);
+        draft.of::<ScalingDraft>().cheaper.busyness.is_verbose = draft.switch(pair);
         note_detail(draft, pair)
     }), Value::Switch, "off", "The log reports each interval, even if nothing changes.").example("cheaper-busyness-verbose = true"),
     OptionEntry::supported("cheaper-busyness-backlog-alert", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_alert)?), CONNECTIONS, "33", "Workers are added immediately when more connections than this wait.").example("cheaper-busyness-backlog-alert = 16"),
     OptionEntry::supported("cheaper-busyness-backlog-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_multiplier)?), COUNT, "3", "The number of intervals before one of those workers is removed.").example("cheaper-busyness-backlog-multiplier = 5"),
     OptionEntry::supported("cheaper-busyness-backlog-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_step)?), PROCESSES, "1", "The number of workers that are added when too many connections wait.").example("cheaper-busyness-backlog-step = 2"),
     OptionEntry::supported("cheaper-busyness-backlog-nonzero", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_nonzero_s)?), SECONDS, "60", "Workers are also added when any connections have waited for this long.").example("cheaper-busyness-backlog-nonzero = 30"),
-    OptionEntry::supported("cheap", Setting::Switch(|draft| &mut draft.scaling.settings.starts_empty), Value::Switch, "off", "Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.").example("cheap = true"),
-    OptionEntry::supported("idle", set!(|draft, row, pair| draft.scaling.settings.idle_ms = draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))), SECONDS, "off", "Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded application. Clients notice a few milliseconds.")
+    OptionEntry::supported("cheap", Setting::Switch(|draft| &mut draft.of::<ScalingDraft>().settings.starts_empty), Value::Switch, "off", "Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.").example("cheap = true"),
+    OptionEntry::supported("idle", set!(|draft, row, pair| draft.of::<ScalingDraft>().settings.idle_ms = draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))), SECONDS, "off", "Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded application. Clients notice a few milliseconds.")
         .uwsgi("uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds, during which it does nothing else.")
         .example("idle = 600"),
-    OptionEntry::supported("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.scaling.dies), Value::Switch, "off", "Ends the instance when `idle` would end the workers: for socket activation.").example("idle = 600\ndie-on-idle = true"),
+    OptionEntry::supported("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.of::<ScalingDraft>().dies), Value::Switch, "off", "Ends the instance when `idle` would end the workers: for socket activation.").example("idle = 600\ndie-on-idle = true"),
 ];

@@ -1,12 +1,15 @@
 //! Rows of the sockets: the addresses to listen on, the timeouts of a peer, and the socket options; and of the limits on a
 //! request. Pure data.
 
+use crate::resolve::interpreter::PythonDraft;
+use crate::resolve::sockets::SocketsDraft;
+use crate::resolve::sockets::{self, HTTP_TIMEOUT_SECONDS, SOCKET_TIMEOUT_SECONDS};
 use bolide_contract::settings::{Limits, Protocol};
 
-use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set};
-use crate::resolve::draft::{HTTP_TIMEOUT_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketKind};
 use crate::resolve::sockets::{OPEN_SOCKET_MODE, check_shared, set_body_memory, set_head_bytes};
-use crate::resolve::values;
+use crate::row::SocketKind;
+use crate::row::{Milestone, OptionEntry, Setting, Value, set};
+use crate::values;
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
@@ -52,34 +55,34 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("http-socket = :8080"),
     OptionEntry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
-    OptionEntry::supported("protocol", set!(|draft, _, pair| values::set_protocol(draft, pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
+    OptionEntry::supported("protocol", set!(|draft, _, pair| sockets::set_protocol(draft, pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
         .example("protocol = http"),
     OptionEntry::supported(
         "listen",
-        Setting::Number(|draft| &mut draft.sockets.backlog),
+        Setting::Number(|draft| &mut draft.of::<SocketsDraft>().backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
         "The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.",
     )
     .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is reduced to it.")
     .example("listen = 1024"),
-    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.sockets.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "The mode of the files of UNIX sockets, three octal digits; without a value, 666.")
+    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.of::<SocketsDraft>().mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "The mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
-    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.sockets.owner), Value::Text, "", "The owner of the files of UNIX sockets: `user` or `user:group`.")
+    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.of::<SocketsDraft>().owner), Value::Text, "", "The owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
-    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.sockets.timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.")
+    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.")
         .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.")
         .example("socket-timeout = 10"),
-    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.sockets.http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may take for the next byte, or until it reads more.")
+    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may take for the next byte, or until it reads more.")
         .example("http-timeout = 120"),
-    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
+    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
     OptionEntry::supported("shared-socket", Setting::By(check_shared), Value::List, "", "An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`, `socket` or a related option names it, with the protocol of that option.")
         .example("shared-socket = 127.0.0.1:8443\nhttps = =0,shop.crt,shop.key"),
     OptionEntry::supported("undeferred-shared-socket", Setting::By(check_shared), Value::List, "", "Like `shared-socket`: the master opens all sockets before it drops privileges.")
         .example("undeferred-shared-socket = 127.0.0.1:8080\nhttp = =0"),
-    OptionEntry::supported("http-to", Setting::LocatedTexts(|draft| &mut draft.sockets.router_targets), Value::List, "", "The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration, `http` serves the application itself. Another address is an error: let a front server forward requests.")
+    OptionEntry::supported("http-to", Setting::LocatedTexts(|draft| &mut draft.of::<SocketsDraft>().router_targets), Value::List, "", "The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration, `http` serves the application itself. Another address is an error: let a front server forward requests.")
         .example("http = 127.0.0.1:8000\nsocket = /run/shop.sock\nhttp-to = /run/shop.sock"),
     OptionEntry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
     OptionEntry::accepted("http-auto-chunked", Value::Switch, "Sends responses of unknown length in chunks.", "HTTP/1.1 responses of unknown length are always chunked"),
@@ -93,7 +96,7 @@ const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "byte
 pub const TUNING: &[OptionEntry] = &[
     OptionEntry::supported(
         "so-keepalive",
-        Setting::Switch(|draft| &mut draft.sockets.tuning.keepalive),
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.keepalive),
         Value::Switch,
         "off",
         "Lets the kernel probe silent TCP peers (SO_KEEPALIVE).",
@@ -101,7 +104,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("so-keepalive = true"),
     OptionEntry::supported(
         "reuse-port",
-        Setting::Switch(|draft| &mut draft.sockets.tuning.reuse_port),
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.reuse_port),
         Value::Switch,
         "off",
         "Another instance of the same user may listen on the same address, and the kernel distributes the connections (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.",
@@ -109,7 +112,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("reuse-port = true"),
     OptionEntry::supported(
         "freebind",
-        Setting::Switch(|draft| &mut draft.sockets.tuning.free_bind),
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.free_bind),
         Value::Switch,
         "off",
         "Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines (IP_FREEBIND).",
@@ -117,7 +120,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("freebind = true"),
     OptionEntry::supported(
         "socket-sndbuf",
-        Setting::Count(|draft| &mut draft.sockets.tuning.send_buffer_bytes),
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.send_buffer_bytes),
         BUFFER,
         "the kernel's own",
         "The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.",
@@ -125,7 +128,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("socket-sndbuf = 65536"),
     OptionEntry::supported(
         "socket-rcvbuf",
-        Setting::Count(|draft| &mut draft.sockets.tuning.receive_buffer_bytes),
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.receive_buffer_bytes),
         BUFFER,
         "the kernel's own",
         "The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.",
@@ -133,7 +136,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("socket-rcvbuf = 65536"),
     OptionEntry::supported(
         "tcp-fast-open",
-        Setting::Count(|draft| &mut draft.sockets.tuning.fast_open_queue),
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.fast_open_queue),
         Value::Number { least: 0, most: 65_535, unit: "connections" },
         "off",
         "The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request with its first packet.",
@@ -141,7 +144,7 @@ pub const TUNING: &[OptionEntry] = &[
     .example("tcp-fast-open = 256"),
     OptionEntry::supported(
         "abstract-socket",
-        Setting::Switch(|draft| &mut draft.sockets.are_abstract),
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().are_abstract),
         Value::Switch,
         "off",
         "UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.",
@@ -165,7 +168,7 @@ pub const REQUESTS: &[OptionEntry] = &[
     OptionEntry::accepted("http-chunked-input", Value::Switch, "Accepts chunked request bodies.", "chunked request bodies are always read"),
     OptionEntry::accepted("http-manage-expect", Value::Special, "Answers `Expect: 100-continue`.", "it is always answered when the body is wanted"),
     OptionEntry::accepted("post-buffering-bufsize", Value::Special, "The size of the buffer for request bodies.", "the buffer grows as needed"),
-    OptionEntry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.python.settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.")
+    OptionEntry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.")
         .example("wsgi-strict = true"),
     OptionEntry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the default.")
         .uwsgi("uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger head.")
@@ -173,13 +176,13 @@ pub const REQUESTS: &[OptionEntry] = &[
     OptionEntry::supported("post-buffering", Setting::By(set_body_memory), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1048576", "Bytes of a request's body that are kept in memory; the rest goes to a temporary file.")
         .uwsgi("uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a slow client occupies no thread. 0 means the default.")
         .example("post-buffering = 65536"),
-    OptionEntry::supported("limit-post", Setting::Positive(|draft| &mut draft.limits.body_bytes), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "no limit", "The maximum size of a request's body in bytes; a larger one is answered with 413.").example("limit-post = 10485760"),
-    OptionEntry::supported("limit-post-disk", set!(|draft, row, pair| draft.limits.body_disk_bytes = draft.positive_or(row, pair, Limits::default().body_disk_bytes)?), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "1073741824", "The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they arrive, without files.")
+    OptionEntry::supported("limit-post", Setting::Positive(|draft| &mut draft.of::<Limits>().body_bytes), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "no limit", "The maximum size of a request's body in bytes; a larger one is answered with 413.").example("limit-post = 10485760"),
+    OptionEntry::supported("limit-post-disk", set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes = draft.positive_or(row, pair, Limits::default().body_disk_bytes)?), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "1073741824", "The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they arrive, without files.")
         .uwsgi("uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, at most one per thread at the same time.")
         .example("limit-post-disk = 10737418240"),
-    OptionEntry::supported("body-min-rate", set!(|draft, row, pair| draft.limits.body_bytes_per_second = draft.positive_or(row, pair, 0)?), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" }, "500", "The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps the connection open forever.")
+    OptionEntry::supported("body-min-rate", set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" }, "500", "The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps the connection open forever.")
         .example("body-min-rate = 50"),
-    OptionEntry::supported("lenient-targets", Setting::Switch(|draft| &mut draft.limits.lenient_targets), Value::Switch, "off", "Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send unescaped; without it they are answered with 400.")
+    OptionEntry::supported("lenient-targets", Setting::Switch(|draft| &mut draft.of::<Limits>().lenient_targets), Value::Switch, "off", "Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send unescaped; without it they are answered with 400.")
         .uwsgi("uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications fail on them.")
         .example("lenient-targets = true"),
 ];

@@ -1,7 +1,8 @@
 //! Rows of the statistics. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::statistics;
+use crate::resolve::statistics::StatisticsDraft;
+use crate::row::{OptionEntry, Setting, Value, set};
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -15,7 +16,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("stats = 127.0.0.1:9191"),
     OptionEntry::supported(
         "stats-http",
-        Setting::Switch(|draft| &mut draft.statistics.is_http),
+        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_http),
         Value::Switch,
         "off",
         "The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is the JSON, as in uWSGI.",
@@ -31,7 +32,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("metrics = 127.0.0.1:9192"),
     OptionEntry::supported(
         "metrics-host",
-        Setting::Texts(|draft| &mut draft.statistics.hosts),
+        Setting::Texts(|draft| &mut draft.of::<StatisticsDraft>().hosts),
         Value::List,
         "",
         "A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always be used; other names are refused, since a page of another site could have a name of its own that points to this address.",
@@ -47,7 +48,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("route-group = orders /api/orders/"),
     OptionEntry::supported(
         "stats-minified",
-        Setting::Switch(|draft| &mut draft.statistics.is_minified),
+        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_minified),
         Value::Switch,
         "off",
         "The JSON of the statistics is one line.",
@@ -55,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("stats-minified = true"),
     OptionEntry::supported(
         "stats-no-cores",
-        Setting::Switch(|draft| &mut draft.statistics.omits_cores),
+        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_cores),
         Value::Switch,
         "off",
         "The statistics do not list threads.",
@@ -63,7 +64,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("stats-no-cores = true"),
     OptionEntry::supported(
         "stats-push",
-        set!(|draft, _, pair| draft.statistics.pushers.push(statistics::pusher_of(pair, draft.host)?)),
+        set!(|draft, _, pair| { let pusher = statistics::pusher_of(pair, draft.host)?; draft.of::<StatisticsDraft>().pushers.push(pusher) }),
         Value::List,
         "",
         "Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
@@ -72,7 +73,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("stats-push = statsd:127.0.0.1:8125,shop"),
     OptionEntry::supported(
         "stats-pusher-default-freq",
-        Setting::Positive(|draft| &mut draft.statistics.push_every_s),
+        Setting::Positive(|draft| &mut draft.of::<StatisticsDraft>().push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
         "3",
         "The time between two pushes of `stats-push`.",
@@ -80,7 +81,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("stats-pusher-default-freq = 10"),
     OptionEntry::supported(
         "stats-no-metrics",
-        Setting::Switch(|draft| &mut draft.statistics.omits_metrics),
+        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_metrics),
         Value::Switch,
         "off",
         "The statistics do not list the metrics of `enable-metrics`.",

@@ -1,11 +1,13 @@
 //! Rows of TLS: its addresses, their certificates, and HTTP/2, which browsers speak only over TLS. Pure data.
 
+use crate::resolve::tls::TlsDraft;
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::resolve::draft::SocketKind;
-use crate::resolve::{tls, values};
+use crate::resolve::tls;
+use crate::row::SocketKind;
+use crate::row::{OptionEntry, Setting, Value, set, words};
+use crate::values;
 
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 
@@ -56,36 +58,36 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::refused("https-socket-modifier2", MODIFIER, "A variant of `https-socket-modifier1`.", "leave it out: every request goes to the application"),
     OptionEntry::supported("ssl-socket", set!(|draft, _, pair| tls::listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?), Value::Special, "", "Listen on this address with the uwsgi protocol over TLS, in the syntax of `https`. nginx speaks it with `uwsgi_pass suwsgi://…`.").several()
         .example("ssl-socket = :3032,app.pem,app.key"),
-    OptionEntry::supported("tls-certificate", Setting::Located(|draft| &mut draft.tls.certificate), Value::Path, "", "The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`, the addresses of `http` and `http-socket` speak TLS with it.")
+    OptionEntry::supported("tls-certificate", Setting::Located(|draft| &mut draft.of::<TlsDraft>().certificate), Value::Path, "", "The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`, the addresses of `http` and `http-socket` speak TLS with it.")
         .example("https = :8443\ntls-certificate = /etc/ssl/app.pem\ntls-key = /etc/ssl/app.key")
         .also(&["certfile", "ssl-certfile", "ssl-certificate"]),
-    OptionEntry::supported("tls-key", Setting::Located(|draft| &mut draft.tls.key), Value::Path, "the file of the certificate", "The key of `tls-certificate`, in PEM and without a password.")
+    OptionEntry::supported("tls-key", Setting::Located(|draft| &mut draft.of::<TlsDraft>().key), Value::Path, "the file of the certificate", "The key of `tls-certificate`, in PEM and without a password.")
         .example("tls-key = /etc/ssl/app.key")
         .also(&["keyfile", "ssl-keyfile"]),
     OptionEntry::refused("ssl-keyfile-password", Value::Text, "The password of the key.", "a server that starts unattended needs the password beside the key, where it protects nothing: write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600")
         .also(&["keyfile-password"]),
-    OptionEntry::supported("tls-client-ca", Setting::Located(|draft| &mut draft.tls.client_authorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are accepted, for each address that names none itself.")
+    OptionEntry::supported("tls-client-ca", Setting::Located(|draft| &mut draft.of::<TlsDraft>().client_authorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are accepted, for each address that names none itself.")
         .example("tls-client-ca = clients.pem\ntls-client-auth = required")
         .also(&["ca-certs", "ssl-ca-certs"]),
-    OptionEntry::supported("tls-client-auth", set!(|draft, _, pair| draft.tls.client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.")
+    OptionEntry::supported("tls-client-auth", set!(|draft, _, pair| draft.of::<TlsDraft>().client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.")
         .example("tls-client-auth = required")
         .also(&["cert-reqs", "ssl-cert-reqs"]),
-    OptionEntry::supported("tls-min-version", set!(|draft, _, pair| draft.tls.least_version = draft.one_of(pair, &VERSIONS)?), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest supported version of TLS: `1.2` or `1.3`.")
+    OptionEntry::supported("tls-min-version", set!(|draft, _, pair| draft.of::<TlsDraft>().least_version = draft.one_of(pair, &VERSIONS)?), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest supported version of TLS: `1.2` or `1.3`.")
         .example("tls-min-version = 1.3"),
-    OptionEntry::supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.tls.ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.")
+    OptionEntry::supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.of::<TlsDraft>().ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.")
         .example("tls-ocsp-file = /etc/ssl/app.ocsp"),
-    OptionEntry::supported("tls-keylog", Setting::Located(|draft| &mut draft.tls.key_log), Value::Path, "", "Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to the file can decrypt it too: use it for debugging only.")
+    OptionEntry::supported("tls-keylog", Setting::Located(|draft| &mut draft.of::<TlsDraft>().key_log), Value::Path, "", "Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to the file can decrypt it too: use it for debugging only.")
         .example("tls-keylog = /tmp/keys.log"),
-    OptionEntry::supported("http2", set!(|draft, _, pair| draft.tls.http2 = draft.one_of(pair, &HTTP2)?), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.")
+    OptionEntry::supported("http2", set!(|draft, _, pair| draft.of::<TlsDraft>().http2 = draft.one_of(pair, &HTTP2)?), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.")
         .example("http2 = h2c"),
     OptionEntry::supported("http-to-https", Setting::By(tls::http_to_https), Value::Address, "", "Listen on this address with HTTP, and redirect each client to the same path with `https`: 301 for GET and HEAD, 308 for the others, which repeats the method. `ADDRESS,PORT` names the port of HTTPS if it is not 443.")
         .uwsgi("uWSGI answers 301 to all methods, and clients then turn a POST into a GET.")
         .example("http-to-https = :80\nhttp-to-https = :8080,8443"),
-    OptionEntry::supported("https-export-cert", Setting::Switch(|draft| &mut draft.tls.exports_certificate), Value::Switch, "off", "The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.")
+    OptionEntry::supported("https-export-cert", Setting::Switch(|draft| &mut draft.of::<TlsDraft>().exports_certificate), Value::Switch, "off", "The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.")
         .example("https-export-cert = true"),
-    OptionEntry::supported("ssl-verify-depth", Setting::Number(|draft| &mut draft.tls.verify_depth), Value::Number { least: 0, most: MAX_DEPTH, unit: "certificates" }, "1", "The maximum number of intermediate certificates between a client's and its authority's.")
+    OptionEntry::supported("ssl-verify-depth", Setting::Number(|draft| &mut draft.of::<TlsDraft>().verify_depth), Value::Number { least: 0, most: MAX_DEPTH, unit: "certificates" }, "1", "The maximum number of intermediate certificates between a client's and its authority's.")
         .example("ssl-verify-depth = 2"),
-    OptionEntry::supported("ssl-sessions-timeout", Setting::Number(|draft| &mut draft.tls.session_lifetime_s), Value::Number { least: 0, most: MAX_SESSION_SECONDS, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0 means never.")
+    OptionEntry::supported("ssl-sessions-timeout", Setting::Number(|draft| &mut draft.of::<TlsDraft>().session_lifetime_s), Value::Number { least: 0, most: MAX_SESSION_SECONDS, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0 means never.")
         .example("ssl-sessions-timeout = 3600"),
     OptionEntry::accepted("ssl-sessions-use-cache", Value::Text, "Keeps TLS sessions in a cache that all workers share.", "clients keep their sessions themselves, as tickets that every worker can read"),
     OptionEntry::accepted("https-session-context", Value::Text, "Names the context of TLS sessions.", "a session can be resumed with the same listener settings, whatever their name"),
@@ -96,7 +98,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key\nsni = example.org,*.example.org org.pem,org.key"),
     OptionEntry::supported("sni-regexp", Setting::By(tls::add_server_name), Value::Special, "", "A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used for the names that it contains.").several()
         .example("sni-regexp = ^(www\\.)?example\\.org$ org.pem,org.key"),
-    OptionEntry::supported("sni-dir", Setting::Located(|draft| &mut draft.tls.folder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
+    OptionEntry::supported("sni-dir", Setting::Located(|draft| &mut draft.of::<TlsDraft>().folder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
         .uwsgi("uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.")
         .example("sni-dir = /etc/ssl/sites"),
     OptionEntry::refused("sni-dir-ciphers", Value::Text, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they apply to all certificates of the address"),

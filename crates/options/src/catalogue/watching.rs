@@ -1,11 +1,16 @@
 //! Rows of the files that the master watches, and whose changes reload; and of timers and files that raise uWSGI's signals. Pure
 //! data.
 
+use bolide_contract::settings::ApplicationSettings;
 use bolide_contract::settings::ForkSafety;
+use bolide_contract::watching::Watching;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
-use crate::resolve::{values, watching};
+use crate::resolve::developing::DevelopingDraft;
+use crate::resolve::interpreter::PythonDraft;
+use crate::resolve::watching;
+use crate::row::{OptionEntry, Setting, Value, set, words};
+use crate::values;
 
 /// What `touch-*` and `fs-*` share with uWSGI's options, and where they differ.
 const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is replaced by one from an archive.";
@@ -38,46 +43,46 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("py-autoreload", Setting::By(watching::watch_imports), Value::Decimal { most: 3600, unit: "seconds" }, "0", "For development: reloads when the file of any imported module changes, or a configuration file. The log names it. If the new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are noticed immediately, or after this many seconds on file systems that do not report them. 0 means off.")
         .uwsgi("In uWSGI a thread of a worker checks at this interval, code that can't be imported is not checked again, and the configuration is not watched.")
         .example("py-autoreload = 1"),
-    OptionEntry::supported("py-auto-reload-ignore", set!(|draft, _, pair| draft.watching.imports.get_or_insert_default().ignored.push(values::text(pair)?)), Value::List, "", "The name of a module whose file `py-autoreload` does not watch.")
+    OptionEntry::supported("py-auto-reload-ignore", set!(|draft, _, pair| draft.of::<Watching>().imports.get_or_insert_default().ignored.push(values::text(pair)?)), Value::List, "", "The name of a module whose file `py-autoreload` does not watch.")
         .example("py-auto-reload-ignore = shop.generated"),
-    OptionEntry::supported("develop", Setting::Switch(|draft| &mut draft.developing.is_on), Value::Switch, "off", "For development: one worker, which reloads when the file of an imported module or the configuration changes. Code that can't be loaded does not end the instance, which waits for the next change. Exceptions and code that can't be loaded are shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()` works, and no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.")
+    OptionEntry::supported("develop", Setting::Switch(|draft| &mut draft.of::<DevelopingDraft>().is_on), Value::Switch, "off", "For development: one worker, which reloads when the file of an imported module or the configuration changes. Code that can't be loaded does not end the instance, which waits for the next change. Exceptions and code that can't be loaded are shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()` works, and no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.")
         .example("develop = true"),
     OptionEntry::supported("reload-dir", set!(|draft, _, pair| {
-        draft.developing.folders.push(values::text(pair)?);
+        draft.of::<DevelopingDraft>().folders.push(values::text(pair)?);
         watching::note_detail(draft, pair)
     }), Value::List, "", "With `develop` or `py-autoreload`: each Python file in this folder and below is watched, imported or not. Files that Git ignores, hidden files and virtual environments are excluded.")
         .example("develop = true\nreload-dir = /srv/shop"),
     OptionEntry::supported("reload-include", set!(|draft, _, pair| {
-        draft.developing.patterns.push(values::text(pair)?);
+        draft.of::<DevelopingDraft>().patterns.push(values::text(pair)?);
         watching::note_detail(draft, pair)
     }), Value::List, "", "With `develop` or `py-autoreload`: files that match this pattern are watched too, in the folders of `reload-dir` or the application's folder, and below. The pattern has the syntax of `.gitignore`: `*.html`, `templates/**`.")
         .example("develop = true\nreload-include = *.html"),
     OptionEntry::supported("reload-exclude", set!(|draft, _, pair| {
-        draft.developing.excluded.push(values::text(pair)?);
+        draft.of::<DevelopingDraft>().excluded.push(values::text(pair)?);
         watching::note_detail(draft, pair)
     }), Value::List, "", "With `develop` or `py-autoreload`: files and folders that match this pattern (in the syntax of `.gitignore`) are not watched, whether they are imported or found.")
         .example("develop = true\nreload-exclude = generated/"),
-    OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is something new to show. Pages are not modified.")
+    OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is something new to show. Pages are not modified.")
         .example("develop = true\nreload-browser = true"),
-    OptionEntry::supported("develop-values", Setting::LocatedSwitch(|draft| &mut draft.developing.shows_values), Value::Switch, "off", "With `develop`: the traceback page has the values of local variables, behind a click at each line. Values of names such as `password` and `token` are hidden.")
+    OptionEntry::supported("develop-values", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().shows_values), Value::Switch, "off", "With `develop`: the traceback page has the values of local variables, behind a click at each line. Values of names such as `password` and `token` are hidden.")
         .example("develop = true\ndevelop-values = true"),
     OptionEntry::supported("develop-editor", Setting::By(watching::choose_editor), Value::Text, "vscode", "With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`, `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.")
         .example("develop = true\ndevelop-editor = pycharm"),
-    OptionEntry::supported("open-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.opens), Value::Switch, "off", "With `develop`: the start opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses the browser; the variable `BROWSER` names another one.")
+    OptionEntry::supported("open-browser", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().opens), Value::Switch, "off", "With `develop`: the start opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses the browser; the variable `BROWSER` names another one.")
         .also(&["open"])
         .example("develop = true\nopen-browser = true"),
-    OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
+    OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
         .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),
-    OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "Replaces a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or without that of its module.")
+    OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.types), Value::List, "", "Replaces a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or without that of its module.")
         .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-type = psycopg.OperationalError"),
-    OptionEntry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.settings.reload_on.values), Value::List, "", "Replaces a worker whose application has raised an exception of this text, as `reload-on-exception`.")
+    OptionEntry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.values), Value::List, "", "Replaces a worker whose application has raised an exception of this text, as `reload-on-exception`.")
         .example("reload-on-exception-value = connection lost"),
-    OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "Replaces a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon and a space between them.")
+    OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.reprs), Value::List, "", "Replaces a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon and a space between them.")
         .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
-    OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = draft.one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")
+    OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.of::<ApplicationSettings>().fork_safety = draft.one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")
         .example("fork-safety = lazy"),
 ];
 

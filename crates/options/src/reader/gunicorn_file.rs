@@ -14,7 +14,7 @@ use bolide_configuration::sources::line_of;
 use super::other_servers::GunicornFile;
 use super::{EarlyExit, Reader};
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{OptionRow, Value};
+use crate::row::{OptionRow, Value};
 use crate::server::Server;
 
 /// The file that gunicorn reads by default.

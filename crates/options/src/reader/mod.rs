@@ -4,7 +4,6 @@
 //!
 //! It opens files, and must not know the effect of an ordinary option: that is the job of `resolve`.
 
-mod configuration;
 mod files;
 mod gunicorn_file;
 pub mod other_servers;
@@ -23,9 +22,9 @@ use bolide_configuration::words::Word;
 use other_servers::OtherServers;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, OptionRow, Setting, Status};
+use crate::row::{Argument, OptionRow, Setting, Status};
 
-pub use configuration::Configuration;
+pub use crate::configuration::Configuration;
 pub use files::{GUNICORN_SETTINGS, format_of};
 pub use gunicorn_file::{is_gunicorn_configuration, is_program};
 

@@ -3,11 +3,13 @@
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
+use bolide_contract::settings::Asynchronous;
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
-use super::draft::Draft;
-use super::{gevent, values};
-use crate::catalogue::row::OptionRow;
+use super::gevent;
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// Values of `loop`.
 pub const LOOPS: [(&str, EventLoop); 4] =
@@ -49,14 +51,14 @@ pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(
         Some((_, Engine::Gevent)) => gevent::turn_on(draft, pair),
         Some((_, Engine::OtherGreenlets)) => gevent::turn_on_by_another_name(draft, pair),
         Some((word, Engine::Foreign(advice))) => draft.planned(&pair.location, &format!("{} = {word}", pair.key), advice),
-        None => draft.asynchronous.event_loop = draft.one_of(pair, &LOOPS)?,
+        None => draft.of::<Asynchronous>().event_loop = draft.one_of(pair, &LOOPS)?,
     }
     Ok(())
 }
 
 /// 0 is the default.
 pub fn set_message_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
-    draft.asynchronous.websocket.message_bytes = match draft.bounded_usize(row, pair)? {
+    draft.of::<Asynchronous>().websocket.message_bytes = match draft.bounded_usize(row, pair)? {
         0 => Defaults::default().websocket.message_bytes,
         count => count.saturating_mul(unit),
     };
@@ -65,7 +67,7 @@ pub fn set_message_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair, unit: 
 
 pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let default = Defaults::default().websocket.ping_timeout_ms;
-    draft.asynchronous.websocket.ping_timeout_ms = draft.milliseconds(row, pair)?.unwrap_or(default);
+    draft.of::<Asynchronous>().websocket.ping_timeout_ms = draft.milliseconds(row, pair)?.unwrap_or(default);
     Ok(())
 }
 

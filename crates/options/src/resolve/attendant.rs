@@ -8,9 +8,9 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::values::number;
 use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
-use super::context::Context;
-use super::draft::{AttendantDraft, Draft, JobLimit};
-use super::values;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::values;
 
 /// As in uWSGI.
 const CHECKS: u32 = 10;
@@ -43,7 +43,7 @@ pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair)
             );
         }
     }
-    draft.attendant.jobs.push((job, harakiri));
+    draft.of::<AttendantDraft>().jobs.push((job, harakiri));
 }
 
 impl AttendantDraft {
@@ -287,4 +287,22 @@ fn whole(pair: &Pair, what: &str, text: &str, least: i64, most: i64) -> Result<i
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
     let location: &Location = &pair.location;
     Diagnostic::error(Some(location), format!("`{}` {what}", pair.key)).advise(advice)
+}
+
+/// Daemons and jobs beside the application. Paths are as written.
+#[derive(Default)]
+pub struct AttendantDraft {
+    pub daemons: Vec<Daemon>,
+    pub jobs: Vec<(Job, JobLimit)>,
+    pub shells: Vec<std::path::PathBuf>,
+    pub cron_harakiri_s: Option<u64>,
+    pub honours_stdin: bool,
+}
+
+/// The time limit of a job.
+pub enum JobLimit {
+    /// The limit of `cron-harakiri`.
+    Common,
+    None,
+    Seconds(u64),
 }

@@ -1,6 +1,9 @@
 //! Resolves the options of clients behind front servers to settings. It must not know connections. Runs in the process that reads
 //! the configuration.
 
+use crate::resolve::sockets::SocketDraft;
+use crate::row::SocketKind;
+use bolide_contract::settings::Limits;
 use std::net::{IpAddr, Ipv6Addr};
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -8,12 +11,12 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
 use bolide_contract::settings::{HeaderMap, Listener};
 
-use super::context::Context;
-use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::OptionRow;
 use crate::server::Server;
 use crate::start_words::StartWords;
+use crate::values;
 
 /// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).
 const MAX_HOST_BYTES: usize = 255;
@@ -33,18 +36,18 @@ pub const HEADER_MAPS: [(&str, HeaderMap); 3] =
 
 pub fn trust_proxies(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
-    let trusted = draft.clients.trusted_proxies.get_or_insert(nobody);
+    let trusted = draft.of::<ClientsDraft>().trusted_proxies.get_or_insert(nobody);
     words(pair).try_for_each(|word| add_proxy(trusted, word, pair))
 }
 
 pub fn trust_headers(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let headers = draft.clients.trusted_headers.get_or_insert_default();
+    let headers = draft.of::<ClientsDraft>().trusted_headers.get_or_insert_default();
     words(pair).try_for_each(|word| add_header(headers, word, pair))
 }
 
 pub fn add_server_names(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(pair) {
-        draft.clients.server_names.push(server_name(word, pair)?);
+        draft.of::<ClientsDraft>().server_names.push(server_name(word, pair)?);
     }
     Ok(())
 }
@@ -117,7 +120,7 @@ fn strictly_expected(name: &str, location: &Location, kind: SocketKind) -> Diagn
 }
 
 pub fn header_map(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.limits.header_map = values::one_of(pair, &HEADER_MAPS)?;
+    draft.of::<Limits>().header_map = values::one_of(pair, &HEADER_MAPS)?;
     Ok(())
 }
 
@@ -221,4 +224,20 @@ fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
         return wrong("write a name such as shop.example or *.shop.example, or an address");
     }
     Ok(host.to_ascii_lowercase())
+}
+
+/// Settings of clients behind front servers.
+#[derive(Default)]
+pub struct ClientsDraft {
+    /// `None`: the defaults.
+    pub trusted_proxies: Option<TrustedProxies>,
+    /// `None`: the defaults for `trusted_proxies`.
+    pub trusted_headers: Option<Vec<TrustedHeader>>,
+    /// `proxy-headers = false`.
+    pub ignores_headers: bool,
+    pub server_names: Vec<String>,
+    /// `enable-proxy-protocol` is on, for the workers' own sockets.
+    pub sockets_have_proxy_header: Option<Location>,
+    /// `http-enable-proxy-protocol` is on.
+    pub router_has_proxy_header: Option<Location>,
 }

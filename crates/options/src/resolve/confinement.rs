@@ -4,11 +4,12 @@
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_configuration::suggest;
+use bolide_contract::confinement::Confinement;
 use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
-use super::draft::Draft;
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// uWSGI's names of namespaces.
 const NAMESPACES: [(&str, Namespace); 7] = [
@@ -33,7 +34,7 @@ const MISSING: [(&str, &str); 6] = [
 
 pub fn keep_capabilities(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(&values::text(pair)?) {
-        *draft.confinement.capabilities.get_or_insert(0) |= 1 << capability(word, pair)?;
+        *draft.of::<Confinement>().capabilities.get_or_insert(0) |= 1 << capability(word, pair)?;
     }
     Ok(())
 }
@@ -41,8 +42,8 @@ pub fn keep_capabilities(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Resul
 pub fn unshare(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(&values::text(pair)?) {
         let namespace = namespace(word, pair)?;
-        if !draft.confinement.namespaces.contains(&namespace) {
-            draft.confinement.namespaces.push(namespace);
+        if !draft.of::<Confinement>().namespaces.contains(&namespace) {
+            draft.of::<Confinement>().namespaces.push(namespace);
         }
     }
     Ok(())

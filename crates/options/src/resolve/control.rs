@@ -5,9 +5,10 @@ use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_contract::control::{Background, Channel, Control, PidFile};
 
-use super::context::{Context, normalized};
-use super::draft::{Draft, LoggingDraft};
-use super::values;
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::resolve::logging::LoggingDraft;
+use crate::values;
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {
     Ok(Some(Background { log: values::log_file(pair)?.into(), shows_start }))
@@ -16,8 +17,8 @@ pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, 
 /// There is one pidfile of each kind: the last one takes precedence.
 pub fn add_pidfile(draft: &mut Draft, pair: &Pair, is_users: bool, when_ready: bool) -> Result<(), Diagnostic> {
     let path = values::text(pair)?.into();
-    draft.control.pidfiles.retain(|known| (known.is_users, known.when_ready) != (is_users, when_ready));
-    draft.control.pidfiles.push(PidFile { path, is_users, when_ready });
+    draft.of::<Control>().pidfiles.retain(|known| (known.is_users, known.when_ready) != (is_users, when_ready));
+    draft.of::<Control>().pidfiles.push(PidFile { path, is_users, when_ready });
     Ok(())
 }
 

@@ -8,11 +8,17 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::answering::RouteRule;
 use bolide_contract::developing::{BROWSER_PATH, Development, MERCY_MS};
 use bolide_contract::logging::LogStyle;
+use bolide_contract::settings::ApplicationSettings;
 use bolide_contract::settings::{Address, Listener, Protocol};
+use bolide_contract::watching::Watching;
 use bolide_contract::watching::{WatchedImports, WatchedSources};
 
-use super::context::{Context, normalized};
-use super::draft::{DevelopingDraft, Draft};
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::resolve::answering::AnsweringDraft;
+use crate::resolve::logging::LoggingDraft;
+use crate::resolve::processes::LifecycleDraft;
+use crate::resolve::processes::ProcessesDraft;
 
 /// Interval between two checks of imported files if there are no notifications (inotify), in milliseconds.
 const CHECK_INTERVAL_MS: u64 = 1_000;
@@ -23,53 +29,56 @@ const PYTHON_FILES: &str = "*.py";
 /// Sets the values that `develop` implies, before the other parts are completed.
 pub fn prepare(draft: &mut Draft, context: &mut Context) {
     check(draft, context);
-    if !draft.developing.is_on {
+    if !draft.of::<DevelopingDraft>().is_on {
         return;
     }
-    if let Some(count) = draft.processes.count.filter(|count| *count > 1) {
+    if let Some(count) = draft.of::<ProcessesDraft>().count.filter(|count| *count > 1) {
         let chosen = context.read.effects.iter().rev().find(|pair| matches!(pair.key.as_str(), "processes" | "workers"));
         let message = format!("one worker serves, not {count}: `develop` is on");
         context.diagnostics.push(Diagnostic::note(chosen.map(|pair| &pair.location), message));
     }
-    (draft.processes.count, draft.processes.is_auto) = (Some(1), false);
+    let processes = draft.of::<ProcessesDraft>();
+    (processes.count, processes.is_auto) = (Some(1), false);
     // The worker loads the application itself, so that threads that it starts run where it serves.
-    draft.application.lazy = true;
+    draft.of::<ApplicationSettings>().lazy = true;
     // A debugger may stop for any time.
-    (draft.lifecycle.settings.harakiri_ms, draft.lifecycle.settings.load_timeout_ms) = (None, None);
+    let lifecycle = draft.of::<LifecycleDraft>();
+    (lifecycle.settings.harakiri_ms, lifecycle.settings.load_timeout_ms) = (None, None);
     let has_mercy = |pair: &Pair| matches!(pair.key.as_str(), "reload-mercy" | "worker-reload-mercy");
     if !context.read.effects.iter().any(has_mercy) {
-        draft.lifecycle.settings.reload_mercy_ms = MERCY_MS;
+        draft.of::<LifecycleDraft>().settings.reload_mercy_ms = MERCY_MS;
     }
-    let imports = draft.watching.imports.get_or_insert_with(WatchedImports::default);
+    let imports = draft.of::<Watching>().imports.get_or_insert_with(WatchedImports::default);
     if imports.every_ms == 0 {
         imports.every_ms = CHECK_INTERVAL_MS;
     }
-    draft.logging.style = draft.logging.style.or(Some(Some(LogStyle::ShortAtTerminal)));
-    if let Some(location) = draft.developing.browser.clone() {
+    draft.of::<LoggingDraft>().style.get_or_insert(Some(LogStyle::ShortAtTerminal));
+    if let Some(location) = draft.of::<DevelopingDraft>().browser.clone() {
         // Pages poll it, and these requests would flood the log.
         let text = format!("^{}$ donotlog:", BROWSER_PATH.replace('.', "\\."));
         let rule = RouteRule { option: "route".to_owned(), text, origin: location.to_string() };
-        draft.answering.routes.push((rule, location));
+        draft.of::<AnsweringDraft>().routes.push((rule, location));
     }
 }
 
 /// Reports options without an effect.
-fn check(draft: &Draft, context: &mut Context) {
-    let is_watched = draft.developing.is_on || draft.watching.imports.as_ref().is_some_and(|imports| imports.every_ms > 0);
-    let warning = match (&draft.developing.detail, &draft.developing.browser) {
+fn check(draft: &mut Draft, context: &mut Context) {
+    let are_watched = draft.of::<Watching>().imports.as_ref().is_some_and(|imports| imports.every_ms > 0);
+    let developing = draft.of::<DevelopingDraft>();
+    let is_watched = developing.is_on || are_watched;
+    let warning = match (&developing.detail, &developing.browser) {
         (Some((key, location)), _) if !is_watched => {
             Diagnostic::warning(Some(location), format!("`{key}` has no effect without `develop` or `py-autoreload`"))
                 .advise("write `develop = true`, or `--reload` on the command line")
         }
-        (_, Some(location)) if !draft.developing.is_on => without_develop("reload-browser", location),
-        _ => return check_page(draft, context),
+        (_, Some(location)) if !developing.is_on => without_develop("reload-browser", location),
+        _ => return check_page(developing, context),
     };
     context.diagnostics.push(warning);
 }
 
 /// Reports options of the traceback page that have no effect.
-fn check_page(draft: &Draft, context: &mut Context) {
-    let developing = &draft.developing;
+fn check_page(developing: &DevelopingDraft, context: &mut Context) {
     let editor = developing.editor.as_ref().map(|(_, location)| ("develop-editor", location));
     let values = developing.shows_values.as_ref().map(|location| ("develop-values", location));
     let opens = developing.opens.as_ref().map(|location| ("open-browser", location));
@@ -138,6 +147,23 @@ fn is_of_this_machine(address: &Address) -> bool {
         // A public web server may be behind it.
         Address::Unix(_) | Address::Abstract(_) | Address::Descriptor(_) | Address::Passed(_) => false,
     }
+}
+
+/// Settings of the options for development. Paths are as written.
+#[derive(Default)]
+pub struct DevelopingDraft {
+    pub is_on: bool,
+    pub folders: Vec<String>,
+    pub patterns: Vec<String>,
+    pub excluded: Vec<String>,
+    /// `reload-browser` is on.
+    pub browser: Option<Location>,
+    pub shows_values: Option<Location>,
+    pub editor: Option<(String, Location)>,
+    /// `open-browser` is on.
+    pub opens: Option<Location>,
+    /// The last option that has no effect unless files are watched.
+    pub detail: Option<(String, Location)>,
 }
 
 #[cfg(test)]

@@ -4,15 +4,18 @@
 use std::path::{Path, PathBuf};
 
 use bolide_configuration::bounded::open_file;
+use bolide_configuration::diagnostic::Location;
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::pair::Pair;
+use bolide_contract::files::Cache;
+use bolide_contract::files::Missing;
 use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::{Application, ApplicationSettings};
 
-use super::context::{Context, normalized};
-use super::draft::{Draft, FilesDraft};
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// Values of `file-serve-mode`. uWSGI has several names for each, in any case.
 const MODES: [(&str, Mode); 5] = [
@@ -41,7 +44,7 @@ pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diag
             .advise(format!("write `/{prefix}`")),
         );
     }
-    draft.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
+    draft.of::<FilesDraft>().maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
     Ok(())
 }
 
@@ -49,7 +52,7 @@ pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
     let text = values::text(pair)?;
     match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
         Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-            draft.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
+            draft.of::<FilesDraft>().sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
             Ok(())
         }
         _ => {
@@ -63,7 +66,7 @@ pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
 /// As in uWSGI, an unknown mode has no effect.
 pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     match word(pair, &MODES) {
-        Ok(mode) => draft.files.mode = mode,
+        Ok(mode) => draft.of::<FilesDraft>().mode = mode,
         Err(diagnostic) => draft.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
     }
     Ok(())
@@ -71,7 +74,7 @@ pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Dia
 
 pub fn set_charset(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let name = header_value(pair)?;
-    draft.files.charset = Some(name).filter(|name| bolide_configuration::values::switch(Some(name)).on);
+    draft.of::<FilesDraft>().charset = Some(name).filter(|name| bolide_configuration::values::switch(Some(name)).on);
     Ok(())
 }
 
@@ -234,4 +237,27 @@ pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
                 .advise("patterns have the syntax of the regex crate: like PCRE, without look-around and backreferences"))
         }
     }
+}
+
+/// Settings of static files. Paths are as written.
+#[derive(Default)]
+pub struct FilesDraft {
+    pub maps: Vec<(MapKind, String, String, Location)>,
+    pub document_root: bool,
+    pub missing: Missing,
+    pub mode: Mode,
+    pub sendfile_paths: Vec<(String, Location)>,
+    pub sendfile_locations: Vec<(String, String, Location)>,
+    pub index: Vec<String>,
+    pub skip: Vec<String>,
+    pub safe: Vec<String>,
+    pub dot_files: bool,
+    pub expires: Vec<Expiry>,
+    pub cache_control: Option<String>,
+    pub immutable: Vec<String>,
+    pub compressed: Precompressed,
+    pub compressed_folders: Vec<String>,
+    pub mime_files: Vec<(String, Location)>,
+    pub charset: Option<String>,
+    pub cache: Cache,
 }

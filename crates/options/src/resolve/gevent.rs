@@ -6,9 +6,9 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::values;
 use bolide_contract::settings::{Application, Gevent, Interface};
 
-use super::context::Context;
-use super::draft::{Draft, GeventDraft};
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::OptionRow;
 
 /// The number of greenlets of `loop = gevent` without a number.
 pub const GREENLETS_DEFAULT: u32 = 100;
@@ -21,22 +21,23 @@ const TURN_ON: &str = "write `gevent = 100` too, or leave it out";
 /// `gevent = N`
 pub fn set_greenlets(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let count = draft.bounded_u32(row, pair)?;
-    draft.gevent.greenlets = Some(count);
-    draft.gevent.own_name = Some(written(pair, &count.to_string()));
+    draft.of::<GeventDraft>().greenlets = Some(count);
+    draft.of::<GeventDraft>().own_name = Some(written(pair, &count.to_string()));
     Ok(())
 }
 
 /// `loop = gevent`
 pub fn turn_on(draft: &mut Draft, pair: &Pair) {
-    draft.gevent.own_name = Some(written(pair, word(pair)));
+    draft.of::<GeventDraft>().own_name = Some(written(pair, word(pair)));
 }
 
 /// `async = N`: up to 1 it is off, as in uWSGI.
 pub fn set_async(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     match draft.bounded_u32(row, pair)? {
         0 | 1 => {
-            draft.gevent.greenlets = draft.gevent.greenlets.filter(|_| draft.gevent.own_name.is_some());
-            draft.gevent.other_name = None;
+            draft.of::<GeventDraft>().greenlets =
+                draft.of::<GeventDraft>().greenlets.filter(|_| draft.of::<GeventDraft>().own_name.is_some());
+            draft.of::<GeventDraft>().other_name = None;
             Ok(())
         }
         _ => set_by_another_name(draft, row, pair),
@@ -46,33 +47,33 @@ pub fn set_async(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
 /// `asyncio = N`, `tornado = N`
 pub fn set_by_another_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let count = draft.bounded_u32(row, pair)?;
-    draft.gevent.greenlets = Some(count);
-    draft.gevent.other_name = Some(written(pair, &count.to_string()));
+    draft.of::<GeventDraft>().greenlets = Some(count);
+    draft.of::<GeventDraft>().other_name = Some(written(pair, &count.to_string()));
     Ok(())
 }
 
 /// `loop = async`, `loop = tornado`
 pub fn turn_on_by_another_name(draft: &mut Draft, pair: &Pair) {
-    draft.gevent.other_name = Some(written(pair, word(pair)));
+    draft.of::<GeventDraft>().other_name = Some(written(pair, word(pair)));
 }
 
 /// `gevent-monkey-patch`, `gevent-early-monkey-patch`: one of them is enough.
 pub fn set_patching(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let is_on = draft.switch(pair);
-    draft.gevent.patching.retain(|(name, _)| *name != row.name());
+    draft.of::<GeventDraft>().patching.retain(|(name, _)| *name != row.name());
     if is_on {
-        draft.gevent.patching.push((row.name(), pair.location.clone()));
+        draft.of::<GeventDraft>().patching.push((row.name(), pair.location.clone()));
     }
     Ok(())
 }
 
 pub fn set_wait_for_hub(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.gevent.waits_for_hub = draft.switch(pair).then(|| pair.location.clone());
+    draft.of::<GeventDraft>().waits_for_hub = draft.switch(pair).then(|| pair.location.clone());
     Ok(())
 }
 
 pub fn set_websocket(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.gevent.websocket = draft.switch(pair).then(|| pair.location.clone());
+    draft.of::<GeventDraft>().websocket = draft.switch(pair).then(|| pair.location.clone());
     Ok(())
 }
 
@@ -140,4 +141,19 @@ fn report_threads(asked: &str, place: &Location, context: &mut Context) {
         );
         context.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
     }
+}
+
+/// The options of gevent so far.
+#[derive(Default)]
+pub struct GeventDraft {
+    /// The last number, by whichever option.
+    pub greenlets: Option<u32>,
+    /// The last option that turned it on by its own name, as it was written.
+    pub own_name: Option<(String, Location)>,
+    /// The last of uWSGI's other engines that turned it on.
+    pub other_name: Option<(String, Location)>,
+    /// The options that patch.
+    pub patching: Vec<(&'static str, Location)>,
+    pub waits_for_hub: Option<Location>,
+    pub websocket: Option<Location>,
 }

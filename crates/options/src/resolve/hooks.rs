@@ -1,15 +1,17 @@
 //! Resolves the options of hooks to settings: their phases and actions, and the combinations that are not possible. It executes
 //! none of them. Runs in the process that reads the configuration.
 
+use bolide_contract::settings::ApplicationSettings;
 use std::path::{Path, PathBuf};
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 
-use super::context::{Context, normalized};
-use super::draft::Draft;
-use super::values;
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::resolve::services::alarms::AlarmsDraft;
+use crate::values;
 
 /// Signals with the functions of uWSGI whose effect these signals have here anyway.
 const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
@@ -60,7 +62,7 @@ pub fn add_hook(draft: &mut Draft, kind: HookKind, phase: HookPhase, pair: &Pair
     };
     let is_private = kind == HookKind::Hook && text.starts_with('!');
     let shown = if is_private { String::new() } else { text };
-    draft.hooks.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
+    draft.of::<HooksDraft>().0.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
     Ok(())
 }
 
@@ -145,7 +147,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         }
         "alarm" => {
             let (alarm, text) = two(arguments, pair, name)?;
-            draft.alarms.raised.push((alarm.to_owned(), pair.location.clone()));
+            draft.of::<AlarmsDraft>().raised.push((alarm.to_owned(), pair.location.clone()));
             HookAction::Alarm(alarm.to_owned(), text.to_owned())
         }
         "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
@@ -177,7 +179,7 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
     );
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !is_late => {
-            draft.application.environment.push((name.to_owned(), value.to_owned()));
+            draft.of::<ApplicationSettings>().environment.push((name.to_owned(), value.to_owned()));
             Ok(())
         }
         Some(_) if is_late => {
@@ -284,3 +286,7 @@ fn two<'t>(text: &'t str, pair: &Pair, name: &str) -> Result<(&'t str, &'t str),
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
     Diagnostic::error(Some(&pair.location), format!("`{}` {what}", pair.key)).advise(advice)
 }
+
+/// Hooks so far, each with its rank within its step.
+#[derive(Default)]
+pub struct HooksDraft(pub Vec<(u8, Hook)>);

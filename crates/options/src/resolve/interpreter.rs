@@ -7,18 +7,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::diagnostic::Location;
 use bolide_configuration::pair::Pair;
 use bolide_configuration::trust::code_variables;
 use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLoggers};
 
-use super::context::{Context, normalized};
-use super::draft::{Draft, PythonDraft};
 use super::gunicorn_hooks::names_not_called;
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
 use crate::reader::Configuration;
+use crate::row::OptionRow;
 use crate::server::Server;
+use crate::values;
 
 /// Most files of an `envdir`.
 const MAX_VARIABLES: usize = 1024;
@@ -31,7 +32,7 @@ const MIN_STACK_BYTES: u64 = 32 * KILOBYTE_BYTES;
 
 pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
-    draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(MIN_STACK_BYTES));
+    draft.of::<PythonDraft>().settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(MIN_STACK_BYTES));
     Ok(())
 }
 
@@ -39,7 +40,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
 pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let found = bolide_configuration::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
-        draft.python.path.insert(0, path);
+        draft.of::<PythonDraft>().path.insert(0, path);
     }
     Ok(())
 }
@@ -84,9 +85,9 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
         match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
             Some(value) => {
                 if code_variables::chooses_code(&name, &value) {
-                    draft.python.choosing_variables.push((path.clone(), vec![name.clone()]));
+                    draft.of::<PythonDraft>().choosing_variables.push((path.clone(), vec![name.clone()]));
                 }
-                draft.application.environment.push((name, value));
+                draft.of::<ApplicationSettings>().environment.push((name, value));
             }
             None => remove_variable(draft, name),
         }
@@ -98,7 +99,7 @@ pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) ->
 pub fn set_variable(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     if text.contains(['=', '\0']) {
-        draft.application.environment.push(values::variable(pair)?);
+        draft.of::<ApplicationSettings>().environment.push(values::variable(pair)?);
         return Ok(());
     }
     let message = format!("`{} = {text}` has no `=`: it removes the variable", pair.key);
@@ -108,8 +109,8 @@ pub fn set_variable(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
 }
 
 pub fn remove_variable(draft: &mut Draft, name: String) {
-    draft.application.environment.retain(|(key, _)| *key != name);
-    draft.application.removed_variables.push(name);
+    draft.of::<ApplicationSettings>().environment.retain(|(key, _)| *key != name);
+    draft.of::<ApplicationSettings>().removed_variables.push(name);
 }
 
 /// The servers with loggers that applications use.
@@ -209,7 +210,7 @@ pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Resu
     // If the settings of the file were read as well, its uncalled hooks have been reported already.
     let is_reported = pair.value.as_deref() == Some(&*pair.location.file);
     let uncalled = if is_reported { Vec::new() } else { names_not_called() };
-    draft.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
+    draft.of::<PythonModuleDraft>().0.gunicorn = Some(GunicornHooks { file, uncalled });
     Ok(())
 }
 
@@ -231,5 +232,39 @@ pub fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
         }
         _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no function", pair.key))
             .advise("write its module and its name with a colon between them: `shop.hooks:opened`")),
+    }
+}
+
+/// Python's interpreter.
+#[derive(Default)]
+pub struct PythonDraft {
+    pub settings: Python,
+    pub virtualenv: Option<String>,
+    pub path: Vec<String>,
+    pub chdir_after: Option<String>,
+    pub shared_imports: Vec<String>,
+    pub imports: Vec<String>,
+    pub aliases: Vec<(String, String)>,
+    pub late_aliases: Vec<(String, String)>,
+    pub executable: Option<String>,
+    pub logging_file: Option<String>,
+    /// `pyrun`
+    pub script: Option<(String, Location)>,
+    /// Variables of `env-file`.
+    pub file_variables: Vec<(String, String)>,
+    pub has_environment_file: bool,
+    /// The names in each file of `env-file` and `envdir` that choose code.
+    pub choosing_variables: Vec<(std::path::PathBuf, Vec<String>)>,
+}
+
+/// As in uWSGI.
+const MAX_RPC: u32 = 64;
+
+/// The values of the module `uwsgi` so far.
+pub struct PythonModuleDraft(pub PythonModule);
+
+impl Default for PythonModuleDraft {
+    fn default() -> PythonModuleDraft {
+        PythonModuleDraft(PythonModule { rpc_most: MAX_RPC, ..PythonModule::default() })
     }
 }

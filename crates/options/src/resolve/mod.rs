@@ -5,23 +5,21 @@
 //! it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`, `chdir2`) after
 //! it. `pythonpath` patterns are matched before it.
 
-mod address;
 pub mod answering;
-mod application;
+pub mod application;
 pub mod asynchronous;
 pub mod attendant;
 pub mod background;
 pub mod clients;
 pub mod confinement;
-pub mod context;
 pub mod control;
 pub mod developing;
-pub mod draft;
 pub mod files;
 pub mod gevent;
 pub mod gunicorn_hooks;
 pub mod hooks;
 pub mod interpreter;
+mod listeners;
 pub mod logging;
 pub mod mules;
 pub mod platform;
@@ -32,7 +30,6 @@ pub mod sockets;
 pub mod statistics;
 pub mod tls;
 mod unsupported;
-pub mod values;
 pub mod watching;
 mod work;
 
@@ -45,16 +42,47 @@ pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::Pair;
+use bolide_contract::answering::{Answering, RouteRule};
+use bolide_contract::attendant::Attendant;
 use bolide_contract::children::{Helper, Task};
-use bolide_contract::settings::Settings;
-use context::Context;
-use draft::Draft;
+use bolide_contract::confinement::Confinement;
+use bolide_contract::control::Control;
+use bolide_contract::distributed::Distributed;
+use bolide_contract::files::Files;
+use bolide_contract::reloading::Reloading;
+use bolide_contract::scaling::Scaling;
+use bolide_contract::services::{PreloadedItem, SharedCache};
+use bolide_contract::settings::{
+    Application, ApplicationSettings, Asynchronous, Identity, Lifecycle, Listener, Settings, Workers,
+};
 use work::Requests;
 
+use self::answering::AnsweringDraft;
+use self::application::ApplicationDraft;
+use self::attendant::AttendantDraft;
+use self::background::spooler::SpoolerDraft;
+use self::clients::ClientsDraft;
+use self::developing::DevelopingDraft;
+use self::files::FilesDraft;
+use self::gevent::GeventDraft;
+use self::hooks::HooksDraft;
+use self::interpreter::{PythonDraft, PythonModuleDraft};
+use self::logging::LoggingDraft;
+use self::mules::MulesDraft;
+use self::processes::{LifecycleDraft, ProcessesDraft, RecyclingDraft, ReloadingDraft};
+use self::scaling::ScalingDraft;
+use self::services::alarms::AlarmsDraft;
+use self::services::cached_answers::CachedAnswersDraft;
+use self::services::caching::CachingDraft;
+use self::services::named_in_rules::CompiledRules;
+use self::sockets::SocketsDraft;
+use self::statistics::StatisticsDraft;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{OptionRow, Setting, Status, Value};
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
+use crate::row::{OptionRow, Setting, Status, Value};
 
 const MEBIBYTE: u64 = 1024 * 1024;
 
@@ -71,7 +99,7 @@ pub fn resolve(
     sockets::note_shared(&mut draft, &read.effects);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
-            Some(row) => draft.take(row, pair, read),
+            Some(row) => draft.apply(row, pair, read),
             None => unsupported::report_unknown(&mut draft, pair, read, others),
         }
     }
@@ -92,7 +120,7 @@ fn is_done_already(row: &OptionRow, pair: &Pair) -> bool {
 
 impl<'a> Draft<'a> {
     /// Applies one effect, by the verdict of its row.
-    fn take(&mut self, row: &OptionRow, pair: &Pair, read: &Configuration) {
+    fn apply(&mut self, row: &OptionRow, pair: &Pair, read: &Configuration) {
         let location = &pair.location;
         match row.status {
             Status::Supported(_) if self.is_placeholder(row, pair, read) => {
@@ -136,11 +164,11 @@ impl<'a> Draft<'a> {
     /// Whether a file for uWSGI uses the name of one of Bolide's own options, which uWSGI does not have, as a placeholder:
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &OptionRow, pair: &Pair, read: &Configuration) -> bool {
-        !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
+        !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !crate::values::fits(row, pair)
     }
 
     fn set(&mut self, setting: Setting, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-        let located = || Ok::<_, Diagnostic>((values::text(pair)?, pair.location.clone()));
+        let located = || Ok::<_, Diagnostic>((crate::values::text(pair)?, pair.location.clone()));
         match setting {
             Setting::Switch(field) => *field(self) = self.switch(pair),
             Setting::Off(field) => *field(self) = !self.switch(pair),
@@ -151,8 +179,8 @@ impl<'a> Draft<'a> {
             Setting::Seconds(field) => *field(self) = self.positive(row, pair)?.map(|seconds| seconds * 1000),
             Setting::Milliseconds(field) => *field(self) = self.milliseconds(row, pair)?,
             Setting::Mebibytes(field) => *field(self) = self.positive(row, pair)?.map(|count| count.saturating_mul(MEBIBYTE)),
-            Setting::Text(field) => *field(self) = Some(values::text(pair)?),
-            Setting::Texts(field) => field(self).push(values::text(pair)?),
+            Setting::Text(field) => *field(self) = Some(crate::values::text(pair)?),
+            Setting::Texts(field) => field(self).push(crate::values::text(pair)?),
             Setting::Located(field) => *field(self) = Some(located()?),
             Setting::LocatedTexts(field) => field(self).push(located()?),
             Setting::LocatedSwitch(field) => *field(self) = self.switch(pair).then(|| pair.location.clone()),
@@ -170,126 +198,10 @@ impl<'a> Draft<'a> {
     /// Completes the settings, and checks that there is an application and an address to serve it at.
     fn complete(mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> (Settings, Vec<Diagnostic>) {
         let mut context = self.context(read, positional);
-        let mut other_work = work::Found::of(&self);
-        let has_script = self.python.script.is_some();
-        let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
-        let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
-        let applications = application::below_script_name(applications, &mut self.application, &mut context);
-        self.sockets.add_default(&self.python, &mut context);
-        let script = self.take_script(&mut context);
-        developing::prepare(&mut self, &mut context);
-        self.caching.complete_engine_caches(&mut self.services.distributed.caches);
-        let caches = self.caching.complete(&mut context);
-        let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
-        let answers_from_cache = checked_cache.is_some();
-        answering::named_files::take_rules(&mut self.answering, &mut self.files, &mut context);
-        let (rules, answering, compiled) = self.answering.complete(checked_cache, &mut context);
-        let routes = &compiled.routes;
-        let needs_files = !routes.folders.is_empty() || routes.needs_types;
-        let files = self.files.complete(&applications, &self.application, needs_files, &mut context);
-        let serves_itself = files.is_some() || answers_from_cache || rules.len() > usize::from(self.developing.tells_browsers());
-        // An invalid application on the command line has its own error.
-        let is_named = !applications.is_empty() || positional.is_some();
-        check_hosts(self.application.by_host, &mut context);
-        let requests = match (is_named, serves_itself) {
-            (true, _) => Requests::Served,
-            (false, true) => Requests::ServedFromFiles,
-            (false, false) => Requests::NotFound,
-        };
-        other_work.has_sockets = !self.sockets.list.is_empty();
-        if !has_script {
-            work::check(requests, is_needed, other_work, &mut context);
-        }
-        let socket_mode = self.sockets.mode;
-        let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
-        platform::note_unused_port(&listeners, &mut context);
-        let workers = self.processes.complete(&self.python, &mut context);
-        let mut scaling = self.scaling.complete(workers.processes, &mut context);
-        // Workers without a socket have nothing to do.
-        scaling.starts_empty |= !other_work.has_sockets;
-        // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
-        // continue to run there.
-        self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
-        self.application.lazy |= context.is_bare && processes::are_of_other_servers(&workers, read);
-        let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
-        let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
-        let attendant = self.attendant.complete(has_mercy.then_some(lifecycle.reload_mercy_ms), &context);
-        let control = control::complete(self.control, &mut self.logging, &mut context);
-        processes::check_reloading(&self.reloading, &lifecycle, &mut context);
-        if !is_jailed {
-            processes::check_crash_reports(&lifecycle, &mut context);
-        }
-        let mut logging = self.logging.complete(&mut context);
-        let (alarms, rules_of_alarms) = self.alarms.complete(is_jailed, self.mules.list.len(), &mut context);
-        logging.alarms = rules_of_alarms;
-        // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
-        let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
-        let application = self.python.complete_application(self.application, &self.identity, is_enterable, &mut context);
-        let python = self.python.complete(&mut context);
-        let (mut helpers, mules) = self.mules.complete(&mut context);
-        self.asynchronous.gevent = self.gevent.complete(&applications, &mut context);
-        let development = self.developing.complete(&listeners, &mut context);
-        let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
-        let services = self.services.complete(caches, preloaded, counts, &mut context);
-        compiled.check(&services, &alarms, &mut context);
-        let spooler_harakiri_ms = self.spooler.harakiri_ms;
-        let spooling = self.spooler.complete(&mut context);
-        if !is_jailed {
-            background::spooler::check_folders(&spooling, &self.identity, &mut context);
-        }
-        helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
-        helpers.extend(script);
-        let settings = Settings {
-            development,
-            listeners,
-            applications,
-            application,
-            python,
-            workers,
-            helpers,
-            mules,
-            lifecycle,
-            control,
-            recycling: self.recycling.complete(&mut context),
-            reloading: self.reloading,
-            scaling,
-            limits: self.limits,
-            logging,
-            tracing: logging::otlp::complete(self.tracing),
-            hooks: hooks::complete(self.hooks, is_jailed, &context),
-            attendant,
-            statistics: self.statistics.complete(socket_mode, &mut context),
-            identity: self.identity,
-            confinement: self.confinement,
-            naming: self.naming,
-            clients: self.clients.complete(&read.words),
-            asynchronous: self.asynchronous,
-            python_module: interpreter::complete_module(self.python_module, read),
-            routes: rules,
-            answering,
-            files,
-            watching: watching::complete(self.watching, &self.developing, &context),
-            services,
-            spooling,
-            alarms,
-            signals: self.signals,
-        };
+        let mut served = Served::complete(&mut self, positional, &mut context);
+        let shape = Shape::complete(&mut self, &mut served, &mut context);
+        let settings = settings(self, served, shape, &mut context);
         (settings, context.diagnostics)
-    }
-
-    /// Takes the script of `pyrun`, which has the place of one worker: a single one leaves none that could serve.
-    fn take_script(&mut self, context: &mut Context) -> Option<Helper> {
-        let (file, location) = self.python.script.take()?;
-        match self.processes.count {
-            Some(count) if count > 1 => self.processes.count = Some(count - 1),
-            _ if self.sockets.list.is_empty() => {}
-            _ => {
-                self.sockets.list.clear();
-                let message = "the script has the place of the only worker: no socket is opened";
-                context.diagnostics.push(Diagnostic::note(Some(&location), message));
-            }
-        }
-        Some(Helper::new(Task::Script { file: context.absolute(file) }))
     }
 
     /// Creates the shared state for the completion of all parts.
@@ -297,6 +209,7 @@ impl<'a> Draft<'a> {
     where
         'a: 'c,
     {
+        let chdir = self.of::<ApplicationDraft>().chdir.take();
         let mut context = Context {
             host: self.host,
             read,
@@ -304,11 +217,208 @@ impl<'a> Draft<'a> {
             is_bare: read.files.is_empty() && (positional.is_some() || read.has_typed_paste()),
             folder: self.host.folder.clone(),
             entered: self.host.folder.clone(),
+            has_chdir: chdir.is_some(),
             diagnostics: std::mem::take(&mut self.diagnostics),
         };
-        context.enter(self.chdir.as_ref(), &self.confinement);
+        context.enter(chdir.as_ref(), self.of::<Confinement>());
         context
     }
+}
+
+/// What an instance answers requests with, and the sockets that it listens on. It is complete first: everything else depends on it.
+struct Served {
+    sockets: SocketsDraft,
+    python: PythonDraft,
+    applications: Vec<Application>,
+    application: ApplicationSettings,
+    caches: Vec<SharedCache>,
+    preloaded: Vec<PreloadedItem>,
+    rules: Vec<RouteRule>,
+    answering: Answering,
+    compiled: CompiledRules,
+    files: Option<Files>,
+    script: Option<Helper>,
+    is_jailed: bool,
+}
+
+impl Served {
+    fn complete(draft: &mut Draft, positional: Option<&PositionalApplication>, context: &mut Context) -> Served {
+        let mut found = work::Found::of(draft);
+        let is_jailed = draft.of::<Confinement>().root.is_some();
+        let applications = draft.take::<ApplicationDraft>();
+        let is_needed = applications.is_needed;
+        let applications = applications.complete(positional, draft.of(), is_jailed, context);
+        let applications = application::below_script_name(applications, draft.of(), context);
+        let mut sockets = draft.take::<SocketsDraft>();
+        sockets.add_default(draft.of(), context);
+        let has_script = draft.of::<PythonDraft>().script.is_some();
+        let script = take_script(draft, &mut sockets, context);
+        developing::prepare(draft, context);
+        let caching = draft.take::<CachingDraft>();
+        caching.complete_engine_caches(&mut draft.of::<Distributed>().caches);
+        let caches = caching.complete(context);
+        let (preloaded, checked_cache) = draft.take::<CachedAnswersDraft>().complete(&caches, context);
+        let answers_from_cache = checked_cache.is_some();
+        let (mut answering, mut files) = (draft.take::<AnsweringDraft>(), draft.take::<FilesDraft>());
+        answering::named_files::take_rules(&mut answering, &mut files, context);
+        let (rules, answering, compiled) = answering.complete(checked_cache, context);
+        let needs_files = !compiled.routes.folders.is_empty() || compiled.routes.needs_types;
+        let application = draft.take::<ApplicationSettings>();
+        let files = files.complete(&applications, &application, needs_files, context);
+        let own_rules = usize::from(draft.of::<DevelopingDraft>().tells_browsers());
+        let serves_itself = files.is_some() || answers_from_cache || rules.len() > own_rules;
+        check_hosts(application.by_host, context);
+        // An invalid application on the command line has its own error.
+        let requests = match (!applications.is_empty() || positional.is_some(), serves_itself) {
+            (true, _) => Requests::Served,
+            (false, true) => Requests::ServedFromFiles,
+            (false, false) => Requests::NotFound,
+        };
+        found.has_sockets = !sockets.list.is_empty();
+        if !has_script {
+            work::check(requests, is_needed, found, context);
+        }
+        let python = draft.take::<PythonDraft>();
+        Served {
+            sockets,
+            python,
+            applications,
+            application,
+            caches,
+            preloaded,
+            rules,
+            answering,
+            compiled,
+            files,
+            script,
+            is_jailed,
+        }
+    }
+}
+
+/// The processes of an instance, their life, and the addresses at which they serve.
+struct Shape {
+    socket_mode: Option<u32>,
+    identity: Identity,
+    clients: ClientsDraft,
+    listeners: Vec<Listener>,
+    workers: Workers,
+    scaling: Scaling,
+    lifecycle: Lifecycle,
+    reloading: Reloading,
+    attendant: Attendant,
+    control: Control,
+}
+
+impl Shape {
+    fn complete(draft: &mut Draft, served: &mut Served, context: &mut Context) -> Shape {
+        let sockets = std::mem::take(&mut served.sockets);
+        let (socket_mode, has_sockets) = (sockets.mode, !sockets.list.is_empty());
+        let (identity, clients) = (draft.take::<Identity>(), draft.take::<ClientsDraft>());
+        let listeners = listeners::complete(sockets, &draft.take(), &clients, &identity, context);
+        platform::note_unused_port(&listeners, context);
+        let processes = draft.take::<ProcessesDraft>();
+        let workers = processes.complete(&served.python, context);
+        let mut scaling = draft.take::<ScalingDraft>().complete(workers.processes, context);
+        // Workers without a socket have nothing to do.
+        scaling.starts_empty |= !has_sockets;
+        // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
+        // continue to run there.
+        let lazy = &mut served.application.lazy;
+        *lazy |= workers.processes == 1 && !processes.has_master && !processes::implies_master(context.read);
+        *lazy |= context.is_bare && processes::are_of_other_servers(&workers, context.read);
+        let lifecycle = draft.take::<LifecycleDraft>().complete(served.compiled.routes.shortest_harakiri_ms(), context);
+        let has_mercy = context.read.effects.iter().any(|pair| pair.key == "reload-mercy");
+        let attendant = draft.take::<AttendantDraft>().complete(has_mercy.then_some(lifecycle.reload_mercy_ms), context);
+        let control = control::complete(draft.take(), draft.of(), context);
+        let ReloadingDraft(reloading) = draft.take();
+        processes::check_reloading(&reloading, &lifecycle, context);
+        if !served.is_jailed {
+            processes::check_crash_reports(&lifecycle, context);
+        }
+        Shape { socket_mode, identity, clients, listeners, workers, scaling, lifecycle, reloading, attendant, control }
+    }
+}
+
+/// Completes everything that nothing else depends on.
+fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Context) -> Settings {
+    let is_jailed = served.is_jailed;
+    let mut logging = draft.take::<LoggingDraft>().complete(context);
+    let mules = draft.take::<MulesDraft>();
+    let (alarms, rules_of_alarms) = draft.take::<AlarmsDraft>().complete(is_jailed, mules.list.len(), context);
+    logging.alarms = rules_of_alarms;
+    // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
+    let is_enterable = context.has_chdir || is_jailed || context.folder.join(".").exists();
+    let application = served.python.complete_application(served.application, &shape.identity, is_enterable, context);
+    let python = served.python.complete(context);
+    let (mut helpers, mules) = mules.complete(context);
+    let mut asynchronous = draft.take::<Asynchronous>();
+    asynchronous.gevent = draft.take::<GeventDraft>().complete(&served.applications, context);
+    let development = draft.of::<DevelopingDraft>().complete(&shape.listeners, context);
+    let counts = [shape.workers.processes, shape.workers.threads.most(), shape.listeners.len() as u32];
+    let services = services::complete(&mut draft, served.caches, served.preloaded, counts, context);
+    served.compiled.check(&services, &alarms, context);
+    let spooler = draft.take::<SpoolerDraft>();
+    let spooler_harakiri_ms = spooler.harakiri_ms;
+    let spooling = spooler.complete(context);
+    if !is_jailed {
+        background::spooler::check_folders(&spooling, &shape.identity, context);
+    }
+    helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
+    helpers.extend(served.script);
+    let settings = Settings {
+        development,
+        listeners: shape.listeners,
+        applications: served.applications,
+        application,
+        python,
+        workers: shape.workers,
+        helpers,
+        mules,
+        lifecycle: shape.lifecycle,
+        control: shape.control,
+        recycling: draft.take::<RecyclingDraft>().complete(context),
+        reloading: shape.reloading,
+        scaling: shape.scaling,
+        limits: draft.take(),
+        logging,
+        tracing: logging::otlp::complete(draft.take()),
+        hooks: hooks::complete(draft.take::<HooksDraft>().0, is_jailed, context),
+        attendant: shape.attendant,
+        statistics: draft.take::<StatisticsDraft>().complete(shape.socket_mode, context),
+        identity: shape.identity,
+        confinement: draft.take(),
+        naming: draft.take(),
+        clients: shape.clients.complete(&context.read.words),
+        asynchronous,
+        python_module: interpreter::complete_module(draft.take::<PythonModuleDraft>().0, context.read),
+        routes: served.rules,
+        answering: served.answering,
+        files: served.files,
+        watching: watching::complete(draft.take(), &draft.take(), context),
+        services,
+        spooling,
+        alarms,
+        signals: draft.take(),
+    };
+    debug_assert!(draft.is_empty(), "a part has no place in the settings");
+    settings
+}
+
+/// Takes the script of `pyrun`, which has the place of one worker: a single one leaves none that could serve.
+fn take_script(draft: &mut Draft, sockets: &mut SocketsDraft, context: &mut Context) -> Option<Helper> {
+    let (file, location) = draft.of::<PythonDraft>().script.take()?;
+    let count = &mut draft.of::<ProcessesDraft>().count;
+    match *count {
+        Some(processes) if processes > 1 => *count = Some(processes - 1),
+        _ if sockets.list.is_empty() => {}
+        _ => {
+            sockets.list.clear();
+            let message = "the script has the place of the only worker: no socket is opened";
+            context.diagnostics.push(Diagnostic::note(Some(&location), message));
+        }
+    }
+    Some(Helper::new(Task::Script { file: context.absolute(file) }))
 }
 
 /// Reports mounts at hosts, which no request reaches without `vhost`.

@@ -5,9 +5,9 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::children::{Helper, MuleCode, Task};
 use bolide_contract::mules::{Farm, MuleApp, Mules};
 
-use super::context::Context;
-use super::draft::{Draft, MulesDraft};
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::OptionRow;
 
 /// The highest number of mules, as of workers.
 pub const MAX_MULES: i64 = 1024;
@@ -35,7 +35,7 @@ pub fn add_mules(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
 
 /// `mule-msg-size`; as in uWSGI, 0 and no value leave it to the kernel.
 pub fn set_queue_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.mules.queue_bytes = match pair.value.as_deref().map(str::trim) {
+    draft.of::<MulesDraft>().queue_bytes = match pair.value.as_deref().map(str::trim) {
         None | Some("" | "0") => None,
         Some(_) => Some(draft.bounded_usize(row, pair)?),
     };
@@ -43,10 +43,10 @@ pub fn set_queue_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
 }
 
 fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result<(), Diagnostic> {
-    if draft.mules.list.len() as i64 >= MAX_MULES {
+    if draft.of::<MulesDraft>().list.len() as i64 >= MAX_MULES {
         return Err(Diagnostic::error(Some(location), format!("there can't be more than {MAX_MULES} mules")));
     }
-    draft.mules.list.push(code);
+    draft.of::<MulesDraft>().list.push(code);
     Ok(())
 }
 
@@ -139,4 +139,17 @@ fn unique(found: Farm, farms: &[Farm]) -> Result<Farm, String> {
         true => Err("there is another farm of this name".to_owned()),
         false => Ok(found),
     }
+}
+
+/// Mules so far. Paths are as written.
+#[derive(Default)]
+pub struct MulesDraft {
+    /// The code of each mule, if it has its own.
+    pub list: Vec<Option<MuleCode>>,
+    pub reload_mercy_ms: Option<u64>,
+    pub harakiri_ms: Option<u64>,
+    pub most_resident_bytes: Option<u64>,
+    pub queue_bytes: Option<usize>,
+    pub farms: Vec<(String, Location)>,
+    pub apps: Vec<(String, Location)>,
 }

@@ -2,6 +2,7 @@
 //! which hosting platforms set, and the variables of `env-file`. It reads those files. Runs in the process that reads the
 //! configuration.
 
+use crate::resolve::interpreter::PythonDraft;
 use std::path::PathBuf;
 
 use bolide_configuration::bounded::read_bounded;
@@ -12,12 +13,12 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::trust::code_variables;
 use bolide_contract::settings::{Address, ApplicationSettings, Identity, Listener};
 
-use super::address;
-use super::context::Context;
-use super::draft::{Draft, PythonDraft};
 use super::processes::MAX_PROCESSES;
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::address;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";
@@ -73,14 +74,16 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
 pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
     let choosing = new.iter().filter(|(name, value)| code_variables::chooses_code(name, value)).map(|(name, _)| name.clone());
-    draft.python.choosing_variables.push((draft.host.folder.join(values::text(pair)?), choosing.collect()));
-    let known = &mut draft.python.file_variables;
+    let file = draft.host.folder.join(values::text(pair)?);
+    let python = draft.of::<PythonDraft>();
+    python.choosing_variables.push((file, choosing.collect()));
+    python.has_environment_file = true;
+    let known = &mut python.file_variables;
     for (name, value) in new {
         if !known.iter().any(|(key, _)| *key == name) {
             known.push((name, value));
         }
     }
-    draft.python.has_environment_file = true;
     Ok(())
 }
 

@@ -2,16 +2,19 @@
 //! reads the configuration.
 
 use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::diagnostic::Location;
 use bolide_configuration::pair::Pair;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
+use bolide_contract::settings::Naming;
 use bolide_contract::settings::{Lifecycle, ReloadOrder, Threads, Workers};
 
-use super::context::Context;
-use super::draft::{Draft, LifecycleDraft, ProcessesDraft, PythonDraft, RELOAD_MERCY_SECONDS, RecyclingDraft};
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::reader::Configuration;
+use crate::resolve::interpreter::PythonDraft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// Prefixes of options for which uWSGI starts a master implicitly (its flag UWSGI_OPT_MASTER).
 const WITH_MASTER: &[&str] = &[
@@ -44,14 +47,15 @@ pub const MAX_PROCESSES: i64 = 1024;
 
 pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
-    draft.processes.is_auto = number.is_none();
-    draft.processes.count = Some(number.unwrap_or(draft.host.cpus));
+    draft.of::<ProcessesDraft>().is_auto = number.is_none();
+    draft.of::<ProcessesDraft>().count = Some(number.unwrap_or(draft.host.cpus));
     Ok(())
 }
 
 pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
-    draft.processes.threads = Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MAX))));
+    draft.of::<ProcessesDraft>().threads =
+        Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MAX))));
     Ok(())
 }
 
@@ -66,21 +70,21 @@ pub fn least_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, 
 }
 
 pub fn set_min_lifetime(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.recycling.settings.min_lifetime_ms = least_ms(draft, row, pair)?;
-    draft.recycling.min_lifetime = Some(pair.location.clone());
+    draft.of::<RecyclingDraft>().settings.min_lifetime_ms = least_ms(draft, row, pair)?;
+    draft.of::<RecyclingDraft>().min_lifetime = Some(pair.location.clone());
     Ok(())
 }
 
 /// Sets the prefix of all process names.
 pub fn set_name_prefix(draft: &mut Draft, pair: &Pair, space: &str) {
-    draft.naming.prefix = pair.value.clone().unwrap_or_default() + space;
-    draft.naming.auto = true;
+    draft.of::<Naming>().prefix = pair.value.clone().unwrap_or_default() + space;
+    draft.of::<Naming>().auto = true;
 }
 
 /// A process name, which turns on individual names.
 pub fn process_name(draft: &mut Draft, pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
-    draft.naming.auto = true;
+    draft.of::<Naming>().auto = true;
     Ok(text)
 }
 
@@ -171,3 +175,61 @@ pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
     Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path that can be requested", pair.key))
         .advise("write it as a browser sends it, beginning with the first slash: `/health?deep=1`"))
 }
+
+/// The numbers of processes and threads.
+#[derive(Default)]
+pub struct ProcessesDraft {
+    pub has_master: bool,
+    pub count: Option<u32>,
+    pub is_auto: bool,
+    /// `None`: one.
+    pub threads: Option<Threads>,
+    pub cpus_of_each: u32,
+}
+
+/// How processes start and stop.
+pub struct LifecycleDraft {
+    pub settings: Lifecycle,
+    pub worker_mercy: Option<u64>,
+    pub pidfile: Option<String>,
+}
+
+impl Default for LifecycleDraft {
+    fn default() -> LifecycleDraft {
+        let settings = Lifecycle {
+            harakiri_ms: None,
+            shortest_route_harakiri_ms: None,
+            harakiri_policy: Default::default(),
+            process: Default::default(),
+            reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
+            load_timeout_ms: None,
+            pidfile: None,
+            crash_reports: None,
+            reload_order: Default::default(),
+            vacuum: false,
+        };
+        LifecycleDraft { settings, worker_mercy: None, pidfile: None }
+    }
+}
+
+/// When workers are replaced.
+#[derive(Default)]
+pub struct RecyclingDraft {
+    pub settings: Recycling,
+    /// Where `min-worker-lifetime` was set.
+    pub min_lifetime: Option<Location>,
+}
+
+/// The values of reloads so far.
+pub struct ReloadingDraft(pub Reloading);
+
+impl Default for ReloadingDraft {
+    fn default() -> ReloadingDraft {
+        ReloadingDraft(Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() })
+    }
+}
+
+pub const RELOAD_MERCY_SECONDS: u64 = 60;
+
+/// Default time limit of a response to `reload-probe`, in seconds.
+pub const PROBE_TIMEOUT_S: u64 = 10;

@@ -5,9 +5,9 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_contract::scaling::{Cheaper, Scaling};
 
-use super::context::Context;
-use super::draft::{Draft, ScalingDraft};
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::OptionRow;
 
 /// Sets a number; 0 stands for the default, as in uWSGI.
 pub fn set_number(
@@ -17,7 +17,7 @@ pub fn set_number(
     field: fn(&mut Cheaper) -> &mut u32,
 ) -> Result<(), Diagnostic> {
     let number = small(draft.positive(row, pair)?);
-    *field(&mut draft.scaling.cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
+    *field(&mut draft.of::<ScalingDraft>().cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
     note_detail(draft, pair);
     Ok(())
 }
@@ -28,15 +28,15 @@ pub fn located_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
 
 pub fn set_hard_limit(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?;
-    draft.scaling.cheaper.resident_hard = bytes;
-    draft.scaling.hard = bytes.map(|_| pair.location.clone());
+    draft.of::<ScalingDraft>().cheaper.resident_hard = bytes;
+    draft.of::<ScalingDraft>().hard = bytes.map(|_| pair.location.clone());
     note_detail(draft, pair);
     Ok(())
 }
 
 /// Notes an option that has no effect without `cheaper`.
 pub fn note_detail(draft: &mut Draft, pair: &Pair) {
-    draft.scaling.detail = Some((pair.key.clone(), pair.location.clone()));
+    draft.of::<ScalingDraft>().detail = Some((pair.key.clone(), pair.location.clone()));
 }
 
 fn small(number: Option<u64>) -> Option<u32> {
@@ -78,4 +78,17 @@ impl ScalingDraft {
         let first = first.map_or(least, |(first, _)| first.clamp(least, most));
         Scaling { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
     }
+}
+
+/// The options of scaling so far.
+#[derive(Default)]
+pub struct ScalingDraft {
+    pub settings: bolide_contract::scaling::Scaling,
+    pub cheaper: bolide_contract::scaling::Cheaper,
+    pub least: Option<(u32, Location)>,
+    pub first: Option<(u32, Location)>,
+    /// The last option that has no effect without `cheaper`.
+    pub detail: Option<(String, Location)>,
+    pub hard: Option<Location>,
+    pub dies: Option<Location>,
 }

@@ -4,14 +4,17 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::host_info::FIRST_PASSED;
 use bolide_configuration::pair::Pair;
-use bolide_contract::settings::{Address, Identity, Limits, Listener, Protocol};
-use bolide_contract::tls::Tls;
+use bolide_contract::settings::{Address, Limits, Listener, Protocol};
+use bolide_contract::sockets::SocketTuning;
 
-use super::address;
-use super::context::Context;
-use super::draft::{ClientsDraft, Draft, PythonDraft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use super::platform;
-use crate::catalogue::row::OptionRow;
+use crate::address;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::resolve::interpreter::PythonDraft;
+use crate::row::OptionRow;
+use crate::row::SocketKind;
+use crate::values;
 
 /// `chmod-socket` without a value.
 pub const OPEN_SOCKET_MODE: u32 = 0o666;
@@ -24,7 +27,7 @@ const MIN_HEAD_BYTES: usize = 1024;
 
 pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
     let address = address_of(draft, pair)?;
-    draft.sockets.list.push(SocketDraft::new(kind, address, pair.location.clone()));
+    draft.of::<SocketsDraft>().list.push(SocketDraft::new(kind, address, pair.location.clone()));
     Ok(())
 }
 
@@ -34,16 +37,16 @@ pub fn address_of(draft: &mut Draft, pair: &Pair) -> Result<Address, Diagnostic>
     let shared = match text.strip_prefix('=') {
         None => None,
         Some(number) => {
-            let number = number.parse().ok().filter(|&number: &usize| number < draft.sockets.shared.len());
+            let number = number.parse().ok().filter(|&number: &usize| number < draft.of::<SocketsDraft>().shared.len());
             let number = number.ok_or_else(|| {
-                let message = match draft.sockets.shared.len() {
+                let message = match draft.of::<SocketsDraft>().shared.len() {
                     0 => format!("`{} = {text}`: there is no `shared-socket`", pair.key),
                     count => format!("`{} = {text}`: the shared sockets are `=0` to `={}`", pair.key, count - 1),
                 };
                 Diagnostic::error(Some(&pair.location), message)
                     .advise("write `shared-socket = ADDRESS`, or name the address itself")
             })?;
-            let (text, is_named, _) = &mut draft.sockets.shared[number];
+            let (text, is_named, _) = &mut draft.of::<SocketsDraft>().shared[number];
             *is_named = true;
             Some(Pair { value: Some(text.clone()), ..pair.clone() })
         }
@@ -57,7 +60,7 @@ pub fn address_of(draft: &mut Draft, pair: &Pair) -> Result<Address, Diagnostic>
 pub fn note_shared(draft: &mut Draft, effects: &[Pair]) {
     let shared = effects.iter().filter(|pair| SHARED_SOCKETS.contains(&pair.key.as_str()));
     let shared = shared.map(|pair| (pair.value.clone().unwrap_or_default(), false, pair.location.clone()));
-    draft.sockets.shared = shared.collect();
+    draft.of::<SocketsDraft>().shared = shared.collect();
 }
 
 /// `shared-socket`: only its address can be wrong.
@@ -71,14 +74,40 @@ pub fn set_head_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
         0 => (default.head_bytes, default.request_line_bytes),
         bytes => (bytes.max(MIN_HEAD_BYTES), bytes.max(MIN_HEAD_BYTES)),
     };
-    draft.limits.head_bytes = head_bytes;
-    draft.limits.request_line_bytes = request_line_bytes;
+    draft.of::<Limits>().head_bytes = head_bytes;
+    draft.of::<Limits>().request_line_bytes = request_line_bytes;
     Ok(())
 }
 
 pub fn set_body_memory(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.bounded_usize(row, pair)?;
-    draft.limits.body_memory_bytes = if bytes == 0 { Limits::default().body_memory_bytes } else { bytes };
+    draft.of::<Limits>().body_memory_bytes = if bytes == 0 { Limits::default().body_memory_bytes } else { bytes };
+    Ok(())
+}
+
+/// The protocol of `socket`. As in uWSGI, one that is unknown matters only if there is such a socket.
+pub fn set_protocol(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    // uWSGI's second word for HTTP.
+    let known = |text: &str| {
+        let word = if text == "http11" { Protocol::Http.word() } else { text };
+        Protocol::ALL.into_iter().find(|protocol| protocol.word() == word)
+    };
+    draft.of::<SocketsDraft>().unknown_protocol = None;
+    let word = values::first_word(pair).unwrap_or_default();
+    match (known(&text), known(word)) {
+        (Some(protocol), _) => draft.of::<SocketsDraft>().protocol = protocol,
+        (None, Some(protocol)) => {
+            draft.of::<SocketsDraft>().protocol = protocol;
+            draft.diagnostics.push(values::read_as(pair, word));
+        }
+        (None, None) => {
+            let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
+            let message = format!("the protocol `{text}` is not supported");
+            let unknown = Diagnostic::error(Some(&pair.location), message).advise(format!("write one of {words}"));
+            draft.of::<SocketsDraft>().unknown_protocol = Some(unknown);
+        }
+    }
     Ok(())
 }
 
@@ -100,49 +129,9 @@ impl SocketsDraft {
         platform::note_container(&addresses, context);
     }
 
-    pub fn complete(
-        mut self,
-        tls: &TlsDraft,
-        clients: &ClientsDraft,
-        identity: &Identity,
-        context: &mut Context,
-    ) -> Vec<Listener> {
-        tls.assign_common_certificate(&mut self, context);
-        let shown = tls.complete(&self.list, identity, context);
-        let listener = |(socket, tls_of_socket): (&SocketDraft, Option<Tls>)| {
-            let protocol = socket.protocol(self.protocol);
-            let seconds = if socket.kind == SocketKind::HttpRouter { self.http_timeout_s } else { self.timeout_s };
-            Listener {
-                address: match address::absolute(&socket.address, &context.folder) {
-                    Address::Unix(path) if self.are_abstract => Address::Abstract(path.to_string_lossy().into_owned()),
-                    address => address,
-                },
-                protocol,
-                backlog: self.backlog,
-                mode: self.mode,
-                owner: self.owner.clone(),
-                timeout_ms: seconds * 1000,
-                tls: tls_of_socket,
-                http2: tls.http2_of(protocol),
-                redirects_to_https: socket.https_port,
-                has_proxy_header: protocol == Protocol::Http && clients.has_proxy_header(socket.kind).is_some(),
-                may_lack_proxy_header: clients.may_lack_proxy_header(socket.kind),
-                tuning: self.tuning.clone(),
-                origin: socket.location.to_string(),
-            }
-        };
-        let mut listeners: Vec<Listener> = self.list.iter().zip(shown).map(listener).collect();
-        clients.check_proxy_headers(&self.list, &listeners, context);
-        self.check_named(&listeners, context);
-        open_daemonized_sockets(identity.umask, &mut listeners, context);
-        listeners
-    }
-}
-
-impl SocketsDraft {
     /// Reports shared sockets that nothing serves, targets of the router that are not sockets of this instance, and an unknown
     /// protocol.
-    fn check_named(&mut self, listeners: &[Listener], context: &mut Context) {
+    pub fn check_named(&mut self, listeners: &[Listener], context: &mut Context) {
         for (address, _, location) in self.shared.iter().filter(|(_, is_named, _)| !is_named) {
             let message = format!("`shared-socket = {address}`: nothing is served there, since no option names it");
             let warning = Diagnostic::warning(Some(location), message);
@@ -199,7 +188,7 @@ fn reaches(target: &Address, bound: &Address) -> bool {
 
 /// A process that uWSGI daemonizes creates its sockets with an empty umask, so that every user can connect, including a front
 /// server. Here this applies to the sockets only: files of the application keep the umask.
-fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], context: &mut Context) {
+pub fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], context: &mut Context) {
     let daemonized = context.read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
     let (Some(pair), None) = (daemonized, umask) else { return };
     let mut is_opened = false;
@@ -216,3 +205,84 @@ fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], conte
         ));
     }
 }
+
+/// Addresses to listen on, and the settings that their sockets share.
+pub struct SocketsDraft {
+    pub list: Vec<SocketDraft>,
+    /// The protocol of `socket`.
+    pub protocol: Protocol,
+    /// The error of the last `protocol`, if it named none.
+    pub unknown_protocol: Option<Diagnostic>,
+    pub backlog: u32,
+    pub mode: Option<u32>,
+    pub owner: Option<String>,
+    pub timeout_s: u64,
+    pub http_timeout_s: u64,
+    pub tuning: SocketTuning,
+    /// The addresses of `shared-socket`, and whether another option names each.
+    pub shared: Vec<(String, bool, Location)>,
+    /// `http-to`
+    pub router_targets: Vec<(String, Location)>,
+    /// `abstract-socket`: UNIX sockets are names, not files.
+    pub are_abstract: bool,
+}
+
+impl Default for SocketsDraft {
+    fn default() -> SocketsDraft {
+        SocketsDraft {
+            list: Vec::new(),
+            protocol: Protocol::Uwsgi,
+            unknown_protocol: None,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            timeout_s: SOCKET_TIMEOUT_SECONDS,
+            http_timeout_s: HTTP_TIMEOUT_SECONDS,
+            tuning: SocketTuning::default(),
+            shared: Vec::new(),
+            router_targets: Vec::new(),
+            are_abstract: false,
+        }
+    }
+}
+
+/// A socket as configured. Its protocol and timeout depend on options that may follow.
+pub struct SocketDraft {
+    pub kind: SocketKind,
+    pub address: Address,
+    pub location: Location,
+    /// The credentials after the address of `https`.
+    pub credentials: Option<Credentials>,
+    /// `http-to-https`: redirects clients to this HTTPS port.
+    pub https_port: Option<u16>,
+}
+
+impl SocketDraft {
+    pub fn new(kind: SocketKind, address: Address, location: Location) -> SocketDraft {
+        SocketDraft { kind, address, location, credentials: None, https_port: None }
+    }
+}
+
+/// The certificate of an address, and related values of the same option. Paths are as written.
+#[derive(Clone)]
+pub enum Credentials {
+    /// The certificate of `tls-certificate` and `tls-key`.
+    Common,
+    /// `auto`: Bolide generates it, for development.
+    Development,
+    Files(CredentialFiles),
+}
+
+#[derive(Clone, Default)]
+pub struct CredentialFiles {
+    pub certificate: String,
+    pub key: String,
+    pub ciphers: Option<String>,
+    /// With a leading `!`, clients without a certificate are rejected.
+    pub client_authorities: Option<String>,
+}
+
+/// uWSGI waits 4 seconds for a peer at its own sockets, which cuts off slow clients.
+pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
+
+pub const HTTP_TIMEOUT_SECONDS: u64 = 60;

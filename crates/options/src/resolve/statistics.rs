@@ -6,11 +6,11 @@ use bolide_contract::settings::Address;
 use bolide_contract::statistics::MAX_GROUPS;
 use bolide_contract::statistics::{Pusher, PusherKind, RouteGroup, Statistics, StatisticsServer};
 
-use super::address;
-use super::context::{Context, normalized};
-use super::draft::{Draft, StatisticsDraft};
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::address;
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// Bytes of the name of a group of routes, and of its pattern.
 const GROUP_NAME_BYTES: usize = 64;
@@ -25,14 +25,14 @@ const PREFIX: &str = "uwsgi";
 pub fn set_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (address, doubt) = address::read(pair, draft.host)?;
     draft.diagnostics.extend(doubt);
-    draft.statistics.address = Some((address, pair.location.clone()));
+    draft.of::<StatisticsDraft>().address = Some((address, pair.location.clone()));
     Ok(())
 }
 
 pub fn set_metrics_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (address, doubt) = address::read(pair, draft.host)?;
     draft.diagnostics.extend(doubt);
-    draft.statistics.metrics_address = Some((address, pair.location.clone()));
+    draft.of::<StatisticsDraft>().metrics_address = Some((address, pair.location.clone()));
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub fn add_route_group(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
         let advice = format!("it begins with `/` or `*` and has up to {PATTERN_BYTES} bytes: /api/ or /shops/*/orders");
         return error(format!("`{pattern}` is not a pattern of paths"), advice);
     }
-    let groups = &mut draft.statistics.groups;
+    let groups = &mut draft.of::<StatisticsDraft>().groups;
     let place: usize = groups.iter().map(|group: &RouteGroup| group.patterns.len()).sum();
     if place >= MAX_GROUPS {
         return error(format!("there are {MAX_GROUPS} patterns already"), "use fewer, with `*`".to_owned());
@@ -158,6 +158,22 @@ fn file_of(arguments: &str) -> Result<(PusherKind, u64), String> {
         }
     }
     Ok((PusherKind::File { path, separator }, every_s))
+}
+
+/// Settings of the statistics. Paths are as written.
+#[derive(Default)]
+pub struct StatisticsDraft {
+    pub address: Option<(Address, Location)>,
+    pub metrics_address: Option<(Address, Location)>,
+    pub hosts: Vec<String>,
+    pub groups: Vec<RouteGroup>,
+    pub is_http: bool,
+    pub is_minified: bool,
+    pub omits_cores: bool,
+    pub omits_metrics: bool,
+    pub pushers: Vec<Pusher>,
+    /// Seconds between two pushes, for those without an interval of their own.
+    pub push_every_s: Option<u64>,
 }
 
 #[cfg(test)]

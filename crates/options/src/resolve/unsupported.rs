@@ -5,11 +5,12 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 
-use super::draft::Draft;
-use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::catalogue::{catalogue, nearest};
+use crate::draft::Draft;
 use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
+use crate::resolve::application::ApplicationDraft;
+use crate::row::{OptionRow, Setting, Status};
 
 /// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
 /// the application.
@@ -108,7 +109,7 @@ fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
     };
     draft.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
     if typo.has_colon && typo.row.name() == "callable" && !draft.strict {
-        draft.applications.colon_callable = Some((typo.value.clone(), pair.location.clone()));
+        draft.of::<ApplicationDraft>().colon_callable = Some((typo.value.clone(), pair.location.clone()));
     }
 }
 

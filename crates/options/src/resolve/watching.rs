@@ -4,13 +4,15 @@
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_contract::signals::ConfiguredTimer;
+use bolide_contract::signals::Signals;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
-use super::context::Context;
-use super::draft::{DevelopingDraft, Draft};
 use super::hooks::{HookKind, touch_hook};
-use super::values;
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::resolve::developing::DevelopingDraft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The editors that the traceback page knows (`bolide/development/traceback_page.py`).
 const EDITORS: [&str; 6] = ["vscode", "cursor", "zed", "pycharm", "sublime", "off"];
@@ -24,15 +26,15 @@ pub fn add_file(
     pair: &Pair,
 ) -> Result<(), Diagnostic> {
     let path = values::text(pair)?.into();
-    draft.watching.files.push(WatchedFile { path, option: row.name().to_owned(), subject, action });
+    draft.of::<Watching>().files.push(WatchedFile { path, option: row.name().to_owned(), subject, action });
     Ok(())
 }
 
 /// Ignored modules may be named before or after.
 pub fn watch_imports(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let every_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
-    let ignored = draft.watching.imports.take().map(|imports| imports.ignored).unwrap_or_default();
-    draft.watching.imports = Some(WatchedImports { every_ms, ignored, configuration: Vec::new() });
+    let ignored = draft.of::<Watching>().imports.take().map(|imports| imports.ignored).unwrap_or_default();
+    draft.of::<Watching>().imports = Some(WatchedImports { every_ms, ignored, configuration: Vec::new() });
     Ok(())
 }
 
@@ -44,15 +46,15 @@ pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: 
             .advise("write the file, a space, and the action for when it is touched"));
     };
     let Some(hook) = touch_hook(draft, kind, what.trim(), pair)? else { return Ok(()) };
-    let number = u32::try_from(draft.watching.hooks.len()).unwrap_or(u32::MAX);
-    draft.watching.hooks.push(hook);
+    let number = u32::try_from(draft.of::<Watching>().hooks.len()).unwrap_or(u32::MAX);
+    draft.of::<Watching>().hooks.push(hook);
     let file = WatchedFile {
         path: path.into(),
         option: row.name().to_owned(),
         subject: WatchSubject::Touch,
         action: FileAction::Hook(number),
     };
-    draft.watching.files.push(file);
+    draft.of::<Watching>().files.push(file);
     Ok(())
 }
 
@@ -64,7 +66,7 @@ pub fn add_timer(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
         return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a signal and seconds", pair.key))
             .advise("write the number of the signal, 0 to 255, a space, and at least 1 second: `17 60`"));
     };
-    draft.signals.timers.push(ConfiguredTimer { number, seconds, keeps_time: row.name() == "timer" });
+    draft.of::<Signals>().timers.push(ConfiguredTimer { number, seconds, keeps_time: row.name() == "timer" });
     Ok(())
 }
 
@@ -78,13 +80,13 @@ pub fn add_signal_file(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
     };
     let subject = if row.name() == "touch-signal" { WatchSubject::Touch } else { WatchSubject::Contents };
     let action = FileAction::Signal(number);
-    draft.watching.files.push(WatchedFile { path: path.into(), option: row.name().to_owned(), subject, action });
+    draft.of::<Watching>().files.push(WatchedFile { path: path.into(), option: row.name().to_owned(), subject, action });
     Ok(())
 }
 
 /// Notes an option that has no effect unless files are watched.
 pub fn note_detail(draft: &mut Draft, pair: &Pair) {
-    draft.developing.detail = Some((pair.key.clone(), pair.location.clone()));
+    draft.of::<DevelopingDraft>().detail = Some((pair.key.clone(), pair.location.clone()));
 }
 
 /// Completes the settings. uWSGI resolves these paths after it has changed to `chdir`.
@@ -117,6 +119,6 @@ pub fn choose_editor(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
             EDITORS.join(", ")
         )));
     }
-    draft.developing.editor = Some((editor, pair.location.clone()));
+    draft.of::<DevelopingDraft>().editor = Some((editor, pair.location.clone()));
     Ok(())
 }

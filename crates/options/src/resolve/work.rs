@@ -6,12 +6,17 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::pair::Pair;
+use bolide_contract::signals::Signals;
 
-use super::context::Context;
-use super::draft::Draft;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Milestone, Setting, Status};
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::reader::is_program;
+use crate::resolve::attendant::AttendantDraft;
+use crate::resolve::background::spooler::SpoolerDraft;
+use crate::resolve::mules::MulesDraft;
+use crate::resolve::services::caching::CachingDraft;
+use crate::row::{Milestone, Setting, Status};
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
@@ -49,11 +54,13 @@ pub struct Found {
 
 impl Found {
     /// The sockets are counted later: some have no option.
-    pub fn of(draft: &Draft) -> Found {
-        let (attendant, caching) = (&draft.attendant, &draft.caching);
-        let runs_alone = !attendant.daemons.is_empty() || !attendant.jobs.is_empty() || !draft.spooler.folders.is_empty();
+    pub fn of(draft: &mut Draft) -> Found {
+        let attendant = draft.of::<AttendantDraft>();
+        let has_programs = !attendant.daemons.is_empty() || !attendant.jobs.is_empty();
+        let runs_alone = has_programs || !draft.of::<SpoolerDraft>().folders.is_empty();
+        let caching = draft.of::<CachingDraft>();
         let has_cache = !caching.caches.is_empty() || caching.items.is_some();
-        let works = !draft.mules.list.is_empty() || !draft.signals.timers.is_empty() || has_cache;
+        let works = !draft.of::<MulesDraft>().list.is_empty() || !draft.of::<Signals>().timers.is_empty() || has_cache;
         Found { has_sockets: false, runs_alone, works }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use bolide_options::catalogue::row::Argument;
 use bolide_options::resolve::gunicorn_hooks::{CALLED, NOT_CALLED};
+use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
 use super::{RawSetting, SettingKind, translated};

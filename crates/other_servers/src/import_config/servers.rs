@@ -2,7 +2,7 @@
 //! Bolide's. `gunicorn` translates the settings of gunicorn.
 
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Argument, Value};
+use bolide_options::row::{Argument, Value};
 use bolide_options::server::Server;
 
 use super::Plan;

@@ -184,7 +184,7 @@ fn without_links(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_options::catalogue::row::Status;
+    use bolide_options::row::Status;
 
     #[test]
     fn test_every_word_leads_to_an_option_that_has_an_effect_or_says_why_there_is_none() {

@@ -2,8 +2,9 @@
 
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
+use crate::resolve::background::spooler::SpoolerDraft;
 use crate::resolve::background::spooler::{MAX_SPOOLERS, add_external, add_spooler};
+use crate::row::{OptionEntry, Setting, Value};
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
@@ -13,22 +14,22 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("spooler = jobs\nspooler = redis://127.0.0.1:6379/0?folder=kept"),
     OptionEntry::supported("spooler-external", Setting::By(add_external), Value::Path, "", "Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.").several()
         .example("spooler-external = /srv/mailer/jobs"),
-    OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.spooler.settings.processes), Value::Number { least: 1, most: MAX_SPOOLERS, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
+    OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.processes), Value::Number { least: 1, most: MAX_SPOOLERS, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
         .example("spooler = jobs\nspooler-processes = 4"),
-    OptionEntry::supported("spooler-ordered", Setting::Switch(|draft| &mut draft.spooler.settings.is_ordered), Value::Switch, "off", "Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and within a priority in the order of their names. Several spoolers still work at the same time.")
+    OptionEntry::supported("spooler-ordered", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_ordered), Value::Switch, "off", "Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and within a priority in the order of their names. Several spoolers still work at the same time.")
         .uwsgi("Without this option uWSGI never works on jobs that have a priority; here it does, in any order.")
         .example("spooler = jobs\nspooler-ordered = true"),
-    OptionEntry::supported("spooler-frequency", Setting::Number(|draft| &mut draft.spooler.settings.frequency_s), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "30", "How often a spooler looks at its folder if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again then. `uwsgi.set_spooler_frequency` changes it.")
+    OptionEntry::supported("spooler-frequency", Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.frequency_s), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "30", "How often a spooler looks at its folder if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again then. `uwsgi.set_spooler_frequency` changes it.")
         .example("spooler = jobs\nspooler-frequency = 10"),
-    OptionEntry::supported("spooler-max-tasks", Setting::Positive(|draft| &mut draft.spooler.settings.max_tasks), Value::Number { least: 0, most: i64::MAX, unit: "jobs" }, "off", "Replaces a spooler after this many jobs, against memory that grows.")
+    OptionEntry::supported("spooler-max-tasks", Setting::Positive(|draft| &mut draft.of::<SpoolerDraft>().settings.max_tasks), Value::Number { least: 0, most: i64::MAX, unit: "jobs" }, "off", "Replaces a spooler after this many jobs, against memory that grows.")
         .example("spooler = jobs\nspooler-max-tasks = 1000"),
-    OptionEntry::supported("spooler-harakiri", Setting::Seconds(|draft| &mut draft.spooler.harakiri_ms), SECONDS, "off", "Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.")
+    OptionEntry::supported("spooler-harakiri", Setting::Seconds(|draft| &mut draft.of::<SpoolerDraft>().harakiri_ms), SECONDS, "off", "Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.")
         .example("spooler = jobs\nspooler-harakiri = 600"),
-    OptionEntry::supported("spooler-chdir", Setting::Located(|draft| &mut draft.spooler.job_folder), Value::Path, "the folder of the jobs", "The working directory of the functions of jobs.")
+    OptionEntry::supported("spooler-chdir", Setting::Located(|draft| &mut draft.of::<SpoolerDraft>().job_folder), Value::Path, "the folder of the jobs", "The working directory of the functions of jobs.")
         .example("spooler = jobs\nspooler-chdir = ."),
-    OptionEntry::supported("spooler-import", Setting::Texts(|draft| &mut draft.spooler.settings.imports), Value::List, "", "A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the import fails, the spooler logs why and continues.")
+    OptionEntry::supported("spooler-import", Setting::Texts(|draft| &mut draft.of::<SpoolerDraft>().settings.imports), Value::List, "", "A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the import fails, the spooler logs why and continues.")
         .example("spooler = jobs\nspooler-import = json"),
-    OptionEntry::supported("spooler-quiet", Setting::Switch(|draft| &mut draft.spooler.settings.is_quiet), Value::Switch, "off", "Does not log each job. Errors are logged.")
+    OptionEntry::supported("spooler-quiet", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_quiet), Value::Switch, "off", "Does not log each job. Errors are logged.")
         .example("spooler = jobs\nspooler-quiet = true"),
     OptionEntry::supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers), Value::Path, "", "Replaces the spoolers when the file at this path changes. A job in progress is finished first.")
         .example("spooler = jobs\ntouch-spoolers-reload = reload-spoolers"),

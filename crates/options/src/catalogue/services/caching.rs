@@ -1,7 +1,8 @@
 //! Rows of the caches that processes share. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::services::caching;
+use crate::resolve::services::caching::CachingDraft;
+use crate::row::{OptionEntry, Setting, Value, set};
 
 const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share; within one machine all processes of an instance share a cache anyway";
 
@@ -17,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache\ncache2 = name=users,engine=redis://127.0.0.1:6379/0"),
     OptionEntry::supported(
         "cache",
-        Setting::Located(|draft| &mut draft.caching.items),
+        Setting::Located(|draft| &mut draft.of::<CachingDraft>().items),
         Value::Number { least: 1, most: caching::MAX_ITEMS, unit: "items" },
         "",
         "A cache of this many items with the name `default`, which is the first one.",
@@ -25,7 +26,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache = 1000"),
     OptionEntry::supported(
         "cache-blocksize",
-        Setting::Positive(|draft| &mut draft.caching.block_bytes),
+        Setting::Positive(|draft| &mut draft.of::<CachingDraft>().block_bytes),
         Value::Number { least: 1, most: caching::MAX_BLOCK_BYTES, unit: "bytes" },
         "65536",
         "Bytes of a value in the cache of `cache`.",
@@ -33,7 +34,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache-blocksize = 4096"),
     OptionEntry::supported(
         "cache-store",
-        Setting::Text(|draft| &mut draft.caching.store),
+        Setting::Text(|draft| &mut draft.of::<CachingDraft>().store),
         Value::Path,
         "",
         "The file that keeps the cache of `cache` beyond the end of the instance.",
@@ -41,7 +42,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache-store = /srv/shop/default.cache"),
     OptionEntry::supported(
         "cache-store-sync",
-        Setting::Positive(|draft| &mut draft.caching.sync_s),
+        Setting::Positive(|draft| &mut draft.of::<CachingDraft>().sync_s),
         Value::Number { least: 0, most: 86_400, unit: "seconds" },
         "0",
         "The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0 leaves it to the kernel and to the end of the instance.",
@@ -49,7 +50,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache-store-sync = 30"),
     OptionEntry::supported(
         "cache-no-expire",
-        Setting::Switch(|draft| &mut draft.caching.never_expires),
+        Setting::Switch(|draft| &mut draft.of::<CachingDraft>().never_expires),
         Value::Switch,
         "off",
         "Items of caches never expire, whatever time they are given.",
@@ -57,7 +58,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("cache-no-expire = true"),
     OptionEntry::supported(
         "cache-use-last-modified",
-        Setting::Switch(|draft| &mut draft.caching.notes_changes),
+        Setting::Switch(|draft| &mut draft.of::<CachingDraft>().notes_changes),
         Value::Switch,
         "off",
         "The statistics have the time of the last change of the cache of `cache`.",

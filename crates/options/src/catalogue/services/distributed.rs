@@ -1,7 +1,7 @@
 //! Rows of engines on the network, which several machines share. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value};
 use crate::resolve::services::distributed::{set_lock_engine, set_timer_engine};
+use crate::row::{OptionEntry, Setting, Value};
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("lock-engine", Setting::By(set_lock_engine), Value::Special, "", "The Redis or Valkey server that keeps locks for several machines: `uwsgi.lock` and the related functions, and leases with fencing tokens (`bolide.lease`). The address is `redis://USER:PASSWORD@HOST:6379/0`, `rediss://` for TLS, or `redis+unix:///PATH`; its query may have `connect-ms` (100), `answer-ms` (500), `hold-seconds` (30: how long a lock outlives a holder that dies), `prefix` (bolide: the start of all keys), `ca` (a file of certificates), `db`, `user` and `pass`.")

@@ -1,13 +1,16 @@
 //! Rows of locks, the queue, memory areas and metrics, which processes share. Pure data.
 
-use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::services::metrics::MetricsDraft;
+use crate::resolve::services::sharing::QueueDraft;
+use crate::resolve::services::sharing::SharingDraft;
 use crate::resolve::services::{metrics, sharing};
-use crate::resolve::values;
+use crate::row::{OptionEntry, Setting, Value, set};
+use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "locks",
-        Setting::Number(|draft| &mut draft.services.locks),
+        Setting::Number(|draft| &mut draft.of::<SharingDraft>().locks),
         Value::Number { least: 0, most: 4096, unit: "locks" },
         "0",
         "The number of locks for the application besides lock 0 (`uwsgi.lock(NUMBER)`, `uwsgi.unlock(NUMBER)`).",
@@ -18,7 +21,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "queue",
         set!(|draft, row, pair| {
             let slots = draft.bounded(row, pair)?;
-            draft.services.queue.slots = Some((slots.unsigned_abs(), pair.location.clone()));
+            draft.of::<QueueDraft>().slots = Some((slots.unsigned_abs(), pair.location.clone()));
         }),
         Value::Number { least: 0, most: 1_000_000_000, unit: "items" },
         "0",
@@ -28,7 +31,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("queue = 100"),
     OptionEntry::supported(
         "queue-blocksize",
-        Setting::Positive(|draft| &mut draft.services.queue.block_bytes),
+        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().block_bytes),
         Value::Number { least: 17, most: 1 << 30, unit: "bytes" },
         "8192",
         "The bytes of an item of the queue, including 16 for its length and its time.",
@@ -37,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("queue-blocksize = 65536"),
     OptionEntry::supported(
         "queue-store",
-        Setting::Located(|draft| &mut draft.services.queue.store),
+        Setting::Located(|draft| &mut draft.of::<QueueDraft>().store),
         Value::Path,
         "",
         "Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind works on with the items of the other.",
@@ -46,7 +49,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("queue = 100\nqueue-store = /srv/shop/queue"),
     OptionEntry::supported(
         "queue-store-sync",
-        Setting::Positive(|draft| &mut draft.services.queue.store_sync_s),
+        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().store_sync_s),
         Value::Number { least: 0, most: 86_400, unit: "seconds" },
         "0",
         "The time between two writes of `queue-store` to the disk. Without it the kernel chooses the time, and only a crash of the machine loses items.",
@@ -72,7 +75,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("py-sharedarea = 1000"),
     OptionEntry::supported(
         "enable-metrics",
-        set!(|draft, _, pair| draft.services.metrics.is_on |= draft.switch(pair)),
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().is_on |= draft.switch(pair)),
         Value::Switch,
         "off",
         "Names the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master collects them each second. The options of metrics turn it on, too.",
@@ -98,8 +101,8 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
         "metrics-dir",
         set!(|draft, _, pair| {
-            draft.services.metrics.folder = Some(values::text(pair)?);
-            draft.services.metrics.is_on = true;
+            draft.of::<MetricsDraft>().folder = Some(values::text(pair)?);
+            draft.of::<MetricsDraft>().is_on = true;
         }),
         Value::Path,
         "",
@@ -109,7 +112,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("metrics-dir = /srv/shop/metrics"),
     OptionEntry::supported(
         "metrics-dir-restore",
-        set!(|draft, _, pair| draft.services.metrics.restores = metrics::switch_on(draft, pair)),
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().restores = metrics::switch_on(draft, pair)),
         Value::Switch,
         "off",
         "Counters, and the metrics that the application changes, begin with the values in the folder of `metrics-dir`.",
@@ -118,7 +121,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     .example("metrics-dir-restore = true"),
     OptionEntry::supported(
         "metrics-no-cores",
-        set!(|draft, _, pair| draft.services.metrics.omits_cores = metrics::switch_on(draft, pair)),
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().omits_cores = metrics::switch_on(draft, pair)),
         Value::Switch,
         "off",
         "Threads have no metrics of their own.",

@@ -8,16 +8,16 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{AnsweringDraft, Draft};
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::resolve::services::named_in_rules::CompiledRules;
-use crate::resolve::values;
+use crate::row::OptionRow;
+use crate::values;
 
 /// Adds a routing rule: the option's name is its kind.
 pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
-    draft.answering.routes.push((rule, pair.location.clone()));
+    draft.of::<AnsweringDraft>().routes.push((rule, pair.location.clone()));
     Ok(())
 }
 
@@ -32,7 +32,7 @@ pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
             )
             .advise("remove the line, and see `http-keepalive`"),
         ),
-        false => draft.answering.answering.added.push((name, value)),
+        false => draft.of::<AnsweringDraft>().answering.added.push((name, value)),
     }
     Ok(())
 }
@@ -43,17 +43,17 @@ pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
         let message = format!("`{} = {name}` has no effect: the server sets lengths", pair.key);
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
     } else {
-        draft.answering.answering.removed.push(name);
+        draft.of::<AnsweringDraft>().answering.removed.push(name);
     }
     Ok(())
 }
 
 /// The first `compress-types` replaces the default types.
 pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    if !std::mem::replace(&mut draft.answering.has_types, true) {
-        draft.answering.answering.compression.types.clear();
+    if !std::mem::replace(&mut draft.of::<AnsweringDraft>().has_types, true) {
+        draft.of::<AnsweringDraft>().answering.compression.types.clear();
     }
-    draft.answering.answering.compression.types.extend(types(pair)?);
+    draft.of::<AnsweringDraft>().answering.compression.types.extend(types(pair)?);
     Ok(())
 }
 
@@ -154,4 +154,13 @@ fn types(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
             .advise("write types such as `text/html`, `text/*` and `*+json`")),
         None => Ok(words(&text).map(str::to_owned).collect()),
     }
+}
+
+/// Settings of routes, header fields and compression.
+#[derive(Default)]
+pub struct AnsweringDraft {
+    pub routes: Vec<(RouteRule, Location)>,
+    pub answering: Answering,
+    /// `compress-types` has replaced the default types.
+    pub has_types: bool,
 }

@@ -5,8 +5,9 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::answering::{Collected, RouteRule};
 
-use crate::resolve::context::Context;
-use crate::resolve::draft::{AnsweringDraft, FilesDraft};
+use crate::context::Context;
+use crate::resolve::answering::AnsweringDraft;
+use crate::resolve::files::FilesDraft;
 
 const ROUTE: &str = "response-route-if-not";
 /// The fields that can name a file.

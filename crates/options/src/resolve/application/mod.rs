@@ -3,14 +3,15 @@
 
 pub mod positional;
 
+use crate::resolve::interpreter::PythonDraft;
 use std::path::{Path, PathBuf};
 
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSource, Interface, Substitute};
 use positional::{Named, PositionalApplication, module, source};
 
-use crate::resolve::context::{Context, normalized};
-use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
+use crate::context::{Context, normalized};
+
 use crate::server::Server;
 
 /// A folder that does not exist.
@@ -340,4 +341,30 @@ pub fn below_script_name(
         }
     }
     applications
+}
+
+/// Settings of the applications to serve.
+#[derive(Default)]
+pub struct ApplicationDraft {
+    pub asgi: Option<(String, Location)>,
+    pub module: Option<(String, Location)>,
+    pub wsgi_file: Option<(String, Location)>,
+    /// `paste`, `pecan` or `eval`.
+    pub named_by: Option<(NamedBy, String, Location)>,
+    pub mounts: Vec<(String, Location)>,
+    pub callable: Option<String>,
+    /// From a line `callable: NAME`, which is not an option.
+    pub colon_callable: Option<(String, Location)>,
+    pub interface: Option<(Interface, Location)>,
+    pub is_factory: bool,
+    pub is_needed: bool,
+    pub chdir: Option<(String, Location)>,
+}
+
+/// The ways to name the application other than by a module or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    Paste,
+    Pecan,
+    Text,
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::settings::ApplicationSource;
 
+use crate::context::normalized;
 use crate::project::{self, Finding};
-use crate::resolve::context::normalized;
 
 /// A positional argument that is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use bolide_contract::spooling::{SpoolFolder, Spooling};
 use bolide_distributed::{Address, Purpose};
 use nix::unistd::User;
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{Draft, SpoolerDraft};
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::resolve::services::distributed;
-use crate::resolve::values;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The permission bits of a mode (inode(7)).
 const MODE_BITS: u32 = 0o777;
@@ -43,11 +43,11 @@ fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnost
         let (number, address) = distributed::add_engine(draft, pair, &path, Purpose::Jobs)?;
         (path, engine) = (address.folder.unwrap_or_else(|| KEEPING_FOLDER.to_owned()), Some(number));
     }
-    if draft.spooler.folders.len() as i64 >= MAX_SPOOLERS {
+    if draft.of::<SpoolerDraft>().folders.len() as i64 >= MAX_SPOOLERS {
         let message = format!("there can't be more than {MAX_SPOOLERS} folders of spoolers");
         return Err(Diagnostic::error(Some(&pair.location), message));
     }
-    draft.spooler.folders.push((path, engine, is_external, pair.location.clone()));
+    draft.of::<SpoolerDraft>().folders.push((path, engine, is_external, pair.location.clone()));
     Ok(())
 }
 
@@ -105,4 +105,15 @@ pub fn check_folders(spooling: &Spooling, identity: &Identity, context: &mut Con
         let place = context.read.effects.iter().map(|pair| &pair.location).find(|place| place.to_string() == folder.origin);
         context.diagnostics.push(Diagnostic::warning(place, message).advise(format!("chown {name} {path}")).local());
     }
+}
+
+/// The spooler so far. Paths are as written.
+#[derive(Default)]
+pub struct SpoolerDraft {
+    /// The folders, the engines that have their jobs, whether another instance works on them, and where they were configured.
+    pub folders: Vec<(String, Option<usize>, bool, Location)>,
+    pub job_folder: Option<(String, Location)>,
+    pub harakiri_ms: Option<u64>,
+    /// The values that need no completion.
+    pub settings: Spooling,
 }

@@ -11,7 +11,7 @@ use bolide_contract::logging::{
 };
 
 use super::log_packing::{self, Encoder, Step};
-use crate::resolve::context::normalized;
+use crate::context::normalized;
 
 /// Priority of syslog lines, as uWSGI sends them: severity information, facility `daemon`.
 const INFORMATION: u8 = 6;

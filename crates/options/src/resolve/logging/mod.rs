@@ -4,32 +4,34 @@ mod log_packing;
 pub mod loggers;
 pub mod otlp;
 
+use bolide_configuration::diagnostic::Location;
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::host_info::SYSLOG_SOCKET;
 use bolide_configuration::pair::Pair;
-use bolide_contract::logging::{LogDate, LogStyle, Logging};
+use bolide_contract::logging::{LinePattern, LogDate, LogStyle, Logging};
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{Draft, LoggingDraft};
-use crate::resolve::values;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::resolve::logging::loggers::{LoggerDraft, Loggers, expression};
+use crate::row::OptionRow;
+use crate::values;
 
 pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.logging.log_to = Some(pair.location.clone());
+    draft.of::<LoggingDraft>().log_to = Some(pair.location.clone());
     // uWSGI turns to the file of `logto2` last, wherever it is written.
-    if draft.logging.has_log_to2 { values::text(pair).map(drop) } else { log_to(draft, pair) }
+    if draft.of::<LoggingDraft>().has_log_to2 { values::text(pair).map(drop) } else { log_to(draft, pair) }
 }
 
 /// Like `logto`, but the files belong to the user of the workers.
 pub fn set_log_to2(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.logging.has_log_to2 = true;
-    draft.logging.settings.files.are_users = true;
+    draft.of::<LoggingDraft>().has_log_to2 = true;
+    draft.of::<LoggingDraft>().settings.files.are_users = true;
     log_to(draft, pair)
 }
 
 /// `MODE`, or `new:MODE`.
 pub fn set_file_mode(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
-    let files = &mut draft.logging.settings.files;
+    let files = &mut draft.of::<LoggingDraft>().settings.files;
     match pair.value.as_deref().and_then(|text| text.strip_prefix("new:")) {
         Some(mode) => files.new_mode = values::mode(&Pair { value: Some(mode.to_owned()), ..pair.clone() })?,
         None => files.mode = values::mode(pair)?,
@@ -41,21 +43,23 @@ pub fn set_file_mode(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
 fn log_to(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let is_address = values::is_udp_address(&text);
-    draft.logging.loggers.messages.send_to(is_address.then_some(&text), pair);
-    draft.logging.file = Some(text).filter(|_| !is_address);
+    draft.of::<LoggingDraft>().loggers.messages.send_to(is_address.then_some(&text), pair);
+    draft.of::<LoggingDraft>().file = Some(text).filter(|_| !is_address);
     Ok(())
 }
 
 /// `logger`
 pub fn add_message_logger(draft: &mut Draft, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
-    let warning = draft.logging.loggers.messages.add_logger(text, pair, &draft.host.host_name)?;
+    let host = draft.host;
+    let warning = draft.of::<LoggingDraft>().loggers.messages.add_logger(text, pair, &host.host_name)?;
     draft.diagnostics.extend(warning);
     Ok(())
 }
 
 /// `req-logger`
 pub fn add_request_logger(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
-    let warning = draft.logging.loggers.requests.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?;
+    let host = draft.host;
+    let warning = draft.of::<LoggingDraft>().loggers.requests.add_logger(&values::text(pair)?, pair, &host.host_name)?;
     draft.diagnostics.extend(warning);
     Ok(())
 }
@@ -77,8 +81,25 @@ pub fn add_syslog(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     Ok(())
 }
 
+/// `log-route`, `log-req-route`
+pub fn add_route(draft: &mut Draft, of: fn(&mut Loggers) -> &mut LoggerDraft, pair: &Pair) -> Result<(), Diagnostic> {
+    let added = of(&mut draft.of::<LoggingDraft>().loggers).add_route(&values::text(pair)?, pair);
+    or_warn(&mut draft.diagnostics, added).map(drop)
+}
+
+/// `log-drain`, `log-filter`
+pub fn add_expression(
+    draft: &mut Draft,
+    of: fn(&mut LoggerDraft) -> &mut Vec<LinePattern>,
+    pair: &Pair,
+) -> Result<(), Diagnostic> {
+    let made = or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?;
+    of(&mut draft.of::<LoggingDraft>().loggers.messages).extend(made);
+    Ok(())
+}
+
 /// Turns a fault that disables only its own rule into a warning.
-pub fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnostic>) -> Result<Option<T>, Diagnostic> {
+fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnostic>) -> Result<Option<T>, Diagnostic> {
     match outcome {
         Ok(made) => Ok(Some(made)),
         Err(diagnostic) if diagnostic.severity == Severity::Warning => {
@@ -124,4 +145,17 @@ pub fn date(pair: &Pair) -> LogDate {
         (false, _, Some(format)) => LogDate::Strftime(format.clone()),
         _ => LogDate::Ctime,
     }
+}
+
+/// Settings of the logs.
+#[derive(Default)]
+pub struct LoggingDraft {
+    pub settings: Logging,
+    pub file: Option<String>,
+    /// Where `logto` was last set.
+    pub log_to: Option<Location>,
+    pub has_log_to2: bool,
+    pub loggers: Loggers,
+    /// `Some(None)` is `log-style = auto`.
+    pub style: Option<Option<LogStyle>>,
 }

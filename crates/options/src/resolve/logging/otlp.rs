@@ -4,9 +4,9 @@ use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_contract::logging::{SpanCollector, Spans, Tracing};
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::draft::Draft;
-use crate::resolve::values;
+use crate::draft::Draft;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The path of traces below the endpoint of a collector.
 const TRACES_PATH: &str = "/v1/traces";
@@ -22,7 +22,7 @@ const OWN_HEADERS: [&str; 6] = ["host", "connection", "content-length", "content
 /// `otlp`. An empty value means none, so that it can be a placeholder of a variable that is not set everywhere.
 pub fn set_collector(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
-    draft.tracing.spans.collector = match text {
+    draft.of::<Tracing>().spans.collector = match text {
         "" => None,
         text => Some(collector(text, pair.location.to_string()).map_err(|what| {
             // A password that does not belong there is not repeated.
@@ -79,7 +79,7 @@ pub fn set_sample(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
         return Err(Diagnostic::error(Some(&pair.location), message).advise("write a number from 0 to 1, such as 0.1"));
     };
     // A positive share is never rounded to none.
-    draft.tracing.spans.sampled_ppm = Some((share * f64::from(Spans::ALL_PPM)).ceil() as u32);
+    draft.of::<Tracing>().spans.sampled_ppm = Some((share * f64::from(Spans::ALL_PPM)).ceil() as u32);
     Ok(())
 }
 
@@ -102,7 +102,7 @@ pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
     if value.is_empty() || text.len() > MAX_HEADER_BYTES || value.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) {
         return error(format!("`otlp-header`: the value of {name} is not one of a header field"));
     }
-    let headers = &mut draft.tracing.spans.headers;
+    let headers = &mut draft.of::<Tracing>().spans.headers;
     if headers.len() >= MAX_HEADERS {
         return error(format!("there are {MAX_HEADERS} `otlp-header` already"));
     }

@@ -1,6 +1,7 @@
 //! Resolves the options of alarms to settings: actions with their arguments, and the names that rules refer to. It raises and
 //! executes nothing. Runs in the process that reads the configuration.
 
+use crate::resolve::sockets::SOCKET_TIMEOUT_SECONDS;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -9,11 +10,11 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::alarms::{Alarm, AlarmAction, AlarmDescriptor, Alarms, CurlRequest, MAX_ALARMS, NAME_BYTES};
 use bolide_contract::logging::{AlarmRule, LinePattern};
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{AlarmsDraft, Draft, SOCKET_TIMEOUT_SECONDS};
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::resolve::logging::loggers::expression;
-use crate::resolve::values;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The program that sends requests and mails.
 const CURL: &str = "curl";
@@ -49,7 +50,7 @@ pub fn add_alarm(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Di
             return Err(wrong(pair, &what, instead.unwrap_or("the actions are cmd, curl, log, mule and signal")));
         }
     };
-    let list = &mut draft.alarms.settings.list;
+    let list = &mut draft.of::<AlarmsDraft>().settings.list;
     if list.iter().any(|alarm| alarm.name == name) {
         let message = format!("`{}` defines the alarm `{name}` a second time: only the first one counts", pair.key);
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("give it another name"));
@@ -76,14 +77,14 @@ fn mule(argument: &str, pair: &Pair) -> Result<u32, Diagnostic> {
 /// `NAME[,NAME…] EXPRESSION`
 pub fn add_rule(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (alarms, pattern) = named_expression(pair)?;
-    draft.alarms.rules.push((AlarmRule { pattern, alarms: alarms.clone() }, alarms, pair.location.clone()));
+    draft.of::<AlarmsDraft>().rules.push((AlarmRule { pattern, alarms: alarms.clone() }, alarms, pair.location.clone()));
     Ok(())
 }
 
 /// The same form; the rule keeps no name.
 pub fn add_exception(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (alarms, pattern) = named_expression(pair)?;
-    draft.alarms.rules.push((AlarmRule { pattern, alarms: Vec::new() }, alarms, pair.location.clone()));
+    draft.of::<AlarmsDraft>().rules.push((AlarmRule { pattern, alarms: Vec::new() }, alarms, pair.location.clone()));
     Ok(())
 }
 
@@ -108,7 +109,7 @@ pub fn add_descriptor(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(
         message: message.to_owned(),
         origin: pair.location.to_string(),
     };
-    draft.alarms.descriptors.push((descriptor, pair.location.clone()));
+    draft.of::<AlarmsDraft>().descriptors.push((descriptor, pair.location.clone()));
     Ok(())
 }
 
@@ -236,3 +237,19 @@ fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
     let shown = text.split_once(':').map_or(text, |(before, _)| before);
     Diagnostic::error(Some(&pair.location), format!("`{} = {shown}` {what}", pair.key)).advise(advice)
 }
+
+/// Alarms. Names are as written.
+#[derive(Default)]
+pub struct AlarmsDraft {
+    pub settings: Alarms,
+    /// Each rule about log lines with the names that were written.
+    pub rules: Vec<(AlarmRule, Vec<String>, Location)>,
+    pub backlog: Vec<LocatedName>,
+    pub segfault: Vec<LocatedName>,
+    /// Names in hooks and thresholds.
+    pub raised: Vec<LocatedName>,
+    pub descriptors: Vec<(AlarmDescriptor, Location)>,
+}
+
+/// The name of an alarm, and where it was written.
+type LocatedName = (String, Location);

@@ -5,9 +5,9 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
 
-use crate::resolve::context::{Context, normalized};
-use crate::resolve::draft::CachedAnswersDraft;
-use crate::resolve::values;
+use crate::context::{Context, normalized};
+
+use crate::values;
 
 const NO_CACHE: &str = "write `cache2 = name=NAME,items=1000`";
 
@@ -68,4 +68,12 @@ pub fn check(name: &str, caches: &[SharedCache], location: &Location, context: &
     let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
     let advice = if names.is_empty() { NO_CACHE.to_owned() } else { format!("the caches are {}", names.join(", ")) };
     context.diagnostics.push(Diagnostic::error(Some(location), message).advise(advice));
+}
+
+/// Items that the configuration puts into caches, and answers from a cache. Paths are as written.
+#[derive(Default)]
+pub struct CachedAnswersDraft {
+    pub preloaded: Vec<(PreloadedItem, Location)>,
+    /// `check-cache`
+    pub checked: Option<(String, Location)>,
 }

@@ -3,19 +3,22 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_configuration::suggest;
+use bolide_contract::distributed::Distributed;
 use bolide_contract::distributed::EngineCache;
 use bolide_contract::services::{SharedCache, Store, WhenFull};
 use bolide_distributed::Purpose;
 
-use crate::resolve::context::{Context, normalized};
-use crate::resolve::draft::{CachingDraft, Draft, FileDraft};
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
 use crate::resolve::services::distributed;
-use crate::resolve::values;
+use crate::values;
 
 /// Items of a cache at the most: slots have numbers of 32 bits.
 pub const MAX_ITEMS: i64 = 1_000_000_000;
 /// Bytes of a block at the most.
 pub const MAX_BLOCK_BYTES: i64 = 1 << 40;
+/// Bytes of a value of a cache on an engine: Redis' own bound.
+const MAX_VALUE_BYTES: u64 = 512 << 20;
 /// Bytes of a key at the most, as in uWSGI.
 const MAX_KEY_BYTES: u64 = 65_534;
 /// Bytes of a cache at the most: a process has 128 TiB of addresses.
@@ -104,7 +107,7 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
         }
     }
     if let Some(engine) = engine {
-        return distributed::add_cache(draft, pair, engine, cache);
+        return add_engine_cache(draft, pair, engine, cache);
     }
     if cache.name.is_empty() || cache.items == 0 {
         let missing = if cache.name.is_empty() { "name" } else { "items" };
@@ -116,7 +119,7 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
             "choose another name",
         ));
     }
-    if draft.services.distributed.caches.iter().any(|other| other.name == cache.name) {
+    if draft.of::<Distributed>().caches.iter().any(|other| other.name == cache.name) {
         return Err(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
     }
     cache.blocks = blocks.unwrap_or(cache.items);
@@ -126,7 +129,38 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
             "give it at least a block for each item, or leave `blocks` out",
         ));
     }
-    draft.caching.caches.push((cache, file, pair.location.clone()));
+    draft.of::<CachingDraft>().caches.push((cache, file, pair.location.clone()));
+    Ok(())
+}
+
+/// `cache2` with `engine`: a cache that several machines share.
+fn add_engine_cache(draft: &mut Draft, pair: &Pair, engine: usize, cache: SharedCache) -> Result<(), Diagnostic> {
+    let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
+    if cache.name.is_empty() || cache.name.contains(['@', '{', '}']) {
+        return Err(error("`cache2` with `engine` has no name, or one with @ or braces".to_owned(), "write `name=pages`"));
+    }
+    let own = draft.of::<CachingDraft>().caches.iter().map(|(other, ..)| other.name.clone()).collect::<Vec<_>>();
+    let caches = &mut draft.of::<Distributed>().caches;
+    let is_taken = caches.iter().map(|other| &other.name).chain(&own).any(|name| *name == cache.name);
+    if is_taken {
+        return Err(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
+    }
+    if cache.block_bytes > MAX_VALUE_BYTES {
+        return Err(error(
+            format!("`cache2` with `engine` has a `blocksize` of more than {MAX_VALUE_BYTES} bytes"),
+            "an engine takes smaller values",
+        ));
+    }
+    let is_default = caches.is_empty() && own.is_empty();
+    caches.push(EngineCache {
+        name: cache.name,
+        engine,
+        key_bytes: cache.key_bytes,
+        value_bytes: cache.block_bytes,
+        never_expires: cache.never_expires,
+        first_number: cache.first_number,
+        is_default,
+    });
     Ok(())
 }
 
@@ -198,4 +232,27 @@ fn check(cache: &SharedCache, others: &[SharedCache], location: &Location, conte
             "give it fewer items, or a smaller `blocksize`",
         ));
     }
+}
+
+/// Settings of caches. Paths are as written.
+#[derive(Default)]
+pub struct CachingDraft {
+    /// `cache`
+    pub items: Option<(String, Location)>,
+    pub block_bytes: Option<u64>,
+    pub store: Option<String>,
+    pub sync_s: Option<u64>,
+    pub never_expires: bool,
+    pub notes_changes: bool,
+    /// `cache2`
+    pub caches: Vec<(SharedCache, FileDraft, Location)>,
+}
+
+/// The file of a cache.
+#[derive(Default)]
+pub struct FileDraft {
+    pub path: Option<String>,
+    /// `None`: as `cache-store-sync` says.
+    pub sync_s: Option<u64>,
+    pub deletes_foreign: bool,
 }

@@ -6,11 +6,12 @@ use bolide_configuration::values::number;
 use bolide_contract::metric_list;
 use bolide_contract::sharing::{Collector, MetricKind, MetricSource, Metrics, OwnMetric, Threshold};
 
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::resolve::attendant::key_values;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{Draft, MetricsDraft};
-use crate::resolve::values;
+use crate::resolve::services::alarms::AlarmsDraft;
+use crate::row::OptionRow;
+use crate::values;
 
 const METRIC_FORM: &str = "write `name=NAME,type=gauge`; the keys are name, type, initial_value, collector, children, alias, freq, arg1, arg1n, oid and reset_after_push";
 const THRESHOLD_FORM: &str = "write `key=METRIC,value=NUMBER`; the keys are key, value, reset, alarm, rate and msg";
@@ -73,7 +74,7 @@ impl MetricsDraft {
 
 /// `metric`: a name, or keys and values.
 pub fn add_metric(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.services.metrics.is_on = true;
+    draft.of::<MetricsDraft>().is_on = true;
     let text = values::text(pair)?;
     let mut metric = OwnMetric {
         name: String::new(),
@@ -99,7 +100,7 @@ pub fn add_metric(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
         let what = format!("has `{}` as its name", metric.name);
         return Err(wrong(pair, &what, "a name has letters, digits, dots, dashes and underscores"));
     }
-    draft.services.metrics.own.push((metric, pair.location.clone()));
+    draft.of::<MetricsDraft>().own.push((metric, pair.location.clone()));
     Ok(())
 }
 
@@ -179,7 +180,7 @@ impl Words {
 
 /// `metric-threshold`.
 pub fn add_threshold(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.services.metrics.is_on = true;
+    draft.of::<MetricsDraft>().is_on = true;
     let (mut metric, mut value) = (None, None);
     let (mut reset, mut alarm, mut rate_s, mut message) = (None, None, 0, None);
     for (key, text) in key_values(pair, &values::text(pair)?)? {
@@ -200,20 +201,31 @@ pub fn add_threshold(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     let (Some(metric), Some(value)) = (metric, value) else {
         return Err(wrong(pair, "lacks a metric or a value", THRESHOLD_FORM));
     };
-    draft.alarms.raised.extend(alarm.iter().map(|alarm| (alarm.clone(), pair.location.clone())));
+    draft.of::<AlarmsDraft>().raised.extend(alarm.iter().map(|alarm| (alarm.clone(), pair.location.clone())));
     let threshold = Threshold { metric, value, reset, alarm, rate_s, message, origin: pair.location.to_string() };
-    draft.services.metrics.thresholds.push((threshold, pair.location.clone()));
+    draft.of::<MetricsDraft>().thresholds.push((threshold, pair.location.clone()));
     Ok(())
 }
 
 /// A switch that turns the metrics on, too.
 pub fn switch_on(draft: &mut Draft, pair: &Pair) -> bool {
     let is_on = draft.switch(pair);
-    draft.services.metrics.is_on |= is_on;
+    draft.of::<MetricsDraft>().is_on |= is_on;
     is_on
 }
 
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
     let location: &Location = &pair.location;
     Diagnostic::error(Some(location), format!("`{}` {what}", pair.key)).advise(advice)
+}
+
+/// The options of metrics so far.
+#[derive(Default)]
+pub struct MetricsDraft {
+    pub is_on: bool,
+    pub own: Vec<(OwnMetric, Location)>,
+    pub thresholds: Vec<(Threshold, Location)>,
+    pub folder: Option<String>,
+    pub restores: bool,
+    pub omits_cores: bool,
 }

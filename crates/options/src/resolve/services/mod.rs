@@ -13,33 +13,33 @@ pub mod sharing;
 use bolide_contract::services::{PreloadedItem, Services, SharedCache};
 use bolide_contract::sharing::AreaSource;
 
-use crate::resolve::context::Context;
-use crate::resolve::draft::ServicesDraft;
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::resolve::services::metrics::MetricsDraft;
+use crate::resolve::services::sharing::{QueueDraft, SharingDraft};
 
-impl ServicesDraft {
-    /// Completes the settings, with caches that are complete, for these numbers of workers, threads of a worker, and sockets.
-    pub fn complete(
-        self,
-        caches: Vec<SharedCache>,
-        preloaded: Vec<PreloadedItem>,
-        counts: [u32; 3],
-        context: &mut Context,
-    ) -> Services {
-        let mut areas = self.areas;
-        areas.extend(self.python_areas);
-        for area in &mut areas {
-            if let AreaSource::File { path, .. } = &mut area.source {
-                *path = context.absolute(&*path);
-            }
+/// Completes the settings, with caches that are complete, for these numbers of workers, threads of a worker, and sockets.
+pub fn complete(
+    draft: &mut Draft,
+    caches: Vec<SharedCache>,
+    preloaded: Vec<PreloadedItem>,
+    counts: [u32; 3],
+    context: &mut Context,
+) -> Services {
+    let SharingDraft { locks, mut areas, python_areas } = draft.take();
+    areas.extend(python_areas);
+    for area in &mut areas {
+        if let AreaSource::File { path, .. } = &mut area.source {
+            *path = context.absolute(&*path);
         }
-        Services {
-            caches,
-            preloaded,
-            locks: self.locks,
-            queue: self.queue.complete(context),
-            areas,
-            metrics: self.metrics.complete(counts, context),
-            distributed: self.distributed,
-        }
+    }
+    Services {
+        caches,
+        preloaded,
+        locks,
+        queue: draft.take::<QueueDraft>().complete(context),
+        areas,
+        metrics: draft.take::<MetricsDraft>().complete(counts, context),
+        distributed: draft.take(),
     }
 }

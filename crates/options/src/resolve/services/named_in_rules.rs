@@ -7,7 +7,7 @@ use bolide_contract::metric_list;
 use bolide_contract::services::Services;
 use bolide_routes::Routes;
 
-use crate::resolve::context::Context;
+use crate::context::Context;
 use crate::resolve::services::cached_answers;
 
 /// Compiled rules, and where each was configured.

@@ -2,14 +2,15 @@
 //! configuration.
 
 use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::diagnostic::Location;
 use bolide_configuration::pair::Pair;
 use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
 
-use crate::catalogue::row::OptionRow;
+use crate::context::Context;
+use crate::draft::Draft;
 use crate::resolve::attendant::key_values;
-use crate::resolve::context::Context;
-use crate::resolve::draft::{Draft, QueueDraft};
-use crate::resolve::values;
+use crate::row::OptionRow;
+use crate::values;
 
 /// The unit of areas whose size is a number of pages.
 const PAGE_BYTES: u64 = 4096;
@@ -81,14 +82,14 @@ pub fn add_python_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     let bytes = number(pair, &values::text(pair)?)?;
     let area = Area { bytes, source: AreaSource::Memory, origin: pair.location.to_string() };
     check(pair, &area)?;
-    draft.services.python_areas.push(area);
+    draft.of::<SharingDraft>().python_areas.push(area);
     Ok(())
 }
 
 fn push(draft: &mut Draft, pair: &Pair, area: Area) -> Result<(), Diagnostic> {
     check(pair, &area)?;
-    draft.services.areas.push(area);
-    if draft.services.areas.len() > MAX_AREAS {
+    draft.of::<SharingDraft>().areas.push(area);
+    if draft.of::<SharingDraft>().areas.len() > MAX_AREAS {
         return Err(wrong(pair, &format!("is one of more than {MAX_AREAS}"), "join areas to a larger one"));
     }
     Ok(())
@@ -112,4 +113,22 @@ fn number(pair: &Pair, text: &str) -> Result<u64, Diagnostic> {
 
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
     Diagnostic::error(Some(&pair.location), format!("`{}` {what}", pair.key)).advise(advice)
+}
+
+/// The options of the queue so far.
+#[derive(Default)]
+pub struct QueueDraft {
+    pub slots: Option<(u64, Location)>,
+    pub block_bytes: Option<u64>,
+    pub store: Option<(String, Location)>,
+    pub store_sync_s: Option<u64>,
+}
+
+/// Locks and memory areas so far. Paths are as written.
+#[derive(Default)]
+pub struct SharingDraft {
+    pub locks: u32,
+    pub areas: Vec<Area>,
+    /// `py-sharedarea`: numbered after the other areas.
+    pub python_areas: Vec<Area>,
 }

@@ -4,6 +4,11 @@
 
 pub mod ciphers;
 
+use crate::resolve::sockets::CredentialFiles;
+use crate::resolve::sockets::Credentials;
+use crate::resolve::sockets::SocketDraft;
+use crate::resolve::sockets::SocketsDraft;
+use crate::row::SocketKind;
 use std::path::PathBuf;
 
 use bolide_configuration::certificates::{self, CertificateError};
@@ -11,12 +16,13 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_configuration::trust::Writer;
 use bolide_contract::settings::{Identity, Protocol};
-use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
+use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls, TlsVersion};
 
-use crate::catalogue::row::OptionRow;
-use crate::resolve::context::{Context, normalized};
-use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
-use crate::resolve::{sockets, values};
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::resolve::sockets;
+use crate::row::OptionRow;
+use crate::values;
 /// The PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
 
@@ -49,7 +55,7 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> R
         }),
     };
     let socket = SocketDraft::new(kind, address, pair.location.clone());
-    draft.sockets.list.push(SocketDraft { credentials: Some(credentials), ..socket });
+    draft.of::<SocketsDraft>().list.push(SocketDraft { credentials: Some(credentials), ..socket });
     Ok(())
 }
 
@@ -78,7 +84,7 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     };
     let address = sockets::address_of(draft, &Pair { value: Some(written.to_owned()), ..pair.clone() })?;
     let socket = SocketDraft::new(SocketKind::HttpRouter, address, pair.location.clone());
-    draft.sockets.list.push(SocketDraft { https_port: Some(https_port), ..socket });
+    draft.of::<SocketsDraft>().list.push(SocketDraft { https_port: Some(https_port), ..socket });
     Ok(())
 }
 
@@ -102,7 +108,7 @@ pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
         "sni-regexp" => Vec::new(),
         _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
     };
-    draft.tls.server_names.push((names, files, pair.location.clone()));
+    draft.of::<TlsDraft>().server_names.push((names, files, pair.location.clone()));
     Ok(())
 }
 
@@ -423,5 +429,46 @@ fn development(location: &Location) -> Certificate {
         ocsp: None,
         files: None,
         origin: location.to_string(),
+    }
+}
+
+/// As in uWSGI.
+pub const SESSION_LIFETIME_S: u32 = 300;
+
+/// Settings of TLS that apply to all addresses without their own. Paths are as written.
+pub struct TlsDraft {
+    pub certificate: Option<(String, Location)>,
+    pub key: Option<(String, Location)>,
+    pub client_authorities: Option<(String, Location)>,
+    pub client_auth: Option<(ClientAuth, Location)>,
+    pub least_version: TlsVersion,
+    pub key_log: Option<(String, Location)>,
+    pub ocsp: Option<(String, Location)>,
+    pub exports_certificate: bool,
+    pub verify_depth: u32,
+    pub session_lifetime_s: u32,
+    /// Host names, if any, with their certificates.
+    pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
+    pub folder: Option<(String, Location)>,
+    pub http2: Http2,
+}
+
+impl Default for TlsDraft {
+    fn default() -> TlsDraft {
+        TlsDraft {
+            certificate: None,
+            key: None,
+            client_authorities: None,
+            client_auth: None,
+            least_version: TlsVersion::Tls12,
+            key_log: None,
+            ocsp: None,
+            exports_certificate: false,
+            verify_depth: 1,
+            session_lifetime_s: SESSION_LIFETIME_S,
+            server_names: Vec::new(),
+            folder: None,
+            http2: Http2::default(),
+        }
     }
 }

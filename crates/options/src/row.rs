@@ -4,9 +4,10 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_configuration::words::Word;
+use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
-use crate::resolve::draft::{Draft, SocketKind};
+use crate::draft::Draft;
 
 /// The argument of an option on the command line: a value, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +109,7 @@ pub enum Setting {
 /// The setter of a row as one expression: `set!(|draft, row, pair| draft.part.field = value_of(pair)?)`.
 macro_rules! set {
     (|$draft:ident, $row:pat_param, $pair:pat_param| $set:expr) => {
-        $crate::catalogue::row::Setting::By(|$draft, $row, $pair| {
+        $crate::row::Setting::By(|$draft, $row, $pair| {
             $set;
             Ok(())
         })
@@ -374,4 +375,14 @@ impl OptionRow {
     pub fn name(&self) -> &'static str {
         self.names[0]
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketKind {
+    /// `http`: its timeout is `http-timeout`.
+    HttpRouter,
+    /// The option names it.
+    Of(Protocol),
+    /// `socket`: `protocol` decides.
+    Default,
 }

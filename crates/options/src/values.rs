@@ -4,10 +4,10 @@
 use bolide_configuration::diagnostic::listed;
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
-use bolide_contract::settings::{Limits, Protocol};
+use bolide_contract::settings::Limits;
 
-use super::draft::Draft;
-use crate::catalogue::row::{OptionRow, Value};
+use crate::draft::Draft;
+use crate::row::{OptionRow, Value};
 
 /// Signals by their names on Linux, without `SIG` (signal(7); x86 and ARM).
 const SIGNALS: [(&str, i32); 31] = [
@@ -286,32 +286,6 @@ pub fn umask(draft: &mut Draft, pair: &Pair) -> Result<u32, Diagnostic> {
     };
     draft.diagnostics.push(read_as(pair, &format!("{mask:03o}")));
     Ok(mask)
-}
-
-/// The protocol of `socket`. As in uWSGI, one that is unknown matters only if there is such a socket.
-pub fn set_protocol(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
-    let text = text(pair)?;
-    // uWSGI's second word for HTTP.
-    let known = |text: &str| {
-        let word = if text == "http11" { Protocol::Http.word() } else { text };
-        Protocol::ALL.into_iter().find(|protocol| protocol.word() == word)
-    };
-    draft.sockets.unknown_protocol = None;
-    let word = first_word(pair).unwrap_or_default();
-    match (known(&text), known(word)) {
-        (Some(protocol), _) => draft.sockets.protocol = protocol,
-        (None, Some(protocol)) => {
-            draft.sockets.protocol = protocol;
-            draft.diagnostics.push(read_as(pair, word));
-        }
-        (None, None) => {
-            let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
-            let message = format!("the protocol `{text}` is not supported");
-            let unknown = Diagnostic::error(Some(&pair.location), message).advise(format!("write one of {words}"));
-            draft.sockets.unknown_protocol = Some(unknown);
-        }
-    }
-    Ok(())
 }
 
 /// `KEY=VALUE`.

@@ -19,6 +19,8 @@ pub struct Context<'a> {
     pub folder: PathBuf,
     /// The folder of the master, which stays outside of a root.
     pub entered: PathBuf,
+    /// `chdir` names the folder.
+    pub has_chdir: bool,
     pub diagnostics: Vec<Diagnostic>,
 }
 
