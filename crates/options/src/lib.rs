@@ -20,4 +20,5 @@ pub mod resolve;
 pub mod row;
 pub mod server;
 pub mod start_words;
+pub mod topics;
 pub mod values;

@@ -2,8 +2,8 @@
 
 use bolide_contract::settings::{Gevent, Settings};
 use bolide_options::catalogue::catalogue;
-use bolide_options::resolve::gevent::GREENLETS_DEFAULT;
 use bolide_options::row::Theme;
+use bolide_options::topics::gevent::GREENLETS_DEFAULT;
 
 use crate::reading::Reading;
 use crate::tests::{Folder, fails, outcome};

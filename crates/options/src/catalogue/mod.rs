@@ -1,31 +1,9 @@
 //! The catalogue: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
 //! other texts about options derive from these rows. Pure data: it must not know files or processes.
 
-mod answering;
-mod application;
-mod asynchronous;
-mod background;
-mod clients;
 mod families;
-mod files;
-mod gevent;
-mod hooks;
-mod identity;
-mod interpreter;
-pub mod language;
-mod logging;
-mod mules;
 mod names;
-mod processes;
-mod program;
 pub mod reach;
-mod recycling;
-mod scaling;
-mod services;
-mod sockets;
-mod statistics;
-mod tls;
-mod watching;
 
 use std::sync::LazyLock;
 
@@ -33,6 +11,10 @@ use bolide_configuration::suggest;
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
+use crate::topics::{
+    answering, application, asynchronous, clients, confinement, files, gevent, hooks, interpreter, language, logging, mules,
+    processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
+};
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
 const KNOWN: &str = include_str!("known.tsv");
@@ -60,21 +42,21 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Background, mules::ENTRIES),
-    (Theme::Background, background::spooler::ENTRIES),
+    (Theme::Background, spooler::ENTRIES),
     (Theme::Background, watching::SIGNALS),
     (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
-    (Theme::Logging, services::tracing::ENTRIES),
+    (Theme::Logging, logging::otlp::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
     (Theme::Services, services::caching::ENTRIES),
     (Theme::Services, services::cached_answers::ENTRIES),
     (Theme::Services, services::sharing::ENTRIES),
     (Theme::Services, services::distributed::ENTRIES),
     (Theme::Alarms, services::alarms::ENTRIES),
-    (Theme::Identity, identity::ENTRIES),
-    (Theme::Identity, identity::CONFINEMENT),
+    (Theme::Identity, confinement::ENTRIES),
+    (Theme::Identity, confinement::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),
     (Theme::Program, program::ENTRIES),
 ];

@@ -5,38 +5,13 @@
 //! it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`, `chdir2`) after
 //! it. `pythonpath` patterns are matched before it.
 
-pub mod answering;
-pub mod application;
-pub mod asynchronous;
-pub mod attendant;
-pub mod background;
-pub mod clients;
-pub mod confinement;
-pub mod control;
-pub mod developing;
-pub mod files;
-pub mod gevent;
-pub mod gunicorn_hooks;
-pub mod hooks;
-pub mod interpreter;
-mod listeners;
-pub mod logging;
-pub mod mules;
-pub mod platform;
-pub mod processes;
-pub mod scaling;
-pub mod services;
-pub mod sockets;
-pub mod statistics;
-pub mod tls;
 mod unsupported;
-pub mod watching;
 mod work;
 
-pub use application::asgi_file;
-pub use application::positional::PositionalApplication;
-pub use platform::port;
-pub use tls::ciphers;
+pub use crate::topics::application::asgi_file;
+pub use crate::topics::application::positional::PositionalApplication;
+pub use crate::topics::platform::port;
+pub use crate::topics::tls::ciphers;
 pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
@@ -57,32 +32,36 @@ use bolide_contract::settings::{
 };
 use work::Requests;
 
-use self::answering::AnsweringDraft;
-use self::application::ApplicationDraft;
-use self::attendant::AttendantDraft;
-use self::background::spooler::SpoolerDraft;
-use self::clients::ClientsDraft;
-use self::developing::DevelopingDraft;
-use self::files::FilesDraft;
-use self::gevent::GeventDraft;
-use self::hooks::HooksDraft;
-use self::interpreter::{PythonDraft, PythonModuleDraft};
-use self::logging::LoggingDraft;
-use self::mules::MulesDraft;
-use self::processes::{LifecycleDraft, ProcessesDraft, RecyclingDraft, ReloadingDraft};
-use self::scaling::ScalingDraft;
-use self::services::alarms::AlarmsDraft;
-use self::services::cached_answers::CachedAnswersDraft;
-use self::services::caching::CachingDraft;
-use self::services::named_in_rules::CompiledRules;
-use self::sockets::SocketsDraft;
-use self::statistics::StatisticsDraft;
 use crate::catalogue::catalogue;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
 use crate::row::{OptionRow, Setting, Status, Value};
+use crate::topics::answering::AnsweringDraft;
+use crate::topics::application::ApplicationDraft;
+use crate::topics::attendant::AttendantDraft;
+use crate::topics::clients::ClientsDraft;
+use crate::topics::developing::DevelopingDraft;
+use crate::topics::files::FilesDraft;
+use crate::topics::gevent::GeventDraft;
+use crate::topics::hooks::HooksDraft;
+use crate::topics::interpreter::{PythonDraft, PythonModuleDraft};
+use crate::topics::logging::LoggingDraft;
+use crate::topics::mules::MulesDraft;
+use crate::topics::processes::{LifecycleDraft, ProcessesDraft, RecyclingDraft, ReloadingDraft};
+use crate::topics::scaling::ScalingDraft;
+use crate::topics::services::alarms::AlarmsDraft;
+use crate::topics::services::cached_answers::CachedAnswersDraft;
+use crate::topics::services::caching::CachingDraft;
+use crate::topics::services::named_in_rules::CompiledRules;
+use crate::topics::sockets::SocketsDraft;
+use crate::topics::spooler::SpoolerDraft;
+use crate::topics::statistics::StatisticsDraft;
+use crate::topics::{
+    answering, application, control, developing, hooks, interpreter, listeners, logging, platform, processes, services, sockets,
+    spooler, tls, watching,
+};
 
 const MEBIBYTE: u64 = 1024 * 1024;
 
@@ -362,9 +341,9 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     let spooler_harakiri_ms = spooler.harakiri_ms;
     let spooling = spooler.complete(context);
     if !is_jailed {
-        background::spooler::check_folders(&spooling, &shape.identity, context);
+        spooler::check_folders(&spooling, &shape.identity, context);
     }
-    helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
+    helpers.extend(spooler::helpers(&spooling, spooler_harakiri_ms));
     helpers.extend(served.script);
     let settings = Settings {
         development,

@@ -9,8 +9,8 @@ use crate::catalogue::{catalogue, nearest};
 use crate::draft::Draft;
 use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
-use crate::resolve::application::ApplicationDraft;
 use crate::row::{OptionRow, Setting, Status};
+use crate::topics::application::ApplicationDraft;
 
 /// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
 /// the application.

@@ -12,11 +12,11 @@ use crate::catalogue::catalogue;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::is_program;
-use crate::resolve::attendant::AttendantDraft;
-use crate::resolve::background::spooler::SpoolerDraft;
-use crate::resolve::mules::MulesDraft;
-use crate::resolve::services::caching::CachingDraft;
 use crate::row::{Milestone, Setting, Status};
+use crate::topics::attendant::AttendantDraft;
+use crate::topics::mules::MulesDraft;
+use crate::topics::services::caching::CachingDraft;
+use crate::topics::spooler::SpoolerDraft;
 
 /// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";

@@ -2,9 +2,9 @@
 
 use bolide_configuration::diagnostic::Severity;
 use bolide_configuration::suggest;
-use bolide_options::resolve::gunicorn_hooks::{CALLED, NOT_CALLED};
 use bolide_options::row::Argument;
 use bolide_options::server::Server;
+use bolide_options::topics::gunicorn_hooks::{CALLED, NOT_CALLED};
 use serde_json::Value;
 
 use super::{RawSetting, SettingKind, TranslatedSettings};

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use bolide_options::resolve::gunicorn_hooks::{CALLED, NOT_CALLED};
 use bolide_options::row::Argument;
 use bolide_options::server::Server;
+use bolide_options::topics::gunicorn_hooks::{CALLED, NOT_CALLED};
 
 use super::{RawSetting, SettingKind, translated};
 use crate::{ServerSetting, Translation, flags, long};

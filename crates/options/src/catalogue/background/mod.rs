@@ -1,3 +1,0 @@
-//! Rows of work in the background. Pure data.
-
-pub mod spooler;

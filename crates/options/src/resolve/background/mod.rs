@@ -1,3 +1,0 @@
-//! Resolves the options of work in the background.
-
-pub mod spooler;

@@ -1,0 +1,225 @@
+//! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
+//! configuration.
+
+pub mod named_files;
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
+use bolide_contract::settings::ApplicationSettings;
+use bolide_routes::Routes;
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
+use crate::topics::services::named_in_rules::CompiledRules;
+use crate::values;
+
+const fn route(name: &'static str, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, Setting::By(add_route), Value::List, "", help)
+}
+
+pub const ENTRIES: &[OptionEntry] = &[
+    route("route", "Runs an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in order until one answers; see the page about routes.")
+        .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with an alternative; a negative lookahead at the start, as in `^(?!/api).*$`, is supported.")
+        .example("route = ^/healthz$ donotlog:\nroute = ^/old/(.*)$ redirect-permanent:/new/$1"),
+    route("route-uri", "Like `route`, for REQUEST_URI: path and query as the client wrote them.").example("route-uri = ^/search\\?old= return:410"),
+    route("route-host", "Like `route`, for the Host header.").example("route-host = ^shop\\.example$ redirect-permanent:https://www.shop.example${REQUEST_URI}"),
+    route("route-qs", "Like `route`, for QUERY_STRING.").example("route-qs = (^|&)debug=1 return:403"),
+    route("route-remote-addr", "Like `route`, for the client's address (REMOTE_ADDR).").example("route-remote-addr = ^10\\. donotlog:"),
+    route("route-user-agent", "Like `route`, for the User-Agent header.").example("route-user-agent = (?i)badbot return:403"),
+    route("route-referer", "Like `route`, for the Referer header.").example("route-referer = spam\\.example return:403"),
+    route("route-remote-user", "Like `route`, for the user (REMOTE_USER).").example("route-remote-user = ^guest$ return:403"),
+    route("route-if", "Runs an action if a condition holds: `CONDITION:TEXT ACTION:TEXT`.")
+        .example("route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}"),
+    route("route-if-not", "The opposite of `route-if`.").example("route-if-not = ipv4in:${REMOTE_ADDR};10.0.0.0/8 return:403"),
+    route("route-run", "Runs an action for every request.").example("route-run = basicauth:Staff only,ann:secret"),
+    route("route-label", "A target for `goto:`.").example("route-if = startswith:${PATH_INFO};/open/ goto:open\nroute-run = basicauth:Staff,ann:secret\nroute-label = open"),
+    route("response-route", "Runs an action after the application has answered, for paths that match a regular expression: header fields, status, log.").example("response-route = ^/static/ addheader:Cache-Control: max-age=3600")
+        .uwsgi("In uWSGI `delheader` comes too late for fields that the application set; here it removes them."),
+    route("response-route-status", "Like `response-route`, for responses with this status.").example("response-route-status = 404 addheader:Cache-Control: max-age=60"),
+    route("response-route-uri", "Like `response-route`, for REQUEST_URI.").example("response-route-uri = \\?v= addheader:Cache-Control: immutable"),
+    route("response-route-host", "Like `response-route`, for the Host header.").example("response-route-host = ^test\\. addheader:X-Robots-Tag: noindex"),
+    route("response-route-qs", "Like `response-route`, for QUERY_STRING.").example("response-route-qs = debug=1 addheader:Cache-Control: no-store"),
+    route("response-route-remote-addr", "Like `response-route`, for the client's address (REMOTE_ADDR).").example("response-route-remote-addr = ^10\\. delheader:X-Debug"),
+    route("response-route-user-agent", "Like `response-route`, for the User-Agent header.").example("response-route-user-agent = bot addheader:X-Robots-Tag: nosnippet"),
+    route("response-route-referer", "Like `response-route`, for the Referer header.").example("response-route-referer = . addheader:Vary: Referer"),
+    route("response-route-remote-user", "Like `response-route`, for the user (REMOTE_USER).").example("response-route-remote-user = . addheader:Cache-Control: private"),
+    route("response-route-if", "Like `route-if`, after the application has answered. `collect-header` makes response fields available as variables.")
+        .example("collect-header = Content-Security-Policy CSP\nresponse-route-if = empty:${CSP} addheader:Content-Security-Policy: default-src 'self'"),
+    route("response-route-if-not", "The opposite of `response-route-if`.").example("response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie"),
+    route("response-route-run", "Runs an action for every response of the application.").example("response-route-run = addheader:X-Worker: ${uwsgi[wid]}"),
+    route("response-route-label", "A target for `goto:` in response routes.").example("response-route-if = startswith:${PATH_INFO};/api/ goto:end\nresponse-route-run = addheader:X-Frame-Options: DENY\nresponse-route-label = end"),
+    OptionEntry::supported("add-header", Setting::By(add_header), Value::List, "", "Adds a field to every response: `Name: value`.")
+        .example("add-header = X-Content-Type-Options: nosniff"),
+    OptionEntry::supported("del-header", Setting::By(remove_header), Value::List, "", "Removes a field from every response of the application, and `Server` and `Date` from those of the server.")
+        .example("del-header = X-Powered-By"),
+    OptionEntry::supported("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)), Value::List, "", "Makes a field of the response a variable for response routes: `NAME VARIABLE`.")
+        .example("collect-header = Content-Type TYPE"),
+    OptionEntry::supported("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, true)?)), Value::List, "", "Like `collect-header`, and removes the field from the response.").example("pull-header = X-Internal-User APP_USER"),
+    OptionEntry::supported("error-page-403", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((403, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is sent.").example("error-page-403 = /srv/shop/403.html"),
+    OptionEntry::supported("error-page-404", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((404, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is sent.").example("error-page-404 = /srv/shop/404.html"),
+    OptionEntry::supported("error-page-500", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))), Value::List, "", "An HTML page for failures of the application. Of several, the first readable one is sent.")
+        .example("error-page-500 = /srv/shop/500.html"),
+    OptionEntry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    OptionEntry::supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?), Value::List, "off", "Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`. It applies to complete responses and streams, but not to event streams and already compressed responses.")
+        .example("compress = br,zstd,gzip"),
+    OptionEntry::supported("compress-types", Setting::By(add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.")
+        .example("compress = gzip\ncompress-types = text/html,application/json"),
+    OptionEntry::supported("compress-min-size", set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes = draft.bounded_usize(row, pair)? as u64), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Shorter responses are not compressed. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
+    OptionEntry::supported("compress-level", Setting::Number(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" }, "5", "The compression level of `compress`.").example("compress = gzip\ncompress-level = 3"),
+    OptionEntry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither Content-Length nor Content-Encoding.")
+        .example("http-auto-gzip = true")
+        .uwsgi("Set `compress` to compress responses without involving the application."),
+];
+
+/// Adds a routing rule: the option's name is its kind.
+pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
+    draft.of::<AnsweringDraft>().routes.push((rule, pair.location.clone()));
+    Ok(())
+}
+
+pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (name, value) = field(pair)?;
+    // Configurations in use set `Connection: keep-alive`, which uWSGI sends and does not honour.
+    match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
+        true => draft.diagnostics.push(
+            Diagnostic::warning(
+                Some(&pair.location),
+                format!("`add-header = {name}: …` has no effect: the server manages connections"),
+            )
+            .advise("remove the line, and see `http-keepalive`"),
+        ),
+        false => draft.of::<AnsweringDraft>().answering.added.push((name, value)),
+    }
+    Ok(())
+}
+
+pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let name = name(&values::text(pair)?, pair)?;
+    if name.eq_ignore_ascii_case("content-length") {
+        let message = format!("`{} = {name}` has no effect: the server sets lengths", pair.key);
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
+    } else {
+        draft.of::<AnsweringDraft>().answering.removed.push(name);
+    }
+    Ok(())
+}
+
+/// The first `compress-types` replaces the default types.
+pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    if !std::mem::replace(&mut draft.of::<AnsweringDraft>().has_types, true) {
+        draft.of::<AnsweringDraft>().answering.compression.types.clear();
+    }
+    draft.of::<AnsweringDraft>().answering.compression.types.extend(types(pair)?);
+    Ok(())
+}
+
+impl AnsweringDraft {
+    /// Compiles the routes, so that errors in them are reported before anything starts.
+    pub fn complete(self, checked_cache: Option<String>, context: &mut Context) -> (Vec<RouteRule>, Answering, CompiledRules) {
+        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
+        let (routes, mistakes) = Routes::compile(&rules, &context.folder);
+        for mistake in mistakes {
+            let location = locations.get(mistake.rule);
+            let diagnostic = match mistake.is_fatal {
+                true => Diagnostic::error(location, mistake.message),
+                false => Diagnostic::warning(location, mistake.message),
+            };
+            context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
+        }
+        let routes = routes.unwrap_or_default();
+        let mut answering = Answering { checked_cache, ..self.answering };
+        for (_, page) in &mut answering.error_pages {
+            *page = context.absolute(&page);
+        }
+        (rules, answering, CompiledRules { routes, locations })
+    }
+}
+
+/// `Name: value`.
+fn field(pair: &Pair) -> Result<(String, String), Diagnostic> {
+    let text = values::text(pair)?;
+    let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
+    let Some((name_text, value)) = text.split_once(':') else {
+        return Err(wrong(format!("`{} = {text}` has no colon", pair.key)).advise("write `Name: value`"));
+    };
+    let name = name(name_text, pair)?;
+    let value = value.trim().to_owned();
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return Err(wrong(format!("the value of `{name}` has a control character")));
+    }
+    // RFC 9110 section 7.6.1, RFC 9112 section 6: these fields describe the connection and the framing of each single response.
+    const OWN: &[&str] = &["content-length", "transfer-encoding", "te", "trailer", "upgrade", "proxy-connection"];
+    if OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+        return Err(wrong(format!("the server sets `{name}` itself: it differs between responses")).advise("remove the line"));
+    }
+    Ok((name, value))
+}
+
+fn name(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_token) {
+        true => Ok(text.to_owned()),
+        false => Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is not a name of a header field"))
+            .advise("names have letters, digits and dashes")),
+    }
+}
+
+/// `NAME VARIABLE`.
+pub fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
+    let text = values::text(pair)?;
+    match text.split_once(' ').map(|(field, variable)| (field, variable.trim())) {
+        Some((field, variable)) if !variable.is_empty() && !variable.contains(' ') => {
+            Ok(Collected { field: name(field, pair)?, variable: variable.to_owned(), pulled })
+        }
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no variable", pair.key))
+            .advise("write the field's name, a space, and the variable's name, such as `Content-Type TYPE`")),
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|word| !word.is_empty())
+}
+
+pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
+    let text = values::text(pair)?;
+    if matches!(text.as_str(), "false" | "off" | "no" | "0") {
+        return Ok(Vec::new());
+    }
+    let mut made = Vec::new();
+    for word in words(&text) {
+        let coding = match word {
+            "gzip" => Coding::Gzip,
+            "br" | "brotli" => Coding::Brotli,
+            "zstd" => Coding::Zstd,
+            _ => {
+                return Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is not a way to compress"))
+                    .advise("write one or more of gzip, br and zstd, the preferred one first"));
+            }
+        };
+        if !made.contains(&coding) {
+            made.push(coding);
+        }
+    }
+    Ok(made)
+}
+
+fn types(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
+    let text = values::text(pair)?.to_ascii_lowercase();
+    match words(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
+        Some(word) => Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is not a media type"))
+            .advise("write types such as `text/html`, `text/*` and `*+json`")),
+        None => Ok(words(&text).map(str::to_owned).collect()),
+    }
+}
+
+/// Settings of routes, header fields and compression.
+#[derive(Default)]
+pub struct AnsweringDraft {
+    pub routes: Vec<(RouteRule, Location)>,
+    pub answering: Answering,
+    /// `compress-types` has replaced the default types.
+    pub has_types: bool,
+}

@@ -1,0 +1,610 @@
+//! Resolves the applications to serve, and the interface of each: `asgi`, `module`, `wsgi-file`, `mount`, and positional
+//! arguments. It loads nothing. Runs in the process that reads the configuration.
+
+pub mod positional;
+
+use std::path::{Path, PathBuf};
+
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSource, Interface, Substitute};
+use positional::{Named, PositionalApplication, module, source};
+
+use crate::context::{Context, normalized};
+use crate::row::{Milestone, OptionEntry, Setting, Value, set, words};
+use crate::server::Server;
+use crate::topics::interpreter;
+use crate::topics::interpreter::PythonDraft;
+use crate::values;
+
+/// Values of `interface`.
+const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
+const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
+
+const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
+const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
+
+const fn script(name: &'static str, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, Setting::Located(|draft| &mut draft.of::<PythonDraft>().script), Value::Path, "", help)
+}
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::accepted(
+        "autoload",
+        Value::Switch,
+        "Loads plugins for unknown options.",
+        "uWSGI's plugins are built in",
+    ),
+    OptionEntry::supported(
+        "module",
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().module),
+        Value::Text,
+        "",
+        "The module of the application, followed by a colon and its callable if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is used.",
+    )
+    .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
+    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().wsgi_file), Value::Path, "", "The file of the application.")
+        .example("wsgi-file = /srv/shop/wsgi.py"),
+    OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.of::<ApplicationDraft>().callable), Value::Text, "application", "Name of the application in its module or file.")
+        .example("callable = app"),
+    OptionEntry::supported(
+        "mount",
+        Setting::LocatedTexts(|draft| &mut draft.of::<ApplicationDraft>().mounts),
+        Value::List,
+        "",
+        "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the application of `module` or `wsgi-file`, or else to that of the first mount.",
+    )
+    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
+    OptionEntry::supported(
+        "interface",
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().interface = Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
+        Value::OneOf(&INTERFACE_WORDS),
+        "auto",
+        "The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an application is loaded. An application of `asgi` is always ASGI.",
+    )
+    .example("interface = wsgi"),
+    OptionEntry::supported(
+        "factory",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_factory),
+        Value::Switch,
+        "off",
+        "The named object is a function that returns the application: it is called without arguments at loading. This applies to every application; `module:create_app()` does the same for a single one.",
+    )
+    .example("factory = true\nasgi = shop:create_app"),
+    OptionEntry::supported(
+        "manage-script-name",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().manage_script_name),
+        Value::Switch,
+        "off",
+        "The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.",
+    )
+    .example("manage-script-name = true"),
+    OptionEntry::supported(
+        "vhost",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
+        Value::Switch,
+        "off",
+        "The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests for other hosts go to the application of `module` or `wsgi-file`, if there is one.",
+    )
+    .uwsgi("uWSGI also loads applications that a front server names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they are named in the configuration. uWSGI's request lines begin with the host; here `log-format` has `%(host)`.")
+    .example("vhost = true\nmount = shop.example|=shop.wsgi:application\nmount = blog.example|=blog.py"),
+    OptionEntry::supported(
+        "vhost-host",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
+        Value::Switch,
+        "off",
+        "Another name of `vhost`.",
+    )
+    .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application"),
+    OptionEntry::supported(
+        "no-default-app",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().no_default_app),
+        Value::Switch,
+        "off",
+        "Requests that match no `mount` get an error instead of the first application.",
+    )
+    .example("no-default-app = true"),
+    OptionEntry::supported(
+        "chdir",
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().chdir),
+        Value::Path,
+        "",
+        "Changes to this folder before sockets, files and the application are opened.",
+    )
+    .example("chdir = /srv/shop"),
+    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.of::<PythonDraft>().chdir_after), Value::Path, "", "Changes to this folder after the application has been loaded.")
+        .example("chdir2 = /var/lib/shop"),
+    OptionEntry::supported(
+        "pythonpath",
+        Setting::By(interpreter::add_python_path),
+        Value::List,
+        "",
+        "A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.",
+    )
+    .example("pythonpath = /srv/shop/lib"),
+    OptionEntry::supported(
+        "virtualenv",
+        Setting::Text(|draft| &mut draft.of::<PythonDraft>().virtualenv),
+        Value::Path,
+        "",
+        "The virtualenv whose interpreter and packages the application uses.",
+    )
+    .example("virtualenv = /srv/shop/.venv"),
+    OptionEntry::supported(
+        "env",
+        Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair)),
+        Value::List,
+        "",
+        "Sets an environment variable of the application: `KEY=VALUE`.",
+    )
+    .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
+    OptionEntry::supported(
+        "lazy-apps",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy),
+        Value::Switch,
+        "off",
+        "Every worker loads the application itself, after the fork.",
+    )
+    .uwsgi("As in uWSGI, it costs memory: workers no longer share the loaded application.")
+    .example("lazy-apps = true"),
+    OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
+        .uwsgi("In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
+    OptionEntry::supported(
+        "catch-exceptions",
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.catch_exceptions),
+        Value::Switch,
+        "off",
+        "Sends the traceback of a failed request to the client, not only to the log. Not for production.",
+    ).example("catch-exceptions = true"),
+    OptionEntry::supported(
+        "wsgi-disable-file-wrapper",
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_file_wrapper),
+        Value::Switch,
+        "off",
+        "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
+    )
+    .example("wsgi-disable-file-wrapper = true"),
+    script("pyrun", "Executes a Python file instead of a worker, with the module `uwsgi`, and ends the instance with its exit status: 0 at the end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is opened. A reload ends it and starts it again, and `harakiri` does not limit it.")
+        .uwsgi("uWSGI exits with 0 after an exception.")
+        .example("pyrun = /srv/shop/migrate.py\npyargv = --all"),
+    script("python", "Like `pyrun`.").example("python = /srv/shop/migrate.py"),
+    script("py", "Like `pyrun`.").example("py = /srv/shop/migrate.py"),
+    OptionEntry::supported(
+        "pyargv",
+        set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?),
+        Value::Text,
+        "",
+        "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.",
+    )
+    .example("pyargv = --settings production.cfg"),
+    OptionEntry::supported(
+        "paste",
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
+        Value::Text,
+        "",
+        "A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be installed with the application.",
+    )
+    .example("paste = config:/srv/shop/production.ini"),
+    OptionEntry::supported(
+        "paste-logger",
+        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.paste_logger),
+        Value::Switch,
+        "off",
+        "Configures Python's `logging` from the file of `paste`.",
+    )
+    .example("paste-logger = true"),
+    OptionEntry::supported(
+        "log-config",
+        Setting::Text(|draft| &mut draft.of::<PythonDraft>().logging_file),
+        Value::Path,
+        "",
+        "Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines and request lines stay where `logger` and `req-logger` say.",
+    )
+    .also(&["log-config-json"])
+    .example("log-config = logging.json"),
+    OptionEntry::supported(
+        "pecan",
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
+        Value::Path,
+        "",
+        "A Pecan application, by its configuration.",
+    )
+    .example("pecan = /srv/shop/config.py"),
+    OptionEntry::supported(
+        "eval",
+        set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
+        Value::Text,
+        "",
+        "An application as Python source text, the body of a module.",
+    )
+    .example("eval = application = __import__('shop').make()"),
+    OptionEntry::refused("ini-paste", Value::Path, "A configuration, and a PasteDeploy application in the same file.", INI_PASTE),
+    OptionEntry::refused("ini-paste-logged", Value::Path, "Like `ini-paste`, with the loggers of the file.", INI_PASTE),
+    OptionEntry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
+    OptionEntry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
+    OptionEntry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
+    OptionEntry::accepted(
+        "single-interpreter",
+        Value::Switch,
+        "Loads all applications in one interpreter.",
+        "there is always one interpreter per process",
+    ),
+    OptionEntry::supported(
+        "need-app",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_needed),
+        Value::Switch,
+        "off",
+        "Does not start without an application, whatever else there is to do. Without it, an instance without an application says so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.",
+    )
+    .uwsgi("Without it, uWSGI continues without any application and answers 500.")
+    .example("need-app = true"),
+    OptionEntry::supported(
+        "plugins",
+        set!(|draft, _, pair| interpreter::check_plugins(draft, pair)),
+        Value::List,
+        "",
+        "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning names plugins that are not built in.",
+    ).example("plugins = python3,http"),
+    OptionEntry::accepted(
+        "plugins-dir",
+        Value::List,
+        "The folder of plugins.",
+        "languages are built in, there are no plugin files",
+    ),
+    OptionEntry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own after-fork handlers.", "it is always done"),
+    OptionEntry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Notifies the interpreter of every fork.", "it is always done"),
+];
+
+/// A folder that does not exist.
+const MISSING_FOLDER: &str = "/nonexistent";
+
+/// The options that name the application for all paths without a mount, in order of precedence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ApplicationOption {
+    Asgi,
+    Module,
+    File,
+    Named(NamedBy),
+}
+
+impl ApplicationOption {
+    fn name(self) -> &'static str {
+        match self {
+            ApplicationOption::Asgi => "asgi",
+            ApplicationOption::Module => "module",
+            ApplicationOption::File => "wsgi-file",
+            ApplicationOption::Named(NamedBy::Paste) => "paste",
+            ApplicationOption::Named(NamedBy::Pecan) => "pecan",
+            ApplicationOption::Named(NamedBy::Text) => "eval",
+        }
+    }
+}
+
+/// An application as it was named.
+struct NamedApplication {
+    mount: String,
+    source: ApplicationSource,
+    callable: Option<String>,
+    /// Set if the option itself determines it.
+    interface: Option<Interface>,
+    location: Location,
+}
+
+impl NamedApplication {
+    /// Converts it to a substitute for an application that can't be loaded.
+    fn substitute(self, folder: &Path, reason: String) -> Substitute {
+        let module_name = module_name(&self.source);
+        let source = absolute(self.source, folder);
+        Substitute { source, module_name, callable: self.callable, origin: self.location.to_string(), reason, is_guess: false }
+    }
+}
+
+/// A relative file starts at the folder of `chdir`.
+fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
+    match source {
+        ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
+        ApplicationSource::Pecan(path) => ApplicationSource::Pecan(normalized(&folder.join(path))),
+        ApplicationSource::Paste(name) => ApplicationSource::Paste(paste_name(&name, folder)),
+        other => other,
+    }
+}
+
+/// Returns the name of an application in PasteDeploy's form, with an absolute path.
+fn paste_name(name: &str, folder: &Path) -> String {
+    let (scheme, path) = match name.split_once(':') {
+        Some(("egg" | "call", _)) => return name.to_owned(),
+        Some((scheme, path)) => (scheme, path),
+        None => ("config", name),
+    };
+    format!("{scheme}:{}", normalized(&folder.join(path)).display())
+}
+
+/// Returns uWSGI's module name for a file: the path as written, without a final `.py`, with underscores for dots and slashes.
+fn module_name(source: &ApplicationSource) -> Option<String> {
+    let ApplicationSource::File(path) = source else { return None };
+    let name = path.to_string_lossy().replace(['.', '/'], "_");
+    Some(format!("uwsgi_file_{}", name.strip_suffix("_py").unwrap_or(&name)))
+}
+
+impl ApplicationDraft {
+    /// Returns all applications in the order in which uWSGI loads them; the first is the default one. Relative files start at
+    /// `folder`.
+    pub fn complete(
+        mut self,
+        positional: Option<&PositionalApplication>,
+        python: &PythonDraft,
+        is_jailed: bool,
+        context: &mut Context,
+    ) -> Vec<Application> {
+        let folder = &context.folder.clone();
+        let (main, second) = if positional.is_some() { (None, None) } else { self.main(context) };
+        let mounts = std::mem::take(&mut self.mounts);
+        self.check_interface(main.as_ref(), mounts.is_empty(), context);
+        let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
+        made.extend(positional.and_then(|positional| self.positional(positional, python, is_jailed, context)));
+        if let (Some(first), Some(second)) = (made.first_mut(), second) {
+            let reason = format!("{}: warning: `{}` is loaded instead", second.location, ApplicationOption::File.name());
+            let second = NamedApplication { callable: self.callable.clone(), ..second };
+            first.substitutes.push(second.substitute(folder, reason));
+        }
+        for (text, location) in mounts {
+            match mount(&text, location) {
+                Ok(named) => match made.iter().find(|earlier| earlier.mount == named.mount) {
+                    // As in uWSGI: "mountpoint already configured. skip."
+                    Some(earlier) => context.diagnostics.push(Diagnostic::warning(
+                        Some(&named.location),
+                        format!("`mount = {text}` has no effect: {} has its application from {}", named.mount, earlier.origin),
+                    )),
+                    None => made.push(self.application(named, folder)),
+                },
+                Err(diagnostic) => context.diagnostics.push(diagnostic),
+            }
+        }
+        self.take_colon(&mut made);
+        made
+    }
+
+    /// Returns the application of `asgi`, `module` or `wsgi-file`: the first of them takes precedence. The second result is a
+    /// `wsgi-file` that is loaded if the `module` can't be. Any further one gets a warning.
+    fn main(&mut self, context: &mut Context) -> (Option<NamedApplication>, Option<NamedApplication>) {
+        // `asgi` is not an option of uWSGI, so a file for uWSGI may use the name for a placeholder: `module = %(asgi)`.
+        let other_given = self.module.is_some() || self.wsgi_file.is_some();
+        if other_given && !context.strict && context.read.used.contains(ApplicationOption::Asgi.name()) {
+            self.asgi = None;
+        }
+        let asked = [
+            (ApplicationOption::Asgi, self.asgi.take()),
+            (ApplicationOption::Module, self.module.take()),
+            (ApplicationOption::File, self.wsgi_file.take()),
+        ];
+        let named_by = self.named_by.take().map(|(by, text, location)| (ApplicationOption::Named(by), text, location));
+        let given = asked.into_iter().filter_map(|(way, what)| what.map(|(text, location)| (way, text, location)));
+        let mut given = given.chain(named_by);
+        let Some((way, text, location)) = given.next() else { return (None, None) };
+        let mut second = None;
+        for (other, text, second_place) in given {
+            let first = format!("`{}` at {location}", way.name());
+            if way == ApplicationOption::Module && other == ApplicationOption::File {
+                let message = format!("`{}` is loaded only if {first} can't be", other.name());
+                context.diagnostics.push(Diagnostic::note(Some(&second_place), message));
+                second = Some(Self::named(other, &text, second_place));
+            } else {
+                let message = format!("`{}` has no effect: {first} comes first", other.name());
+                context.diagnostics.push(Diagnostic::warning(Some(&second_place), message));
+            }
+        }
+        let named = Self::named(way, &text, location);
+        if way == ApplicationOption::Asgi && named.source == ApplicationSource::Module(String::new()) {
+            context.diagnostics.push(
+                Diagnostic::error(Some(&named.location), format!("`asgi = {text}` names no module"))
+                    .advise("write `asgi = package.module:callable` or `asgi = file.py:callable`"),
+            );
+        }
+        (Some(named), second)
+    }
+
+    fn named(way: ApplicationOption, text: &str, location: Location) -> NamedApplication {
+        let (source, callable) = match way {
+            ApplicationOption::Asgi => module_or_file(text),
+            ApplicationOption::Module => {
+                let (module, callable) = module(text);
+                (ApplicationSource::Module(module), callable)
+            }
+            ApplicationOption::File => (ApplicationSource::File(PathBuf::from(text)), None),
+            ApplicationOption::Named(NamedBy::Paste) => (ApplicationSource::Paste(text.to_owned()), None),
+            ApplicationOption::Named(NamedBy::Pecan) => (ApplicationSource::Pecan(PathBuf::from(text)), None),
+            ApplicationOption::Named(NamedBy::Text) => (ApplicationSource::Text(text.to_owned()), None),
+        };
+        let interface = (way == ApplicationOption::Asgi).then_some(Interface::Asgi);
+        NamedApplication { mount: String::new(), source, callable, interface, location }
+    }
+
+    fn application(&self, named: NamedApplication, folder: &Path) -> Application {
+        let callable = named.callable.or_else(|| self.callable.clone());
+        // `create_app()` is already a call.
+        let factory = self.is_factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
+        Application {
+            mount: named.mount,
+            module_name: module_name(&named.source),
+            source: absolute(named.source, folder),
+            callable,
+            interface: named.interface.or(self.interface.as_ref().map(|&(interface, _)| interface)).unwrap_or_default(),
+            factory,
+            origin: named.location.to_string(),
+            is_positional: false,
+            alternative: None,
+            folder: None,
+            substitutes: Vec::new(),
+        }
+    }
+
+    /// Returns the application that the command line names. With a `chroot` it can't be looked up from here.
+    fn positional(
+        &self,
+        positional: &PositionalApplication,
+        python: &PythonDraft,
+        is_jailed: bool,
+        context: &mut Context,
+    ) -> Option<Application> {
+        let folder = &context.folder.clone();
+        let looked_at = if is_jailed { Path::new(MISSING_FOLDER) } else { folder };
+        let named = match positional.read(looked_at, &python.path) {
+            Ok(named) => named,
+            Err(diagnostic) => {
+                context.diagnostics.push(diagnostic);
+                return None;
+            }
+        };
+        let Named { source, callable, folder: imported_from, others, is_missing } = named;
+        let alternative =
+            is_missing.then(|| crate::project::folder::only_application(looked_at)).flatten().map(|(command, _)| command);
+        let location = Location::command_line();
+        let named = NamedApplication { mount: String::new(), source, callable, interface: None, location };
+        let mut made = Application { is_positional: true, alternative, folder: imported_from, ..self.application(named, folder) };
+        made.substitutes = others
+            .into_iter()
+            .map(|module| Substitute {
+                source: ApplicationSource::Module(module),
+                module_name: None,
+                callable: made.callable.clone(),
+                origin: made.origin.clone(),
+                reason: String::new(),
+                is_guess: true,
+            })
+            .collect();
+        Some(made)
+    }
+
+    /// A line `callable: app` is not an option. An application without a callable is tried with it if nothing else could be
+    /// served.
+    fn take_colon(&mut self, applications: &mut [Application]) {
+        let Some((callable, location)) = self.colon_callable.take().filter(|_| self.callable.is_none()) else { return };
+        for application in applications.iter_mut().filter(|application| application.callable.is_none()) {
+            let same = Substitute {
+                source: application.source.clone(),
+                module_name: application.module_name.clone(),
+                callable: Some(callable.clone()),
+                origin: location.to_string(),
+                reason: format!("{location}: warning: `callable: {callable}` is read as `callable = {callable}`"),
+                is_guess: false,
+            };
+            let others: Vec<Substitute> = application
+                .substitutes
+                .iter()
+                .filter(|other| other.callable.is_none())
+                .map(|other| Substitute { callable: same.callable.clone(), reason: same.reason.clone(), ..other.clone() })
+                .collect();
+            application.substitutes.push(same);
+            application.substitutes.extend(others);
+        }
+    }
+
+    /// Reports `interface = wsgi` beside `asgi`, without a mount that it could apply to.
+    fn check_interface(&self, main: Option<&NamedApplication>, alone: bool, context: &mut Context) {
+        let (Some(main), Some((Interface::Wsgi, location)), true) = (main, &self.interface, alone) else { return };
+        if main.interface.is_some() {
+            context.diagnostics.push(
+                Diagnostic::warning(
+                    Some(location),
+                    format!("`interface` has no effect: `asgi` at {} already says it", main.location),
+                )
+                .advise("write `module` instead of `asgi` for a WSGI application"),
+            );
+        }
+    }
+}
+
+/// Like [`module`], but a name that ends with `.py` or contains a slash is that of a file.
+fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
+    let (name, callable) = module(text);
+    match name.ends_with(".py") || name.contains('/') {
+        true => (ApplicationSource::File(PathBuf::from(name)), callable),
+        false => (ApplicationSource::Module(name), callable),
+    }
+}
+
+/// Returns the file that `asgi` names, if it names one.
+pub fn asgi_file(text: &str) -> Option<PathBuf> {
+    match module_or_file(text).0 {
+        ApplicationSource::File(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// `/path=module:callable` or `/path=file.py`.
+fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic> {
+    let wrong = |message: String| {
+        Diagnostic::error(Some(&location), message).advise("write `mount = /path=module:callable` or `mount = /path=file.py`")
+    };
+    let (path, what) = text.split_once('=').ok_or_else(|| wrong(format!("`mount = {text}` has no `=`")))?;
+    let path = path.trim();
+    let (host, below) = path.split_once('|').map_or((None, path), |(host, below)| (Some(host), below));
+    if host.is_some_and(str::is_empty) || !below.starts_with('/') && !below.is_empty() {
+        let message = format!("`{path}` is neither a path nor `HOST|` or `HOST|/path`");
+        let advice = format!("for requests of a host write `mount = {path}|={}` and `vhost = true`", what.trim());
+        return Err(Diagnostic::error(Some(&location), message).advise(advice));
+    }
+    // uWSGI does not find an application either, reports nothing, and continues.
+    let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
+        severity: Severity::Warning,
+        ..wrong(format!("`{what}` is not an application: the mount has no effect"))
+    })?;
+    Ok(NamedApplication { mount: path.to_owned(), source, callable, interface: None, location })
+}
+
+/// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the environment or
+/// as `env`. Here it is the mount point of the application.
+pub fn below_script_name(
+    mut applications: Vec<Application>,
+    settings: &mut ApplicationSettings,
+    context: &mut Context,
+) -> Vec<Application> {
+    const SCRIPT_NAME: &str = "SCRIPT_NAME";
+    if !context.read.words.may_be(Server::Gunicorn) || settings.removed_variables.iter().any(|name| name == SCRIPT_NAME) {
+        return applications;
+    }
+    let set = settings.environment.iter().rfind(|(name, _)| name == SCRIPT_NAME).map(|(_, value)| value.as_str());
+    let prefix = set.or_else(|| context.host.variable(SCRIPT_NAME)).unwrap_or_default().trim_end_matches('/').to_owned();
+    if prefix.is_empty() {
+        return applications;
+    }
+    match applications.as_mut_slice() {
+        [only] if only.mount.is_empty() && prefix.starts_with('/') => {
+            let message = format!("SCRIPT_NAME is {prefix}: the application is mounted there, as under gunicorn");
+            only.mount = prefix;
+            settings.manage_script_name = true;
+            context.diagnostics.push(Diagnostic::note(None, message));
+        }
+        _ => {
+            let message = format!("SCRIPT_NAME is {prefix}, and has no effect here");
+            let advice = "it is a path that begins with a slash, for a single application without a mount point; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`";
+            context.diagnostics.push(Diagnostic::warning(None, message).advise(advice));
+        }
+    }
+    applications
+}
+
+/// Settings of the applications to serve.
+#[derive(Default)]
+pub struct ApplicationDraft {
+    pub asgi: Option<(String, Location)>,
+    pub module: Option<(String, Location)>,
+    pub wsgi_file: Option<(String, Location)>,
+    /// `paste`, `pecan` or `eval`.
+    pub named_by: Option<(NamedBy, String, Location)>,
+    pub mounts: Vec<(String, Location)>,
+    pub callable: Option<String>,
+    /// From a line `callable: NAME`, which is not an option.
+    pub colon_callable: Option<(String, Location)>,
+    pub interface: Option<(Interface, Location)>,
+    pub is_factory: bool,
+    pub is_needed: bool,
+    pub chdir: Option<(String, Location)>,
+}
+
+/// The ways to name the application other than by a module or a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    Paste,
+    Pecan,
+    Text,
+}

@@ -1,0 +1,227 @@
+//! Resolves the options of asynchronous applications to settings. It must not know event loops or WebSockets. Runs in the process
+//! that reads the configuration.
+
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
+use bolide_contract::settings::{Asynchronous, Asynchronous as Defaults, EventLoop, Extension, Lifespan};
+
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value, set, words};
+use crate::topics::application::ApplicationDraft;
+use crate::topics::gevent;
+use crate::values;
+
+const LOOP_WORDS: [&str; 4] = words(&LOOPS);
+
+const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
+
+/// Bytes in a kilobyte, as uWSGI counts them.
+const KILOBYTE: usize = 1024;
+
+/// A longer stall of the loop is not worth a report.
+const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
+const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
+        "asgi",
+        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().asgi),
+        Value::Text,
+        "",
+        "The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes precedence over `module` and `wsgi-file`.",
+    )
+    .uwsgi("uWSGI does not support ASGI.")
+    .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
+    OptionEntry::supported(
+        "lifespan",
+        set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?),
+        Value::OneOf(&LIFESPAN_WORDS),
+        "auto",
+        "Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker; `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.",
+    )
+    .example("lifespan = on"),
+    OptionEntry::supported(
+        "loop",
+        Setting::By(set_event_loop),
+        Value::OneOf(&LOOP_WORDS),
+        "auto",
+        "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the application; `auto` uses uvloop if it is installed.",
+    )
+    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async` and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.")
+    .example("loop = uvloop"),
+    OptionEntry::supported(
+        "loop-stall",
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms),
+        STALL,
+        "1",
+        "If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.",
+    )
+    .example("loop-stall = 0.5"),
+    OptionEntry::supported(
+        "harakiri-streams",
+        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams),
+        Value::Switch,
+        "off",
+        "`harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a response has started, so that event streams and long downloads are not affected.",
+    )
+    .example("harakiri = 30\nharakiri-streams = true"),
+    OptionEntry::supported(
+        "limit-concurrency",
+        Setting::Count(|draft| &mut draft.of::<Asynchronous>().concurrency),
+        Value::Number { least: 0, most: 1_000_000, unit: "requests" },
+        "0",
+        "The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get 503. 0 means no limit.",
+    )
+    .example("limit-concurrency = 1000"),
+    OptionEntry::supported(
+        "asgi-extensions",
+        set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?),
+        Value::Text,
+        "none",
+        "Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered, and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.",
+    )
+    .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
+    OptionEntry::supported(
+        "websocket-max-message-size",
+        set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?),
+        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        "16777216",
+        "The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the connection with 1009. 0 means the default.",
+    )
+    .example("websocket-max-message-size = 1048576"),
+    OptionEntry::supported(
+        "websocket-max-size",
+        set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?),
+        Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
+        "",
+        "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.",
+    )
+    .uwsgi("uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns ASGI applications.")
+    .example("websocket-max-size = 2048"),
+    OptionEntry::supported(
+        "websocket-ping-interval",
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
+        SECONDS,
+        "20",
+        "A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.",
+    )
+    .example("websocket-ping-interval = 30"),
+    OptionEntry::supported(
+        "websocket-ping-freq",
+        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
+        SECONDS,
+        "",
+        "uWSGI's name of `websocket-ping-interval`.",
+    )
+    .uwsgi("uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
+    .example("websocket-ping-freq = 30"),
+    OptionEntry::supported(
+        "websocket-ping-timeout",
+        Setting::By(set_ping_timeout),
+        SECONDS,
+        "20",
+        "A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.",
+    )
+    .example("websocket-ping-timeout = 10"),
+    OptionEntry::supported(
+        "websocket-pong-tolerance",
+        Setting::By(set_ping_timeout),
+        SECONDS,
+        "",
+        "uWSGI's name of `websocket-ping-timeout`.",
+    )
+    .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
+    .example("websocket-pong-tolerance = 10"),
+    OptionEntry::supported(
+        "websocket-compression",
+        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().websocket.compression),
+        Value::Switch,
+        "on",
+        "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",
+    )
+    .example("websocket-compression = false"),
+];
+
+/// Values of `loop`.
+pub const LOOPS: [(&str, EventLoop); 4] =
+    [("auto", EventLoop::Auto), ("asyncio", EventLoop::Asyncio), ("uvloop", EventLoop::Uvloop), ("rloop", EventLoop::Rloop)];
+
+/// Values of `lifespan`.
+pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
+
+/// Names in `asgi-extensions`.
+const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
+
+/// A loop engine of uWSGI, which serves WSGI applications.
+#[derive(Clone, Copy)]
+enum Engine {
+    /// The default one.
+    Simple,
+    Gevent,
+    /// Another name for greenlets.
+    OtherGreenlets,
+    /// It serves no Python; the text is the advice.
+    Foreign(&'static str),
+}
+
+/// uWSGI's words for `loop`.
+const ENGINES: &[(&str, Engine)] = &[
+    ("simple", Engine::Simple),
+    ("async", Engine::OtherGreenlets),
+    ("gevent", Engine::Gevent),
+    ("tornado", Engine::OtherGreenlets),
+    ("coroae", Engine::Foreign("it runs Perl; leave `loop` out")),
+    ("goroutines", Engine::Foreign("it runs Go; leave `loop` out")),
+];
+
+/// A word of uWSGI's names an engine for WSGI applications, and leaves the event loop of ASGI applications as it is.
+pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = pair.value.as_deref().unwrap_or_default();
+    match ENGINES.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
+        Some((_, Engine::Simple)) => {}
+        Some((_, Engine::Gevent)) => gevent::turn_on(draft, pair),
+        Some((_, Engine::OtherGreenlets)) => gevent::turn_on_by_another_name(draft, pair),
+        Some((word, Engine::Foreign(advice))) => draft.planned(&pair.location, &format!("{} = {word}", pair.key), advice),
+        None => draft.of::<Asynchronous>().event_loop = draft.one_of(pair, &LOOPS)?,
+    }
+    Ok(())
+}
+
+/// 0 is the default.
+pub fn set_message_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
+    draft.of::<Asynchronous>().websocket.message_bytes = match draft.bounded_usize(row, pair)? {
+        0 => Defaults::default().websocket.message_bytes,
+        count => count.saturating_mul(unit),
+    };
+    Ok(())
+}
+
+pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let default = Defaults::default().websocket.ping_timeout_ms;
+    draft.of::<Asynchronous>().websocket.ping_timeout_ms = draft.milliseconds(row, pair)?.unwrap_or(default);
+    Ok(())
+}
+
+/// It accepts the words of a switch, too.
+pub fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
+    let switch = bolide_configuration::values::switch(pair.value.as_deref());
+    match (switch.plain, switch.on) {
+        (true, true) => Ok(Lifespan::On),
+        (true, false) => Ok(Lifespan::Off),
+        (false, _) => values::one_of(pair, &LIFESPANS),
+    }
+}
+
+/// Words separated by commas, or `none`.
+pub fn extensions(pair: &Pair) -> Result<Vec<Extension>, Diagnostic> {
+    let text = pair.value.as_deref().unwrap_or_default().trim();
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(|word| {
+            let word = Pair { value: Some(word.trim().to_owned()), ..pair.clone() };
+            values::one_of(&word, &EXTENSIONS)
+        })
+        .collect()
+}

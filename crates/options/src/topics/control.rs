@@ -1,0 +1,61 @@
+//! Resolves the options of how an instance goes into the background, and how commands find and control it. It opens nothing. Runs
+//! in the process that reads the configuration.
+
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
+use bolide_contract::control::{Background, Channel, Control, PidFile};
+
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::topics::logging::LoggingDraft;
+use crate::values;
+
+pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {
+    Ok(Some(Background { log: values::log_file(pair)?.into(), shows_start }))
+}
+
+/// There is one pidfile of each kind: the last one takes precedence.
+pub fn add_pidfile(draft: &mut Draft, pair: &Pair, is_users: bool, when_ready: bool) -> Result<(), Diagnostic> {
+    let path = values::text(pair)?.into();
+    draft.of::<Control>().pidfiles.retain(|known| (known.is_users, known.when_ready) != (is_users, when_ready));
+    draft.of::<Control>().pidfiles.push(PidFile { path, is_users, when_ready });
+    Ok(())
+}
+
+pub fn channel(pair: &Pair) -> Result<Channel, Diagnostic> {
+    let text = values::text(pair)?;
+    Ok(if text == "off" { Channel::Off } else { Channel::File(text.into()) })
+}
+
+/// Completes the settings. Paths start at the folder in which Bolide was started, as in uWSGI, which writes these files before it
+/// enters `chdir`; FIFOs are created after that.
+pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut Context) -> Control {
+    for pidfile in &mut control.pidfiles {
+        pidfile.path = context.absolute_at_start(&pidfile.path);
+    }
+    for fifo in &mut control.fifos {
+        *fifo = normalized(&context.entered.join(&fifo));
+    }
+    if let Channel::File(path) = &mut control.channel {
+        *path = context.absolute_at_start(&path);
+    }
+    control.origin.configurations = context.read.files.iter().map(|file| context.absolute_at_start(file)).collect();
+    control.origin.folder.clone_from(&context.host.folder);
+    let Some(background) = &mut control.background else { return control };
+    // uWSGI writes to the file of `daemonize` and ignores `logto`; `logto2` takes effect after both.
+    if let (false, Some(location), Some(_)) = (logging.has_log_to2, &logging.log_to, &logging.file) {
+        let log = background.log.display();
+        context.diagnostics.push(Diagnostic::note(
+            Some(location),
+            format!("`logto` is not used: as in uWSGI, lines go to the file of `daemonize`, {log}"),
+        ));
+        logging.file = None;
+    }
+    if !std::mem::replace(&mut logging.settings.takes_all_output, true) {
+        let message = "`log-output = false` has no effect: in the background, output has no place but the file of `daemonize`";
+        context.diagnostics.push(Diagnostic::warning(None, message));
+    }
+    let log = logging.file.get_or_insert_with(|| background.log.to_string_lossy().into_owned());
+    background.log = context.absolute_at_start(log);
+    control
+}

@@ -1,0 +1,474 @@
+//! Resolves the options of hooks to settings: their phases and actions, and the combinations that are not possible. It executes
+//! none of them. Runs in the process that reads the configuration.
+
+use std::path::{Path, PathBuf};
+
+use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::pair::Pair;
+use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
+use bolide_contract::settings::ApplicationSettings;
+use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, Watching};
+
+use crate::context::{Context, normalized};
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
+use crate::topics::attendant;
+use crate::topics::attendant::AttendantDraft;
+use crate::topics::services::alarms::AlarmsDraft;
+use crate::values;
+
+const NO_PYTHON: &str = "there is no Python in this process: call a function of the application with `call-pre-app`, `call-post-app` or `hook-post-fork = call:MODULE:FUNCTION`";
+const FIXED_WAIT: &str =
+    "it is one minute; for another time write `hook-as-root = exec:timeout 10 sh -c 'until test -e FILE; do sleep 1; done'`";
+const MOUNT: &str = "write `exec-as-root = mount …`, or let the service manager mount it";
+
+macro_rules! hook {
+    ($name:literal, $phase:expr, $help:literal) => {
+        OptionEntry::supported(
+            $name,
+            set!(|draft, _, pair| add_hook(draft, HookKind::Hook, $phase, pair)?),
+            Value::List,
+            "",
+            $help,
+        )
+    };
+}
+
+macro_rules! exec {
+    ($name:literal, $phase:expr, $help:literal) => {
+        OptionEntry::supported(
+            $name,
+            set!(|draft, _, pair| add_hook(draft, HookKind::Exec, $phase, pair)?),
+            Value::List,
+            "",
+            $help,
+        )
+    };
+}
+
+const fn no_call(name: &'static str) -> OptionEntry {
+    OptionEntry::refused(name, Value::List, "Calls a C function of uWSGI.", NO_PYTHON)
+}
+
+const fn no_mount(name: &'static str) -> OptionEntry {
+    OptionEntry::refused(name, Value::List, "Mounts or unmounts a file system.", MOUNT)
+}
+
+pub const ENTRIES: &[OptionEntry] = &[
+    hook!("hook-asap", HookPhase::Asap, "Runs an action at the very beginning, in the master, with the rights that it was started with. The actions: `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`, `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`, `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`, `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and `callintret:`. A failing action ends the start, and the last line names it. A `!` before it keeps it out of the log.")
+        .uwsgi("`call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.")
+        .example("hook-asap = mkdir:/run/shop\nhook-asap = chown:/run/shop www-data www-data"),
+    hook!("hook-pre-jail", HookPhase::PreJail, "Like `hook-asap`, after it.")
+        .example("hook-pre-jail = print:pre-jail"),
+    hook!("hook-post-jail", HookPhase::PostJail, "Like `hook-pre-jail`, after it; with `unshare` in the namespaces of the instance, when its sockets are bound.")
+        .example("hook-post-jail = print:post-jail"),
+    hook!("hook-in-jail", HookPhase::InJail, "Like `hook-post-jail`, after it.")
+        .example("hook-in-jail = print:in-jail"),
+    hook!("hook-as-root", HookPhase::AsRoot, "Runs an action in the master, the last before sockets are opened and the application is started as its user; with `unshare` when sockets are bound, and with `chroot` inside that folder.")
+        .example("hook-as-root = exec:install -d -o www-data /run/shop"),
+    hook!("hook-as-user", HookPhase::AsUser, "Runs an action as the user of the application, in each generation before anything is loaded.")
+        .uwsgi("There it runs once at the start, and at each reload too, because a reload is a new start.")
+        .example("hook-as-user = print:as-user"),
+    hook!("hook-pre-app", HookPhase::PreApp, "Runs an action before the application is loaded, in the process that loads it: as its user, with Python.")
+        .example("hook-pre-app = exec:python manage.py migrate"),
+    hook!("hook-post-app", HookPhase::PostApp, "Runs an action after the application is loaded, in the process that loads it.")
+        .example("hook-post-app = call:shop.cache:warm"),
+    hook!("hook-as-mule", HookPhase::AsMule, "Runs an action in each mule, before its work.").example("hook-as-mule = call:shop.metrics:begin"),
+    hook!("hook-post-fork", HookPhase::PostFork, "Runs an action in each worker after the fork.").example("hook-post-fork = call:shop.metrics:begin"),
+    hook!("hook-accepting", HookPhase::Accepting, "Runs an action in each worker just before it accepts connections.")
+        .example("hook-accepting = print:accepting"),
+    hook!("hook-accepting-once", HookPhase::AcceptingOnce, "Like `hook-accepting`, but not in replacement workers of the same generation.")
+        .example("hook-accepting-once = print:accepting-once"),
+    hook!("hook-accepting1", HookPhase::Accepting1, "Like `hook-accepting`, in worker 1 only.")
+        .example("hook-accepting1 = exec:curl -fsS http://127.0.0.1:9000/ready"),
+    hook!("hook-accepting1-once", HookPhase::Accepting1Once, "Like `hook-accepting-once`, in worker 1 only.")
+        .example("hook-accepting1-once = exec:touch /run/shop/ready"),
+    hook!("hook-master-start", HookPhase::MasterStart, "Runs an action when the master begins, before it starts the application, as the user of the application.")
+        .uwsgi("There it runs when the application is loaded.")
+        .example("hook-master-start = print:the master begins"),
+    hook!("hook-as-user-atexit", HookPhase::AsUserAtExit, "Runs an action at the end of the instance, as the user of the application. A failure is logged; all of them together have 30 s.")
+        .example("hook-as-user-atexit = unlink:/run/shop/ready"),
+    exec!("exec-asap", HookPhase::Asap, "Runs this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after the hooks of their step, and a failing one ends the start.")
+        .example("exec-asap = date"),
+    exec!("exec-pre-jail", HookPhase::PreJail, "Like `exec-asap`, after it.")
+        .example("exec-pre-jail = date"),
+    exec!("exec-post-jail", HookPhase::PostJail, "Like `exec-pre-jail`, after it.")
+        .example("exec-post-jail = date"),
+    exec!("exec-in-jail", HookPhase::InJail, "Like `exec-post-jail`, after it.")
+        .example("exec-in-jail = date"),
+    exec!("exec-as-root", HookPhase::AsRoot, "Runs this command in the master, the last before sockets are opened and the application is started as its user.")
+        .example("exec-as-root = install -d -o www-data /run/shop"),
+    exec!("exec-as-user", HookPhase::AsUser, "Runs this command as the user of the application, in each generation before anything is loaded.")
+        .example("exec-as-user = date"),
+    exec!("exec-pre-app", HookPhase::PreApp, "Runs this command before the application is loaded, in the process that loads it.")
+        .example("exec-pre-app = python manage.py migrate"),
+    exec!("exec-post-app", HookPhase::PostApp, "Runs this command after the application is loaded, in the process that loads it.")
+        .example("exec-post-app = date"),
+    exec!("exec-as-user-atexit", HookPhase::AsUserAtExit, "Runs this command at the end of the instance, as the user of the application.")
+        .example("exec-as-user-atexit = rm -f /run/shop/ready"),
+    OptionEntry::supported("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?), Value::List, "", "Calls this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.")
+        .uwsgi("There it is a C function.")
+        .example("call-pre-app = shop.setup:prepare"),
+    OptionEntry::supported("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?), Value::List, "", "Like `call-pre-app`, after the application is loaded.")
+        .uwsgi("There it is a C function.")
+        .example("call-post-app = shop.cache:warm"),
+    OptionEntry::supported("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?), Value::List, "", "Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.")
+        .example("wait-for-file = /run/secrets/shop.env"),
+    OptionEntry::supported("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?), Value::List, "", "Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start fails.")
+        .example("wait-for-socket = 127.0.0.1:5432"),
+    OptionEntry::refused("wait-for-fs-timeout", Value::Special, "How long to wait for files.", FIXED_WAIT),
+    OptionEntry::refused("wait-for-socket-timeout", Value::Special, "How long to wait for an address.", FIXED_WAIT),
+    OptionEntry::refused("wait-for-iface", Value::List, "Waits for a network interface.", "write `After=network-online.target` in systemd's unit"),
+    OptionEntry::refused("wait-for-iface-timeout", Value::Special, "How long to wait for a network interface.", "write `After=network-online.target` in systemd's unit"),
+    OptionEntry::refused("wait-for-mountpoint", Value::List, "Waits until a file system is mounted.", "write `RequiresMountsFor=` in systemd's unit"),
+    no_call("call-asap"),
+    no_call("call-pre-jail"),
+    no_call("call-post-jail"),
+    no_call("call-in-jail"),
+    no_call("call-as-root"),
+    no_call("call-as-user"),
+    no_call("call-as-user-atexit"),
+    no_mount("mount-asap"),
+    no_mount("mount-pre-jail"),
+    no_mount("mount-post-jail"),
+    no_mount("mount-in-jail"),
+    no_mount("mount-as-root"),
+    no_mount("umount-asap"),
+    no_mount("umount-pre-jail"),
+    no_mount("umount-post-jail"),
+    no_mount("umount-in-jail"),
+    no_mount("umount-as-root"),
+    OptionEntry::supported("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?), Value::List, "", "Runs an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.")
+        .uwsgi("There the master itself does it, and supervises nothing meanwhile.")
+        .example("hook-touch = /run/shop/flush exec:shop-cache flush"),
+    OptionEntry::supported("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?), Value::List, "", "Runs this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.")
+        .example("touch-exec = /run/shop/flush shop-cache flush"),
+];
+
+pub const DAEMONS: &[OptionEntry] = &[
+    OptionEntry::supported("attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::plain_daemon(values::text(pair)?, pair))), Value::List, "", "Runs this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3 s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.")
+        .uwsgi("A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.")
+        .example("attach-daemon = celery -A shop worker"),
+    OptionEntry::supported("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::control_daemon(pair)?)), Value::List, "", "Like `attach-daemon`; the instance ends when the command ends.")
+        .example("attach-control-daemon = /srv/shop/leader"),
+    OptionEntry::supported("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::smart_daemon(pair, false)?)), Value::List, "", "A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a comma, is the number of seconds for which the file may be missing after a start (10).")
+        .uwsgi("Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't make the master send signals to their processes.")
+        .example("smart-attach-daemon = /run/shop/redis.pid redis-server /etc/redis.conf --daemonize yes --pidfile /run/shop/redis.pid"),
+    OptionEntry::supported("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::smart_daemon(pair, true)?)), Value::List, "", "Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.")
+        .example("smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat"),
+    OptionEntry::supported("attach-daemon2", set!(|draft, _, pair| { let daemon = attendant::daemon_in_words(draft, pair)?; draft.of::<AttendantDraft>().daemons.push(daemon) }), Value::List, "", "Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch` (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`, `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload). A comma in a value is written `\\,`.")
+        .uwsgi("There, unknown keywords have no effect; here they are errors. There `uid` fails if the option `uid` is set, because its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child COMMAND`.")
+        .example("attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf"),
+    OptionEntry::supported("daemons-honour-stdin", Setting::Switch(|draft| &mut draft.of::<AttendantDraft>().honours_stdin), Value::Switch, "off", "Daemons have the standard input of the process that starts Bolide, instead of /dev/null.")
+        .example("daemons-honour-stdin = true\nattach-daemon = cat"),
+    OptionEntry::supported("cron", set!(|draft, _, pair| attendant::add_job(draft, attendant::job(pair, false)?, pair)), Value::List, "", "Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at the start if the current minute matches. Its output goes to the log with its name, and so does a status other than 0.")
+        .uwsgi("There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64 commands of an instance run at the same time; further ones are skipped, and the log says so.")
+        .example("cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions\ncron = -5 -1 -1 -1 -1 /srv/shop/send-mails"),
+    OptionEntry::supported("unique-cron", set!(|draft, _, pair| attendant::add_job(draft, attendant::job(pair, true)?, pair)), Value::List, "", "Like `cron`; it is not started while it is running.")
+        .example("unique-cron = -1 -1 -1 -1 -1 /srv/shop/worker-once"),
+    OptionEntry::supported("cron2", set!(|draft, _, pair| { let job = attendant::job_in_words(draft, pair)?; attendant::add_job(draft, job, pair) }), Value::List, "", "Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds; 0 means none), separated by commas, then a space and the command. A time that is not given means every.")
+        .uwsgi("There, unknown keywords have no effect; here they are errors.")
+        .example("cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll"),
+    OptionEntry::supported("cron-harakiri", Setting::Positive(|draft| &mut draft.of::<AttendantDraft>().cron_harakiri_s), Value::Number { least: 0, most: 31_536_000, unit: "seconds" }, "off", "Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.")
+        .example("cron-harakiri = 600\ncron = 0 2 -1 -1 -1 /srv/shop/backup"),
+    OptionEntry::supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())), Value::List, "/bin/sh", "Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.")
+        .example("binsh = /bin/bash"),
+];
+
+/// Signals with the functions of uWSGI whose effect these signals have here anyway.
+const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
+    ("15", "gracefully_kill_them_all"),
+    ("2", "gracefully_kill_them_all"),
+    ("3", "kill_them_all"),
+    ("1", "grace_them_all"),
+    ("1", "reap_them_all"),
+    ("10", "stats"),
+];
+
+/// Actions of uWSGI that are not supported, with the alternative.
+const MISSING: [(&str, &str); 8] = [
+    ("mount", "write `exec:mount …`, or let the service manager mount it"),
+    ("umount", "write `exec:umount …`"),
+    ("hostname", "write `exec:hostname NAME`"),
+    ("rpc", "RPC is not supported yet; call a function with `call:module:function`"),
+    ("retryrpc", "RPC is not supported yet; call a function with `call:module:function`"),
+    ("spinningfifo", "write `wait_for_fs:FILE` and then `writefifo:FILE TEXT`"),
+    ("ffi", "call a function of the application with `call:module:function`"),
+    ("tcc", "call a function of the application with `call:module:function`"),
+];
+
+/// The form in which an option specifies a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookKind {
+    /// `ACTION:ARGUMENTS`.
+    Hook,
+    /// A command.
+    Exec,
+    /// A Python function.
+    Call,
+    /// A file or interface to wait for.
+    Wait(WaitSubject),
+}
+
+/// Adds one hook; `rank` is uWSGI's order within a phase.
+pub fn add_hook(draft: &mut Draft, kind: HookKind, phase: HookPhase, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (rank, action) = match kind {
+        HookKind::Hook => match hook_action(draft, phase, &text, pair)? {
+            Some(action) => (0, action),
+            None => return Ok(()),
+        },
+        HookKind::Exec => (1, HookAction::Exec(text.clone())),
+        HookKind::Wait(subject) => (0, HookAction::WaitFor(subject, text.clone())),
+        HookKind::Call => (2, call(phase, "call", &text, pair)?),
+    };
+    let is_private = kind == HookKind::Hook && text.starts_with('!');
+    let shown = if is_private { String::new() } else { text };
+    draft.of::<HooksDraft>().0.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
+    Ok(())
+}
+
+/// `FILE ACTION`, or `FILE COMMAND`.
+fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let Some((path, what)) = text.split_once(' ').filter(|(path, what)| !path.is_empty() && !what.trim().is_empty()) else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a file and an action", pair.key))
+            .advise("write the file, a space, and the action for when it is touched"));
+    };
+    let Some(hook) = touch_hook(draft, kind, what.trim(), pair)? else { return Ok(()) };
+    let number = u32::try_from(draft.of::<Watching>().hooks.len()).unwrap_or(u32::MAX);
+    draft.of::<Watching>().hooks.push(hook);
+    let file = WatchedFile {
+        path: path.into(),
+        option: row.name().to_owned(),
+        subject: WatchSubject::Touch,
+        action: FileAction::Hook(number),
+    };
+    draft.of::<Watching>().files.push(file);
+    Ok(())
+}
+
+/// Returns the hook that runs when a file is touched; `None` if it happens anyway.
+fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) -> Result<Option<Hook>, Diagnostic> {
+    let phase = HookPhase::Touch;
+    let action = match kind {
+        HookKind::Hook => hook_action(draft, phase, what, pair)?,
+        _ => Some(HookAction::Exec(what.to_owned())),
+    };
+    let shown = if kind == HookKind::Hook && what.starts_with('!') { String::new() } else { what.to_owned() };
+    Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
+}
+
+/// Completes the hooks, in uWSGI's order. Hooks in a jail start in the jail's folder.
+pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) -> Vec<Hook> {
+    hooks.sort_by_key(|(rank, _)| *rank);
+    let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
+    let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && is_jailed;
+    complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &context.host.folder);
+    let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
+    complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), &context.folder);
+    hooks
+}
+
+/// `ACTION:ARGUMENTS`. `None` for actions that happen anyway, or through other settings.
+fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<Option<HookAction>, Diagnostic> {
+    let (name, arguments) = text.split_once(':').ok_or_else(|| {
+        wrong(pair, &format!("has `{text}`, which has no `:`"), "write `ACTION:ARGUMENTS`, as in `exec:COMMAND`")
+    })?;
+    let name = name.strip_prefix('!').unwrap_or(name);
+    let path = || PathBuf::from(arguments);
+    let split = || -> Result<(PathBuf, String), Diagnostic> {
+        let (path, rest) = two(arguments, pair, name)?;
+        Ok((PathBuf::from(path), rest.to_owned()))
+    };
+    if arguments.is_empty() && !matches!(name, "print" | "log" | "exit") {
+        return Err(wrong(pair, &format!("has no argument after `{name}:`"), "write its arguments"));
+    }
+    let with_end = |(path, text): (PathBuf, String)| (path, text + "\n");
+    let action = match name {
+        "exec" => HookAction::Exec(arguments.to_owned()),
+        "safeexec" => HookAction::SafeExec(arguments.to_owned()),
+        "print" | "log" => HookAction::Print(arguments.to_owned()),
+        "cd" | "chdir" => HookAction::ChangeFolder(path()),
+        "mkdir" => HookAction::MakeFolder(path()),
+        "rmdir" => HookAction::RemoveFolder(path()),
+        "create" | "creat" => HookAction::Write(path(), String::new()),
+        "write" => split().map(|(path, text)| HookAction::Write(path, text))?,
+        "writen" => split().map(with_end).map(|(path, text)| HookAction::Write(path, text))?,
+        "append" => split().map(|(path, text)| HookAction::Append(path, text))?,
+        "appendn" => {
+            let (path, text) = arguments.split_once(' ').unwrap_or((arguments, ""));
+            HookAction::Append(PathBuf::from(path), format!("{text}\n"))
+        }
+        "writefifo" => split().map(|(path, text)| HookAction::WriteFifo(path, text))?,
+        "unlink" => HookAction::Unlink(path()),
+        "rename" => split().map(|(from, to)| HookAction::Rename(from, PathBuf::from(to)))?,
+        "sticky" => HookAction::Sticky(path()),
+        "chmod" => {
+            let (path, mode) = split()?;
+            let mode = u32::from_str_radix(mode.trim(), 8).ok().filter(|mode| *mode <= 0o7777);
+            HookAction::ChangeMode(
+                path,
+                mode.ok_or_else(|| wrong(pair, "has no mode", "write `chmod:FILE 640`, in octal digits"))?,
+            )
+        }
+        "chown" | "chown2" => {
+            let (path, owner) = split()?;
+            let (user, group) = two(&owner, pair, name)?;
+            HookAction::ChangeOwner(path, user.to_owned(), group.trim().to_owned())
+        }
+        "wait_for_fs" => HookAction::WaitFor(WaitSubject::Anything, arguments.to_owned()),
+        "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
+        "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
+        "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
+        "exit" => HookAction::Exit(i32::try_from(bolide_configuration::values::number(arguments).value).unwrap_or(0)),
+        "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
+        "unix_signal" => return signal(arguments, pair).map(|()| None),
+        "alarm" if phase == HookPhase::AsUserAtExit => {
+            return Err(wrong(pair, "has `alarm`, and no process executes alarms any more then", "write `exec:` with a command"));
+        }
+        "alarm" => {
+            let (alarm, text) = two(arguments, pair, name)?;
+            draft.of::<AlarmsDraft>().raised.push((alarm.to_owned(), pair.location.clone()));
+            HookAction::Alarm(alarm.to_owned(), text.to_owned())
+        }
+        "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
+        _ => {
+            let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
+            let what = if missing.is_some() { "which is not supported" } else { "which is not an action" };
+            let actions = "the actions are exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, \
+                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, alarm, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket \
+                and exit";
+            return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
+        }
+    };
+    Ok(Some(action))
+}
+
+/// A variable that is set before the application is loaded becomes one for all processes, like `env`.
+fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let is_late = matches!(
+        phase,
+        HookPhase::PostApp
+            | HookPhase::PostFork
+            | HookPhase::AsMule
+            | HookPhase::Accepting
+            | HookPhase::AcceptingOnce
+            | HookPhase::Accepting1
+            | HookPhase::Accepting1Once
+            | HookPhase::Touch
+            | HookPhase::AsUserAtExit
+    );
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !is_late => {
+            draft.of::<ApplicationSettings>().environment.push((name.to_owned(), value.to_owned()));
+            Ok(())
+        }
+        Some(_) if is_late => {
+            Err(wrong(pair, "sets a variable after the application was loaded", "write `env = NAME=VALUE`, or `hook-pre-app`"))
+        }
+        _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
+    }
+}
+
+/// Makes the paths of root's actions absolute, as they are written: once the process has entered a folder, nothing shows whether
+/// another user's link has led there.
+fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) {
+    let mut folder = folder.to_owned();
+    for hook in hooks {
+        let complete = |path: &mut PathBuf| *path = normalized(&folder.join(&*path));
+        match &mut hook.action {
+            HookAction::ChangeFolder(path) => {
+                complete(path);
+                folder.clone_from(path);
+            }
+            HookAction::Rename(from, to) => {
+                complete(from);
+                complete(to);
+            }
+            HookAction::MakeFolder(path)
+            | HookAction::RemoveFolder(path)
+            | HookAction::Write(path, _)
+            | HookAction::Append(path, _)
+            | HookAction::WriteFifo(path, _)
+            | HookAction::Unlink(path)
+            | HookAction::ChangeMode(path, _)
+            | HookAction::Sticky(path)
+            | HookAction::ChangeOwner(path, ..) => complete(path),
+            HookAction::Exec(_)
+            | HookAction::SafeExec(_)
+            | HookAction::Print(_)
+            | HookAction::WaitFor(..)
+            | HookAction::Alarm(..)
+            | HookAction::Exit(_)
+            | HookAction::Call { .. } => {}
+        }
+    }
+}
+
+/// `unix_signal:NUMBER FUNCTION`, where the function is one of uWSGI's.
+fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let (number, function) = two(arguments, pair, "unix_signal")?;
+    match UNCHANGED_SIGNALS.contains(&(number.trim(), function.trim())) {
+        true => Ok(()),
+        false => Err(wrong(
+            pair,
+            &format!("gives signal {number} the meaning of `{function}`, which is not possible"),
+            "signals have fixed meanings (docs/operate.md): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads",
+        )),
+    }
+}
+
+/// `MODULE:FUNCTION [ARGUMENT]`, or `MODULE.FUNCTION`.
+fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAction, Diagnostic> {
+    let (function, argument) = match text.split_once(' ') {
+        Some((function, argument)) => (function, Some(argument)),
+        None => (text, None),
+    };
+    if function == "uwsgi_log" {
+        return Ok(HookAction::Print(argument.unwrap_or_default().to_owned()));
+    }
+    let has_language = matches!(
+        phase,
+        HookPhase::PreApp
+            | HookPhase::PostApp
+            | HookPhase::PostFork
+            | HookPhase::AsMule
+            | HookPhase::Accepting
+            | HookPhase::AcceptingOnce
+            | HookPhase::Accepting1
+            | HookPhase::Accepting1Once
+    );
+    if !has_language {
+        let message = format!("calls `{function}` in a process without Python ({})", phase.name());
+        return Err(wrong(
+            pair,
+            &message,
+            "call it before the application is loaded (`call-pre-app`), after that (`call-post-app`) or in each worker (`hook-post-fork`)",
+        ));
+    }
+    if !function.contains([':', '.']) {
+        let message = format!("calls `{function}`, which names no module");
+        return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are Python's, not uWSGI's C functions"));
+    }
+    let argument = match (name, argument) {
+        ("callint" | "callintret", Some(text)) => Some(CallArgument::Number(bolide_configuration::values::number(text).value)),
+        (_, text) => text.map(|text| CallArgument::Text(text.to_owned())),
+    };
+    let counts_answer = matches!(name, "callret" | "callintret");
+    Ok(HookAction::Call { function: function.to_owned(), argument, counts_answer })
+}
+
+fn two<'t>(text: &'t str, pair: &Pair, name: &str) -> Result<(&'t str, &'t str), Diagnostic> {
+    text.split_once(' ')
+        .filter(|(first, second)| !first.is_empty() && !second.is_empty())
+        .ok_or_else(|| wrong(pair, &format!("has one argument for `{name}`, which takes more"), "separate them with spaces"))
+}
+
+fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
+    Diagnostic::error(Some(&pair.location), format!("`{}` {what}", pair.key)).advise(advice)
+}
+
+/// Hooks so far, each with its rank within its step.
+#[derive(Default)]
+pub struct HooksDraft(pub Vec<(u8, Hook)>);

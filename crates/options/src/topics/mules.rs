@@ -1,0 +1,186 @@
+//! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::children::{Helper, MuleCode, Task};
+use bolide_contract::mules::{Farm, MuleApp, Mules};
+use bolide_contract::watching::{FileAction, WatchSubject};
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value};
+use crate::topics::interpreter::PythonModuleDraft;
+
+const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported("mule", Setting::By(add_mule), Value::Special, "", "Adds a mule: a process beside the workers that has the application loaded. A mule without a value waits for messages (`uwsgi.mule_msg`, `@mulefunc`) and signals. With a file that ends in `.py` it executes this file, with `module:function` it calls this function. A mule that ends is started again, a reload ends it before its successor starts.").several()
+        .uwsgi("With `lazy-apps` a mule of uWSGI has no application; here it has one, as each worker has.")
+        .example("mule = true\nmule = mailer.py\nmule = shop.background:main"),
+    OptionEntry::supported("mules", Setting::By(add_mules), Value::Number { least: 0, most: MAX_MULES, unit: "mules" }, "0", "Adds this many mules that wait for messages and signals.")
+        .example("mules = 2"),
+    OptionEntry::supported("mule-reload-mercy", Setting::Seconds(|draft| &mut draft.of::<MulesDraft>().reload_mercy_ms), SECONDS, "`reload-mercy`", "How long a mule may work on a message at a stop or a reload. A mule between two messages ends at once.")
+        .uwsgi("uWSGI interrupts a mule in the middle of a message, unless its code handles the signal.")
+        .example("mules = 1\nmule-reload-mercy = 30"),
+    OptionEntry::supported("mule-harakiri", Setting::Seconds(|draft| &mut draft.of::<MulesDraft>().harakiri_ms), SECONDS, "off", "Kills a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is started again.")
+        .uwsgi("uWSGI has no limit for messages, only for signals.")
+        .example("mules = 1\nmule-harakiri = 60"),
+    OptionEntry::supported("mule-reload-on-rss", Setting::Mebibytes(|draft| &mut draft.of::<MulesDraft>().most_resident_bytes), Value::Number { least: 0, most: 1_048_576, unit: "MiB" }, "off", "Replaces a mule that has more resident memory than this, when it has finished the message that it works on.")
+        .example("mules = 1\nmule-reload-on-rss = 512"),
+    OptionEntry::supported("mule-msg-size", Setting::By(set_queue_bytes), Value::Number { least: 1, most: 1_073_741_824, unit: "bytes" }, "that of the kernel", "Bytes of each queue of messages, including the kernel's overhead for each message. In a full queue there is no room for another message: `uwsgi.mule_msg` returns False. net.core.wmem_max limits it.")
+        .example("mules = 1\nmule-msg-size = 1048576"),
+    OptionEntry::supported("farm", Setting::LocatedTexts(|draft| &mut draft.of::<MulesDraft>().farms), Value::Special, "", "Mules that share a queue of messages: a name, a colon and the numbers of the mules. `uwsgi.farm_msg` and `uwsgi.mule_msg` with the name send to it, and one of its mules takes the message.")
+        .example("mules = 2\nfarm = mail:1,2"),
+    OptionEntry::supported("mule-app", Setting::LocatedTexts(|draft| &mut draft.of::<MulesDraft>().apps), Value::List, "", "An object that mules keep, for example a model that takes long to load: `package.module:Class`. `bolide.helpers.mules.call(\"package.module:Class\", \"method\", …)` calls its method in a free mule from any process, and returns the result. With `:2` behind it, two of the mules have it.")
+        .example("mules = 2\nmule-app = shop.models:Model\nmule-app = shop.models:Large:1"),
+    OptionEntry::supported("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules), Value::List, "", "Replaces the mules when this file is touched. Workers stay.")
+        .example("mules = 1\ntouch-mules-reload = /srv/shop/mules"),
+    OptionEntry::supported("rpc-max", Setting::Number(|draft| &mut draft.of::<PythonModuleDraft>().0.rpc_most), Value::Number { least: 0, most: 65_536, unit: "functions" }, "64", "The most functions that `uwsgi.register_rpc` registers.")
+        .uwsgi("In uWSGI functions can also be called by other servers; here only by their own process (`uwsgi.rpc(None, …)`, `uwsgi.call`).")
+        .example("rpc-max = 256"),
+];
+
+/// The highest number of mules, as of workers.
+pub const MAX_MULES: i64 = 1024;
+
+/// `mule`: without a value, or with one of a switch, it waits for messages.
+pub fn add_mule(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let written = pair.value.as_deref().map(str::trim).unwrap_or_default();
+    let code = match written {
+        "" | "true" | "on" | "yes" | "1" => None,
+        file if file.ends_with(".py") => Some(MuleCode::File(file.into())),
+        function if function.contains(':') => Some(MuleCode::Function(function.to_owned())),
+        other => {
+            return Err(Diagnostic::error(Some(&pair.location), format!("`mule = {other}` names no code of a mule")).advise(
+                "write a file that ends in `.py`, `module:function`, or `mule = true` for a mule that waits for messages",
+            ));
+        }
+    };
+    add(draft, code, &pair.location)
+}
+
+/// `mules`
+pub fn add_mules(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    (0..draft.bounded_u32(row, pair)?).try_for_each(|_| add(draft, None, &pair.location))
+}
+
+/// `mule-msg-size`; as in uWSGI, 0 and no value leave it to the kernel.
+pub fn set_queue_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.of::<MulesDraft>().queue_bytes = match pair.value.as_deref().map(str::trim) {
+        None | Some("" | "0") => None,
+        Some(_) => Some(draft.bounded_usize(row, pair)?),
+    };
+    Ok(())
+}
+
+fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result<(), Diagnostic> {
+    if draft.of::<MulesDraft>().list.len() as i64 >= MAX_MULES {
+        return Err(Diagnostic::error(Some(location), format!("there can't be more than {MAX_MULES} mules")));
+    }
+    draft.of::<MulesDraft>().list.push(code);
+    Ok(())
+}
+
+impl MulesDraft {
+    /// Completes the list of helpers, and what mules have in common. Relative paths start at the folder of `chdir`, as in uWSGI.
+    pub fn complete(self, context: &mut Context) -> (Vec<Helper>, Mules) {
+        let count = self.list.len() as u32;
+        let waiting: Vec<u32> = (1u32..).zip(&self.list).filter(|(_, code)| code.is_none()).map(|(number, _)| number).collect();
+        let mule = |(number, code): (u32, Option<MuleCode>)| {
+            let code = code.map(|code| match code {
+                MuleCode::File(path) => MuleCode::File(context.absolute(path)),
+                function => function,
+            });
+            let task = Task::Mule { number, code };
+            let (reload_mercy_ms, harakiri_ms) = (self.reload_mercy_ms, self.harakiri_ms);
+            Helper { task, reload_mercy_ms, harakiri_ms, most_resident_bytes: self.most_resident_bytes }
+        };
+        let helpers = (1u32..).zip(self.list).map(mule).collect();
+        let mut farms: Vec<Farm> = Vec::new();
+        for (written, location) in self.farms {
+            match farm(&written, count).and_then(|found| unique(found, &farms)) {
+                Ok(found) => farms.push(found),
+                Err(why) => context.diagnostics.push(
+                    Diagnostic::error(Some(&location), format!("`farm = {written}`: {why}"))
+                        .advise("write a name, a colon and the numbers of its mules: `farm = mail:1,2`"),
+                ),
+            }
+        }
+        let mut apps: Vec<MuleApp> = Vec::new();
+        for (written, location) in self.apps {
+            let taken = apps.iter().filter(|app| app.has_count).map(|app| app.mules.len()).sum();
+            match app(&written, &waiting, taken, &location) {
+                Ok(found) if apps.iter().all(|app| app.name != found.name) => apps.push(found),
+                Ok(_) => {}
+                Err((why, advice)) => context
+                    .diagnostics
+                    .push(Diagnostic::error(Some(&location), format!("`mule-app = {written}`: {why}")).advise(advice)),
+            }
+        }
+        (helpers, Mules { farms, apps, queue_bytes: self.queue_bytes })
+    }
+}
+
+/// Reads an app: `shop.models:Model` or `shop.models:Model:2`. Apps with a number of mules are spread over them. `taken` is the
+/// number of places that apps before it take.
+fn app(written: &str, waiting: &[u32], taken: usize, location: &Location) -> Result<MuleApp, (String, String)> {
+    let form = || "write `package.module:Class`, or `package.module:Class:2` for an object in two of the mules".to_owned();
+    let parts: Vec<&str> = written.split(':').collect();
+    let (module, class, count) = match parts[..] {
+        [module, class] => (module, class, None),
+        [module, class, count] => (module, class, Some(count)),
+        _ => return Err(("it names no class in a module".to_owned(), form())),
+    };
+    if module.is_empty() || class.is_empty() {
+        return Err(("it names no class in a module".to_owned(), form()));
+    }
+    if waiting.is_empty() {
+        return Err(("there is no mule that waits for calls".to_owned(), "write `mules = 2` too".to_owned()));
+    }
+    let most = waiting.len();
+    let mules = match count.map(str::parse::<usize>) {
+        None => waiting.to_vec(),
+        Some(Ok(count)) if count > 0 => (0..count.min(most)).map(|place| waiting[(taken + place) % most]).collect(),
+        Some(_) => return Err((format!("`{}` is not a number of mules", count.unwrap_or_default()), form())),
+    };
+    Ok(MuleApp { name: format!("{module}:{class}"), mules, has_count: count.is_some(), origin: location.to_string() })
+}
+
+/// Reads a farm: `mail:1,2`.
+fn farm(written: &str, count: u32) -> Result<Farm, String> {
+    let (name, numbers) = written.split_once(':').ok_or("there is no colon in it")?;
+    if name.is_empty() {
+        return Err("the farm has no name".to_owned());
+    }
+    let number = |text: &str| match text.trim().parse() {
+        Ok(number) if (1..=count).contains(&number) => Ok(number),
+        _ if count == 0 => Err("there are no mules; add `mules = 2`".to_owned()),
+        _ => Err(format!("there is no mule `{}`, the mules are 1 to {count}", text.trim())),
+    };
+    // As in uWSGI, empty numbers do not count.
+    let mules = numbers.split(',').filter(|text| !text.trim().is_empty()).map(number).collect::<Result<Vec<u32>, String>>()?;
+    match mules.is_empty() {
+        true => Err("the farm has no mule".to_owned()),
+        false => Ok(Farm { name: name.to_owned(), mules }),
+    }
+}
+
+fn unique(found: Farm, farms: &[Farm]) -> Result<Farm, String> {
+    match farms.iter().any(|farm| farm.name == found.name) {
+        true => Err("there is another farm of this name".to_owned()),
+        false => Ok(found),
+    }
+}
+
+/// Mules so far. Paths are as written.
+#[derive(Default)]
+pub struct MulesDraft {
+    /// The code of each mule, if it has its own.
+    pub list: Vec<Option<MuleCode>>,
+    pub reload_mercy_ms: Option<u64>,
+    pub harakiri_ms: Option<u64>,
+    pub most_resident_bytes: Option<u64>,
+    pub queue_bytes: Option<usize>,
+    pub farms: Vec<(String, Location)>,
+    pub apps: Vec<(String, Location)>,
+}

@@ -1,0 +1,172 @@
+//! Resolves the options of scaling (`cheaper` and related options) to settings. It starts nothing. Runs in the process that reads
+//! the configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::pair::Pair;
+use bolide_contract::scaling::{Algorithm, Cheaper, Scaling};
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value, set, words};
+use crate::topics::processes::MAX_PROCESSES;
+
+const PROCESSES: Value = Value::Number { least: 0, most: MAX_PROCESSES, unit: "processes" };
+const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
+const CONNECTIONS: Value = Value::Number { least: 0, most: 65_535, unit: "connections" };
+const PERCENT: Value = Value::Number { least: 0, most: 100, unit: "percent" };
+const BYTES: Value = Value::Number { least: 0, most: i64::MAX, unit: "bytes" };
+const COUNT: Value = Value::Number { least: 0, most: 1_000_000, unit: "" };
+
+/// Values of `cheaper-algo`.
+const ALGORITHMS: [(&str, Algorithm); 5] = [
+    ("spare", Algorithm::Spare),
+    ("spare2", Algorithm::Spare2),
+    ("backlog", Algorithm::Backlog),
+    ("busyness", Algorithm::Busyness),
+    ("manual", Algorithm::Manual),
+];
+const ALGORITHM_WORDS: [&str; 5] = words(&ALGORITHMS);
+
+/// As in uWSGI, an unknown name is `spare`.
+fn algorithm(draft: &mut Draft, pair: &Pair) -> Algorithm {
+    match draft.one_of(pair, &ALGORITHMS) {
+        Ok(algorithm) => algorithm,
+        Err(unknown) => {
+            let message = format!("{}: `spare` is used, as in uWSGI", unknown.message);
+            draft.diagnostics.push(Diagnostic { severity: Severity::Warning, message, ..unknown });
+            Algorithm::Spare
+        }
+    }
+}
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported("cheaper", set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?), PROCESSES, "off", "The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait, regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.")
+        .uwsgi("uWSGI only checks once a second, so a burst waits for several seconds.")
+        .example("processes = 16\ncheaper = 2"),
+    OptionEntry::supported("cheaper-initial", set!(|draft, row, pair| {
+        draft.of::<ScalingDraft>().first = located_number(draft, row, pair)?;
+        note_detail(draft, pair)
+    }), PROCESSES, "as `cheaper`", "The initial number of workers with `cheaper`.").example("cheaper-initial = 4"),
+    OptionEntry::supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?), PROCESSES, "1", "The number of workers that are added at a time.").example("cheaper-step = 2"),
+    OptionEntry::supported("cheaper-overload", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?), Value::Number { least: 0, most: 86_400, unit: "seconds, or connections" }, "3", "With `spare`: the seconds for which all workers must be busy before some are added, and after which one is removed when several are idle. With `busyness`: the length of an interval in seconds. With `backlog`: the number of connections that may wait.")
+        .example("cheaper-overload = 30"),
+    OptionEntry::supported("cheaper-idle", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?), SECONDS, "10", "With `spare2`: the seconds for which more workers than `cheaper` must be idle before one is removed.")
+        .uwsgi("An option of uWSGI 2.1.")
+        .example("cheaper-idle = 60"),
+    OptionEntry::supported("cheaper-algo", set!(|draft, _, pair| {
+        draft.of::<ScalingDraft>().cheaper.algorithm = algorithm(draft, pair);
+        note_detail(draft, pair)
+    }), Value::OneOf(&ALGORITHM_WORDS), "spare", "The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.")
+        .uwsgi("uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.")
+        .example("cheaper-algo = busyness"),
+    OptionEntry::refused("cheaper-algo-list", Value::Switch, "Lists the algorithms, and exits.", "they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`"),
+    OptionEntry::supported("cheaper-rss-limit-soft", set!(|draft, row, pair| {
+        draft.of::<ScalingDraft>().cheaper.resident_soft = draft.positive(row, pair)?;
+        note_detail(draft, pair)
+    }), BYTES, "off", "No workers are added while the total resident memory of all workers is this many bytes or more.")
+        .uwsgi("uWSGI asks for `memory-report` with it; here the master measures.")
+        .example("cheaper-rss-limit-soft = 1073741824"),
+    OptionEntry::supported("cheaper-rss-limit-hard", Setting::By(set_hard_limit), BYTES, "off", "One worker per second is removed while the total resident memory of all workers is this many bytes or more; the last one stays.")
+        .example("cheaper-rss-limit-hard = 2147483648"),
+    OptionEntry::supported("cheaper-busyness-max", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.most_percent)?), PERCENT, "50", "Workers are added when they were busy for more than this share of an interval (`cheaper-overload` seconds), on average.").example("cheaper-busyness-max = 70"),
+    OptionEntry::supported("cheaper-busyness-min", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.least_percent)?), PERCENT, "25", "A worker is removed when they were busy for less than this share of an interval, on average, for long enough.").example("cheaper-busyness-min = 20"),
+    OptionEntry::supported("cheaper-busyness-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.multiplier)?), COUNT, "10", "The minimum number of intervals before a worker is removed.").example("cheaper-busyness-multiplier = 20"),
+    OptionEntry::supported("cheaper-busyness-penalty", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.penalty)?), COUNT, "2", "The number of intervals that are added to that minimum when workers are added again soon after one was removed.").example("cheaper-busyness-penalty = 4"),
+    OptionEntry::supported("cheaper-busyness-verbose", set!(|draft, _, pair| {
+        draft.of::<ScalingDraft>().cheaper.busyness.is_verbose = draft.switch(pair);
+        note_detail(draft, pair)
+    }), Value::Switch, "off", "The log reports each interval, even if nothing changes.").example("cheaper-busyness-verbose = true"),
+    OptionEntry::supported("cheaper-busyness-backlog-alert", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_alert)?), CONNECTIONS, "33", "Workers are added immediately when more connections than this wait.").example("cheaper-busyness-backlog-alert = 16"),
+    OptionEntry::supported("cheaper-busyness-backlog-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_multiplier)?), COUNT, "3", "The number of intervals before one of those workers is removed.").example("cheaper-busyness-backlog-multiplier = 5"),
+    OptionEntry::supported("cheaper-busyness-backlog-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_step)?), PROCESSES, "1", "The number of workers that are added when too many connections wait.").example("cheaper-busyness-backlog-step = 2"),
+    OptionEntry::supported("cheaper-busyness-backlog-nonzero", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_nonzero_s)?), SECONDS, "60", "Workers are also added when any connections have waited for this long.").example("cheaper-busyness-backlog-nonzero = 30"),
+    OptionEntry::supported("cheap", Setting::Switch(|draft| &mut draft.of::<ScalingDraft>().settings.starts_empty), Value::Switch, "off", "Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.").example("cheap = true"),
+    OptionEntry::supported("idle", set!(|draft, row, pair| draft.of::<ScalingDraft>().settings.idle_ms = draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))), SECONDS, "off", "Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded application. Clients notice a few milliseconds.")
+        .uwsgi("uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds, during which it does nothing else.")
+        .example("idle = 600"),
+    OptionEntry::supported("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.of::<ScalingDraft>().dies), Value::Switch, "off", "Ends the instance when `idle` would end the workers: for socket activation.").example("idle = 600\ndie-on-idle = true"),
+];
+
+/// Sets a number; 0 stands for the default, as in uWSGI.
+pub fn set_number(
+    draft: &mut Draft,
+    row: &OptionRow,
+    pair: &Pair,
+    field: fn(&mut Cheaper) -> &mut u32,
+) -> Result<(), Diagnostic> {
+    let number = small(draft.positive(row, pair)?);
+    *field(&mut draft.of::<ScalingDraft>().cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
+    note_detail(draft, pair);
+    Ok(())
+}
+
+pub fn located_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<Option<(u32, Location)>, Diagnostic> {
+    Ok(small(draft.positive(row, pair)?).map(|number| (number, pair.location.clone())))
+}
+
+pub fn set_hard_limit(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let bytes = draft.positive(row, pair)?;
+    draft.of::<ScalingDraft>().cheaper.resident_hard = bytes;
+    draft.of::<ScalingDraft>().hard = bytes.map(|_| pair.location.clone());
+    note_detail(draft, pair);
+    Ok(())
+}
+
+/// Notes an option that has no effect without `cheaper`.
+pub fn note_detail(draft: &mut Draft, pair: &Pair) {
+    draft.of::<ScalingDraft>().detail = Some((pair.key.clone(), pair.location.clone()));
+}
+
+fn small(number: Option<u64>) -> Option<u32> {
+    number.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+impl ScalingDraft {
+    /// Completes the settings, once `processes` is known.
+    pub fn complete(self, most: u32, context: &mut Context) -> Scaling {
+        let ScalingDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
+        settings.dies_idle = dies.is_some();
+        if let (Some(location), None) = (dies, settings.idle_ms) {
+            context.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` has no effect without `idle`"));
+        }
+        let Some((least, location)) = least else {
+            if let Some((name, location)) = detail {
+                let message = format!("`{name}` has no effect without `cheaper`, as in uWSGI");
+                context.diagnostics.push(Diagnostic::warning(Some(&location), message));
+            }
+            return settings;
+        };
+        if least >= most {
+            let message = format!("`cheaper = {least}` is not below the number of processes, which is {most}: all of them start");
+            let diagnostic = Diagnostic::warning(Some(&location), message);
+            context.diagnostics.push(diagnostic.advise("it is the number of workers that stay when there is nothing to do"));
+            return settings;
+        }
+        if let Some((first, location)) = first.as_ref().filter(|(first, _)| !(least..=most).contains(first)) {
+            let message =
+                format!("`cheaper-initial = {first}` is not between `cheaper` ({least}) and the number of processes ({most})");
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise("the nearest value is used"));
+        }
+        if let (Some(soft), Some(hard_bytes), Some(location)) = (cheaper.resident_soft, cheaper.resident_hard, hard)
+            && hard_bytes <= soft
+        {
+            let message = "`cheaper-rss-limit-hard` is not above `cheaper-rss-limit-soft`";
+            context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("make it larger"));
+        }
+        let first = first.map_or(least, |(first, _)| first.clamp(least, most));
+        Scaling { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
+    }
+}
+
+/// The options of scaling so far.
+#[derive(Default)]
+pub struct ScalingDraft {
+    pub settings: bolide_contract::scaling::Scaling,
+    pub cheaper: bolide_contract::scaling::Cheaper,
+    pub least: Option<(u32, Location)>,
+    pub first: Option<(u32, Location)>,
+    /// The last option that has no effect without `cheaper`.
+    pub detail: Option<(String, Location)>,
+    pub hard: Option<Location>,
+    pub dies: Option<Location>,
+}

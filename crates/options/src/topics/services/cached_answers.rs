@@ -1,0 +1,117 @@
+//! Resolves the options of items that the configuration puts into caches, and of answers from a cache. It reads no files. Runs in
+//! the process that reads the configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
+
+use crate::context::{Context, normalized};
+use crate::row::{OptionEntry, Value, set};
+use crate::values;
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
+        "add-cache-item",
+        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)),
+        Value::Special,
+        "",
+        "An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item that a cache still has from before a reload stays.",
+    ).several()
+    .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *"),
+    OptionEntry::supported(
+        "load-file-in-cache",
+        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, false)?)),
+        Value::Special,
+        "",
+        "A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is the name of the file as written. A file that can't be read is a line in the log.",
+    ).several()
+    .uwsgi("a reload loads the files again (uWSGI begins with an empty cache after a reload)")
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg"),
+    OptionEntry::supported(
+        "load-file-in-cache-gzip",
+        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, true)?)),
+        Value::Special,
+        "",
+        "As `load-file-in-cache`, compressed with gzip.",
+    ).several()
+    .uwsgi("uWSGI stores bytes of its memory behind the compressed content")
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg"),
+    OptionEntry::supported(
+        "check-cache",
+        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked = Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
+        Value::Special,
+        "",
+        "The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.",
+    )
+    .uwsgi("uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is no HTTP; here the server sets the length, the date and what belongs to the connection")
+    .example("cache2 = name=pages,items=1000\ncheck-cache = pages"),
+];
+
+const NO_CACHE: &str = "write `cache2 = name=NAME,items=1000`";
+
+/// `[CACHE ]KEY=VALUE`
+pub fn text_item(pair: &Pair) -> Result<(PreloadedItem, Location), Diagnostic> {
+    let text = values::text(pair)?;
+    let (cache, rest) = text.split_once(' ').filter(|(cache, _)| !cache.contains('=')).unwrap_or(("", &text));
+    let Some((key, value)) = rest.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty()) else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` has no key with a value", pair.key))
+            .advise("write KEY=VALUE, or CACHE KEY=VALUE"));
+    };
+    Ok((item(pair, cache, key, PreloadedContent::Text(value.to_owned())), pair.location.clone()))
+}
+
+/// `[CACHE ]FILE`: the name of the file as written is the key.
+pub fn file_item(pair: &Pair, is_compressed: bool) -> Result<(PreloadedItem, Location), Diagnostic> {
+    let text = values::text(pair)?;
+    let (cache, file) = text.split_once(' ').unwrap_or(("", &text));
+    if file.is_empty() {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file", pair.key))
+            .advise("write FILE, or CACHE FILE"));
+    }
+    Ok((item(pair, cache, file, PreloadedContent::File { path: file.into(), is_compressed }), pair.location.clone()))
+}
+
+fn item(pair: &Pair, cache: &str, key: &str, content: PreloadedContent) -> PreloadedItem {
+    let origin = format!("{} ({})", pair.key, pair.location);
+    PreloadedItem { cache: cache.to_owned(), key: key.to_owned(), content, origin }
+}
+
+impl CachedAnswersDraft {
+    /// Completes the settings: the items, and the cache of `check-cache`.
+    pub fn complete(self, caches: &[SharedCache], context: &mut Context) -> (Vec<PreloadedItem>, Option<String>) {
+        let mut items = Vec::new();
+        for (mut item, location) in self.preloaded {
+            check(&item.cache, caches, &location, context);
+            if let PreloadedContent::File { path, .. } = &mut item.content {
+                *path = normalized(&context.folder.join(&*path));
+            }
+            items.push(item);
+        }
+        let checked = self.checked.map(|(name, location)| {
+            check(&name, caches, &location, context);
+            name
+        });
+        (items, checked)
+    }
+}
+
+/// Checks that a cache exists. The empty name is the first one.
+pub fn check(name: &str, caches: &[SharedCache], location: &Location, context: &mut Context) {
+    let message = match name {
+        _ if caches.iter().any(|cache| cache.name == name) => return,
+        "" if !caches.is_empty() => return,
+        "" => "this needs a cache: add `cache2`".to_owned(),
+        _ => format!("there is no cache with the name `{name}`"),
+    };
+    let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
+    let advice = if names.is_empty() { NO_CACHE.to_owned() } else { format!("the caches are {}", names.join(", ")) };
+    context.diagnostics.push(Diagnostic::error(Some(location), message).advise(advice));
+}
+
+/// Items that the configuration puts into caches, and answers from a cache. Paths are as written.
+#[derive(Default)]
+pub struct CachedAnswersDraft {
+    pub preloaded: Vec<(PreloadedItem, Location)>,
+    /// `check-cache`
+    pub checked: Option<(String, Location)>,
+}

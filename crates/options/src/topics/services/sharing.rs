@@ -1,0 +1,257 @@
+//! Resolves the options of locks, the queue and memory areas. It creates no memory. Runs in the process that reads the
+//! configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
+use crate::topics::attendant::key_values;
+use crate::topics::services::metrics;
+use crate::topics::services::metrics::MetricsDraft;
+use crate::values;
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
+        "locks",
+        Setting::Number(|draft| &mut draft.of::<SharingDraft>().locks),
+        Value::Number { least: 0, most: 4096, unit: "locks" },
+        "0",
+        "The number of locks for the application besides lock 0 (`uwsgi.lock(NUMBER)`, `uwsgi.unlock(NUMBER)`).",
+    )
+    .uwsgi("a thread that takes a lock twice gets a RuntimeError instead of waiting forever")
+    .example("locks = 2"),
+    OptionEntry::supported(
+        "queue",
+        set!(|draft, row, pair| {
+            let slots = draft.bounded(row, pair)?;
+            draft.of::<QueueDraft>().slots = Some((slots.unsigned_abs(), pair.location.clone()));
+        }),
+        Value::Number { least: 0, most: 1_000_000_000, unit: "items" },
+        "0",
+        "Creates a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related functions).",
+    )
+    .uwsgi("`queue_pop` of an empty queue leaves the position of the next push where it is")
+    .example("queue = 100"),
+    OptionEntry::supported(
+        "queue-blocksize",
+        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().block_bytes),
+        Value::Number { least: 17, most: 1 << 30, unit: "bytes" },
+        "8192",
+        "The bytes of an item of the queue, including 16 for its length and its time.",
+    )
+    .uwsgi("all items together need not be a multiple of a memory page")
+    .example("queue-blocksize = 65536"),
+    OptionEntry::supported(
+        "queue-store",
+        Setting::Located(|draft| &mut draft.of::<QueueDraft>().store),
+        Value::Path,
+        "",
+        "Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind works on with the items of the other.",
+    )
+    .uwsgi("a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty")
+    .example("queue = 100\nqueue-store = /srv/shop/queue"),
+    OptionEntry::supported(
+        "queue-store-sync",
+        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().store_sync_s),
+        Value::Number { least: 0, most: 86_400, unit: "seconds" },
+        "0",
+        "The time between two writes of `queue-store` to the disk. Without it the kernel chooses the time, and only a crash of the machine loses items.",
+    )
+    .example("queue-store-sync = 5"),
+    OptionEntry::supported(
+        "sharedarea",
+        Setting::By(add_area),
+        Value::List,
+        "",
+        "Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of a file. Areas have numbers from 0.",
+    )
+    .uwsgi("a number that does not fit into the area is an error also for `sharedarea_inc64` and `sharedarea_dec64`; a file is a regular one, no device")
+    .example("sharedarea = size=65536"),
+    OptionEntry::supported(
+        "py-sharedarea",
+        Setting::By(add_python_area),
+        Value::List,
+        "",
+        "Creates an area of this many bytes. Its number follows those of `sharedarea`.",
+    )
+    .uwsgi("`uwsgi.sharedarea_object` returns a memoryview instead of a bytearray, and the memory is shared, whereas uWSGI's processes have a copy each")
+    .example("py-sharedarea = 1000"),
+    OptionEntry::supported(
+        "enable-metrics",
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().is_on |= draft.switch(pair)),
+        Value::Switch,
+        "off",
+        "Names the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master collects them each second. The options of metrics turn it on, too.",
+    )
+    .example("enable-metrics = true"),
+    OptionEntry::supported(
+        "metric",
+        Setting::By(metrics::add_metric),
+        Value::List,
+        "",
+        "Adds a metric, which the application changes (`uwsgi.metric_inc`): a name, or `name=NAME` with `type=counter`, `gauge`, `absolute` or `alias` (and `alias=METRIC`), `initial_value=`, `oid=` and `reset_after_push=1`. With `collector=` the master sets it: `file` (`arg1=FILE`, `arg1n=` the number of a word in it, from 0), or `sum`, `avg`, `accumulator`, `adder` and `multiplier` (`arg1n=` the number) of `children=METRIC;METRIC`, every `freq=` seconds.",
+    )
+    .uwsgi("the collectors `ptr` and `func`, which call C functions, are errors, and a second metric of the same name is one")
+    .example("metric = name=orders,type=counter"),
+    OptionEntry::supported(
+        "metric-threshold",
+        Setting::By(metrics::add_threshold),
+        Value::List,
+        "",
+        "Acts when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log says it, at most once a minute.",
+    )
+    .example("metric-threshold = key=worker.1.requests,value=1000000"),
+    OptionEntry::supported(
+        "metrics-dir",
+        set!(|draft, _, pair| {
+            draft.of::<MetricsDraft>().folder = Some(values::text(pair)?);
+            draft.of::<MetricsDraft>().is_on = true;
+        }),
+        Value::Path,
+        "",
+        "Writes the value of each metric to a file of its name in this folder, when it has changed.",
+    )
+    .uwsgi("a file has the number and a line end, and no zeros up to the size of a page")
+    .example("metrics-dir = /srv/shop/metrics"),
+    OptionEntry::supported(
+        "metrics-dir-restore",
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().restores = metrics::switch_on(draft, pair)),
+        Value::Switch,
+        "off",
+        "Counters, and the metrics that the application changes, begin with the values in the folder of `metrics-dir`.",
+    )
+    .uwsgi("collected gauges, such as memory sizes, do not")
+    .example("metrics-dir-restore = true"),
+    OptionEntry::supported(
+        "metrics-no-cores",
+        set!(|draft, _, pair| draft.of::<MetricsDraft>().omits_cores = metrics::switch_on(draft, pair)),
+        Value::Switch,
+        "off",
+        "Threads have no metrics of their own.",
+    )
+    .example("metrics-no-cores = true"),
+];
+
+/// The unit of areas whose size is a number of pages.
+const PAGE_BYTES: u64 = 4096;
+/// The most bytes of an area, and of a queue.
+const MAX_BYTES: u64 = 1 << 40;
+/// The most areas.
+const MAX_AREAS: usize = 64;
+
+const AREA_FORM: &str = "write a number of pages, `size=BYTES`, or `file=FILE,size=BYTES,offset=BYTES`";
+
+impl QueueDraft {
+    /// The queue, if there is one.
+    pub fn complete(self, context: &mut Context) -> Option<Queue> {
+        let Some((slots, location)) = self.slots.filter(|(slots, _)| *slots > 0) else {
+            if let Some((_, location)) = self.store {
+                let message = "`queue-store` has no effect without `queue`";
+                context.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `queue = NUMBER` too"));
+            }
+            return None;
+        };
+        let block_bytes = self.block_bytes.unwrap_or(Queue::BLOCK_BYTES);
+        if slots.checked_mul(block_bytes).is_none_or(|bytes| bytes > MAX_BYTES) {
+            let message = format!("a queue of {slots} blocks of {block_bytes} bytes is too large");
+            context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("all blocks together may have 1 TiB"));
+            return None;
+        }
+        let sync_s = self.store_sync_s.unwrap_or(0);
+        let store = self.store.map(|(path, _)| QueueStore { path: context.absolute(path), sync_s });
+        Some(Queue { slots, block_bytes, store, origin: location.to_string() })
+    }
+}
+
+/// `sharedarea`: a number of pages, or keys and values.
+pub fn add_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (mut pages, mut size, mut offset, mut source) = (None, None, 0, AreaSource::Memory);
+    if text.contains('=') {
+        for (key, value) in key_values(pair, &text)? {
+            match key.as_str() {
+                "pages" => pages = Some(number(pair, &value)?.saturating_mul(PAGE_BYTES)),
+                "size" => size = Some(number(pair, &value)?),
+                "offset" => offset = number(pair, &value)?,
+                "file" => source = AreaSource::File { path: value.into(), offset: 0 },
+                "fd" => {
+                    let number = value.parse().map_err(|_| wrong(pair, &format!("has the descriptor `{value}`"), AREA_FORM))?;
+                    source = AreaSource::Descriptor { number, offset: 0 };
+                }
+                "ptr" => return Err(wrong(pair, "has `ptr`, which names an address in uWSGI itself", AREA_FORM)),
+                _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), AREA_FORM)),
+            }
+        }
+    } else {
+        pages = Some(number(pair, &text)?.saturating_mul(PAGE_BYTES));
+    }
+    let bytes = match &mut source {
+        // As in uWSGI, memory has whole pages.
+        AreaSource::Memory => pages.or(size.map(|bytes| bytes.next_multiple_of(PAGE_BYTES))),
+        AreaSource::File { offset: place, .. } | AreaSource::Descriptor { offset: place, .. } => {
+            *place = offset;
+            size.or(pages)
+        }
+    };
+    let bytes = bytes.ok_or_else(|| wrong(pair, "has no size", AREA_FORM))?;
+    push(draft, pair, Area { bytes, source, origin: pair.location.to_string() })
+}
+
+/// `py-sharedarea`: a number of bytes.
+pub fn add_python_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let bytes = number(pair, &values::text(pair)?)?;
+    let area = Area { bytes, source: AreaSource::Memory, origin: pair.location.to_string() };
+    check(pair, &area)?;
+    draft.of::<SharingDraft>().python_areas.push(area);
+    Ok(())
+}
+
+fn push(draft: &mut Draft, pair: &Pair, area: Area) -> Result<(), Diagnostic> {
+    check(pair, &area)?;
+    draft.of::<SharingDraft>().areas.push(area);
+    if draft.of::<SharingDraft>().areas.len() > MAX_AREAS {
+        return Err(wrong(pair, &format!("is one of more than {MAX_AREAS}"), "join areas to a larger one"));
+    }
+    Ok(())
+}
+
+fn check(pair: &Pair, area: &Area) -> Result<(), Diagnostic> {
+    match area.bytes {
+        1..=MAX_BYTES => Ok(()),
+        bytes => Err(wrong(pair, &format!("has {bytes} bytes"), "an area has at least one byte, and at most 1 TiB")),
+    }
+}
+
+/// A whole number, decimal or with `0x`.
+fn number(pair: &Pair, text: &str) -> Result<u64, Diagnostic> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.trim().parse(),
+    };
+    parsed.map_err(|_| wrong(pair, &format!("has `{text}` instead of a number"), AREA_FORM))
+}
+
+fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
+    Diagnostic::error(Some(&pair.location), format!("`{}` {what}", pair.key)).advise(advice)
+}
+
+/// The options of the queue so far.
+#[derive(Default)]
+pub struct QueueDraft {
+    pub slots: Option<(u64, Location)>,
+    pub block_bytes: Option<u64>,
+    pub store: Option<(String, Location)>,
+    pub store_sync_s: Option<u64>,
+}
+
+/// Locks and memory areas so far. Paths are as written.
+#[derive(Default)]
+pub struct SharingDraft {
+    pub locks: u32,
+    pub areas: Vec<Area>,
+    /// `py-sharedarea`: numbered after the other areas.
+    pub python_areas: Vec<Area>,
+}

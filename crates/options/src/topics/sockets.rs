@@ -1,0 +1,462 @@
+//! Resolves the addresses to listen on, and the limits on connections and requests. It opens no socket. Runs in the process that
+//! reads the configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::host_info::FIRST_PASSED;
+use bolide_configuration::pair::Pair;
+use bolide_contract::settings::{Address, Limits, Listener, Protocol};
+use bolide_contract::sockets::SocketTuning;
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{Milestone, OptionEntry, OptionRow, Setting, SocketKind, Value, set};
+use crate::topics::interpreter::PythonDraft;
+use crate::topics::platform;
+use crate::{address, values};
+
+const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
+
+const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
+
+/// The reason that modifiers have no effect: all applications are Python's.
+const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
+
+/// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
+const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported yet";
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
+        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/shop.sock"),
+    OptionEntry::supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol.")
+        .example("uwsgi-socket = 127.0.0.1:3031"),
+    OptionEntry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.")
+        .uwsgi("uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length waits forever; here bodies are read, and such a response ends with its connection.")
+        .example("puwsgi-socket = 127.0.0.1:3031"),
+    OptionEntry::supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
+        .uwsgi("uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx: `fastcgi_keep_conn on`).")
+        .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
+    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "Listen on this address with FastCGI, with an HTTP status line at the head of each response instead of CGI's field Status. nginx does not support it.")
+        .example("fastcgi-nph-socket = 127.0.0.1:9000"),
+    OptionEntry::refused("fastcgi-modifier1", MODIFIER, "The uWSGI plugin that serves FastCGI requests.", ONE_PLUGIN),
+    OptionEntry::refused("fastcgi-modifier2", MODIFIER, "A variant of `fastcgi-modifier1`.", ONE_PLUGIN),
+    OptionEntry::supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "", "Listen on this address with SCGI.")
+        .uwsgi("uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol specifies.")
+        .example("scgi-socket = 127.0.0.1:4000"),
+    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.")
+        .example("scgi-nph-socket = 127.0.0.1:4000"),
+    OptionEntry::refused("scgi-modifier1", MODIFIER, "The uWSGI plugin that serves SCGI requests.", ONE_PLUGIN),
+    OptionEntry::refused("scgi-modifier2", MODIFIER, "A variant of `scgi-modifier1`.", ONE_PLUGIN),
+    OptionEntry::planned("raw-socket", Value::Address, Milestone::Services, "Listen on this address, and call the function of `python-raw` with the descriptor of each connection.", INSTEAD_OF_RAW),
+    OptionEntry::planned("python-raw", Value::Path, Milestone::Services, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
+    OptionEntry::planned("raw-modifier1", MODIFIER, Milestone::Services, "The uWSGI plugin that serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
+    OptionEntry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of `raw-modifier1`.", INSTEAD_OF_RAW),
+    OptionEntry::supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "", "Listen on this address with HTTP/1.1.")
+        .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
+        .example("http = 127.0.0.1:8080\nhttp = :8080"),
+    OptionEntry::supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
+        .uwsgi("uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.")
+        .example("http-socket = :8080"),
+    OptionEntry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
+        .example("http11-socket = :8080"),
+    OptionEntry::supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
+        .example("protocol = http"),
+    OptionEntry::supported(
+        "listen",
+        Setting::Number(|draft| &mut draft.of::<SocketsDraft>().backlog),
+        Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
+        "the kernel's own limit",
+        "The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.",
+    )
+    .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is reduced to it.")
+    .example("listen = 1024"),
+    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.of::<SocketsDraft>().mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "The mode of the files of UNIX sockets, three octal digits; without a value, 666.")
+        .example("chmod-socket = 660"),
+    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.of::<SocketsDraft>().owner), Value::Text, "", "The owner of the files of UNIX sockets: `user` or `user:group`.")
+        .example("chown-socket = www-data:www-data"),
+    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.")
+        .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.")
+        .example("socket-timeout = 10"),
+    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may take for the next byte, or until it reads more.")
+        .example("http-timeout = 120"),
+    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
+        .uwsgi("uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
+        .example("http-keepalive = 75"),
+    OptionEntry::supported("shared-socket", Setting::By(check_shared), Value::List, "", "An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`, `socket` or a related option names it, with the protocol of that option.")
+        .example("shared-socket = 127.0.0.1:8443\nhttps = =0,shop.crt,shop.key"),
+    OptionEntry::supported("undeferred-shared-socket", Setting::By(check_shared), Value::List, "", "Like `shared-socket`: the master opens all sockets before it drops privileges.")
+        .example("undeferred-shared-socket = 127.0.0.1:8080\nhttp = =0"),
+    OptionEntry::supported("http-to", Setting::LocatedTexts(|draft| &mut draft.of::<SocketsDraft>().router_targets), Value::List, "", "The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration, `http` serves the application itself. Another address is an error: let a front server forward requests.")
+        .example("http = 127.0.0.1:8000\nsocket = /run/shop.sock\nhttp-to = /run/shop.sock"),
+    OptionEntry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
+    OptionEntry::accepted("http-auto-chunked", Value::Switch, "Sends responses of unknown length in chunks.", "HTTP/1.1 responses of unknown length are always chunked"),
+    OptionEntry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "WebSocket requests are always recognised, and an ASGI application gets them"),
+    OptionEntry::accepted("no-defer-accept", Value::Switch, "Accepts connections before their first byte has arrived.", "waiting connections occupy no worker, so accept is never deferred"),
+    OptionEntry::accepted("tcp-nodelay", Value::Switch, "Sends small packets immediately.", "TCP_NODELAY is always set"),
+];
+
+const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" };
+
+pub const TUNING: &[OptionEntry] = &[
+    OptionEntry::supported(
+        "so-keepalive",
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.keepalive),
+        Value::Switch,
+        "off",
+        "Lets the kernel probe silent TCP peers (SO_KEEPALIVE).",
+    )
+    .example("so-keepalive = true"),
+    OptionEntry::supported(
+        "reuse-port",
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.reuse_port),
+        Value::Switch,
+        "off",
+        "Another instance of the same user may listen on the same address, and the kernel distributes the connections (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.",
+    )
+    .example("reuse-port = true"),
+    OptionEntry::supported(
+        "freebind",
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.free_bind),
+        Value::Switch,
+        "off",
+        "Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines (IP_FREEBIND).",
+    )
+    .example("freebind = true"),
+    OptionEntry::supported(
+        "socket-sndbuf",
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.send_buffer_bytes),
+        BUFFER,
+        "the kernel's own",
+        "The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.",
+    )
+    .example("socket-sndbuf = 65536"),
+    OptionEntry::supported(
+        "socket-rcvbuf",
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.receive_buffer_bytes),
+        BUFFER,
+        "the kernel's own",
+        "The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.",
+    )
+    .example("socket-rcvbuf = 65536"),
+    OptionEntry::supported(
+        "tcp-fast-open",
+        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.fast_open_queue),
+        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        "off",
+        "The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request with its first packet.",
+    )
+    .example("tcp-fast-open = 256"),
+    OptionEntry::supported(
+        "abstract-socket",
+        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().are_abstract),
+        Value::Switch,
+        "off",
+        "UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.",
+    )
+    .example("abstract-socket = true"),
+    OptionEntry::accepted(
+        "tcp-fast-open-client",
+        Value::Switch,
+        "Fast Open for connections of uWSGI's routers.",
+        "Bolide opens no connections to other servers",
+    ),
+    OptionEntry::accepted(
+        "so-send-timeout",
+        Value::Special,
+        "How long the kernel waits for a client that does not read.",
+        "`socket-timeout` and `http-timeout` limit it, without a waiting thread",
+    ),
+];
+
+pub const REQUESTS: &[OptionEntry] = &[
+    OptionEntry::accepted("http-chunked-input", Value::Switch, "Accepts chunked request bodies.", "chunked request bodies are always read"),
+    OptionEntry::accepted("http-manage-expect", Value::Special, "Answers `Expect: 100-continue`.", "it is always answered when the body is wanted"),
+    OptionEntry::accepted("post-buffering-bufsize", Value::Special, "The size of the buffer for request bodies.", "the buffer grows as needed"),
+    OptionEntry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.")
+        .example("wsgi-strict = true"),
+    OptionEntry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the default.")
+        .uwsgi("uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger head.")
+        .example("buffer-size = 32768"),
+    OptionEntry::supported("post-buffering", Setting::By(set_body_memory), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1048576", "Bytes of a request's body that are kept in memory; the rest goes to a temporary file.")
+        .uwsgi("uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a slow client occupies no thread. 0 means the default.")
+        .example("post-buffering = 65536"),
+    OptionEntry::supported("limit-post", Setting::Positive(|draft| &mut draft.of::<Limits>().body_bytes), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "no limit", "The maximum size of a request's body in bytes; a larger one is answered with 413.").example("limit-post = 10485760"),
+    OptionEntry::supported("limit-post-disk", set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes = draft.positive_or(row, pair, Limits::default().body_disk_bytes)?), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "1073741824", "The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they arrive, without files.")
+        .uwsgi("uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, at most one per thread at the same time.")
+        .example("limit-post-disk = 10737418240"),
+    OptionEntry::supported("body-min-rate", set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" }, "500", "The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps the connection open forever.")
+        .example("body-min-rate = 50"),
+    OptionEntry::supported("lenient-targets", Setting::Switch(|draft| &mut draft.of::<Limits>().lenient_targets), Value::Switch, "off", "Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send unescaped; without it they are answered with 400.")
+        .uwsgi("uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications fail on them.")
+        .example("lenient-targets = true"),
+];
+
+/// `chmod-socket` without a value.
+pub const OPEN_SOCKET_MODE: u32 = 0o666;
+/// The default mode of UNIX sockets of an instance in the background: uWSGI's, without the execute bits.
+const DAEMONIZED_SOCKET_MODE: u32 = 0o666;
+/// The options whose addresses others name by number.
+const SHARED_SOCKETS: [&str; 2] = ["shared-socket", "undeferred-shared-socket"];
+/// Requests of every browser need more, in bytes.
+const MIN_HEAD_BYTES: usize = 1024;
+
+pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
+    let address = address_of(draft, pair)?;
+    draft.of::<SocketsDraft>().list.push(SocketDraft::new(kind, address, pair.location.clone()));
+    Ok(())
+}
+
+/// Returns the address of an option, which may be that of a `shared-socket`: `=0`.
+pub fn address_of(draft: &mut Draft, pair: &Pair) -> Result<Address, Diagnostic> {
+    let text = pair.value.as_deref().unwrap_or_default().trim();
+    let shared = match text.strip_prefix('=') {
+        None => None,
+        Some(number) => {
+            let number = number.parse().ok().filter(|&number: &usize| number < draft.of::<SocketsDraft>().shared.len());
+            let number = number.ok_or_else(|| {
+                let message = match draft.of::<SocketsDraft>().shared.len() {
+                    0 => format!("`{} = {text}`: there is no `shared-socket`", pair.key),
+                    count => format!("`{} = {text}`: the shared sockets are `=0` to `={}`", pair.key, count - 1),
+                };
+                Diagnostic::error(Some(&pair.location), message)
+                    .advise("write `shared-socket = ADDRESS`, or name the address itself")
+            })?;
+            let (text, is_named, _) = &mut draft.of::<SocketsDraft>().shared[number];
+            *is_named = true;
+            Some(Pair { value: Some(text.clone()), ..pair.clone() })
+        }
+    };
+    let (address, doubt) = address::read(shared.as_ref().unwrap_or(pair), draft.host)?;
+    draft.diagnostics.extend(doubt);
+    Ok(address)
+}
+
+/// A shared socket may be named before its own line.
+pub fn note_shared(draft: &mut Draft, effects: &[Pair]) {
+    let shared = effects.iter().filter(|pair| SHARED_SOCKETS.contains(&pair.key.as_str()));
+    let shared = shared.map(|pair| (pair.value.clone().unwrap_or_default(), false, pair.location.clone()));
+    draft.of::<SocketsDraft>().shared = shared.collect();
+}
+
+/// `shared-socket`: only its address can be wrong.
+pub fn check_shared(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    address::read(pair, draft.host).map(drop)
+}
+
+pub fn set_head_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let default = Limits::default();
+    let (head_bytes, request_line_bytes) = match draft.bounded_usize(row, pair)? {
+        0 => (default.head_bytes, default.request_line_bytes),
+        bytes => (bytes.max(MIN_HEAD_BYTES), bytes.max(MIN_HEAD_BYTES)),
+    };
+    draft.of::<Limits>().head_bytes = head_bytes;
+    draft.of::<Limits>().request_line_bytes = request_line_bytes;
+    Ok(())
+}
+
+pub fn set_body_memory(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let bytes = draft.bounded_usize(row, pair)?;
+    draft.of::<Limits>().body_memory_bytes = if bytes == 0 { Limits::default().body_memory_bytes } else { bytes };
+    Ok(())
+}
+
+/// The protocol of `socket`. As in uWSGI, one that is unknown matters only if there is such a socket.
+pub fn set_protocol(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    // uWSGI's second word for HTTP.
+    let known = |text: &str| {
+        let word = if text == "http11" { Protocol::Http.word() } else { text };
+        Protocol::ALL.into_iter().find(|protocol| protocol.word() == word)
+    };
+    draft.of::<SocketsDraft>().unknown_protocol = None;
+    let word = values::first_word(pair).unwrap_or_default();
+    match (known(&text), known(word)) {
+        (Some(protocol), _) => draft.of::<SocketsDraft>().protocol = protocol,
+        (None, Some(protocol)) => {
+            draft.of::<SocketsDraft>().protocol = protocol;
+            draft.diagnostics.push(values::read_as(pair, word));
+        }
+        (None, None) => {
+            let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
+            let message = format!("the protocol `{text}` is not supported");
+            let unknown = Diagnostic::error(Some(&pair.location), message).advise(format!("write one of {words}"));
+            draft.of::<SocketsDraft>().unknown_protocol = Some(unknown);
+        }
+    }
+    Ok(())
+}
+
+impl SocketsDraft {
+    /// Adds the default address of an application on the command line if none is set. The sockets of `LISTEN_FDS` are served in
+    /// addition to those of the configuration, with the protocol of `socket`, as in uWSGI. For an application on the command line
+    /// they replace the default address, which would speak HTTP.
+    pub fn add_default(&mut self, python: &PythonDraft, context: &mut Context) {
+        let passed = context.host.passed_sockets;
+        if context.is_bare && self.list.is_empty() && passed == 0 {
+            let (address, location) = python.default_address(context);
+            self.list.push(SocketDraft::new(SocketKind::HttpRouter, address, location));
+        }
+        let kind = if context.is_bare { SocketKind::HttpRouter } else { SocketKind::Default };
+        let location = Location::environment("LISTEN_FDS");
+        let socket = |descriptor| SocketDraft::new(kind, Address::Passed(descriptor), location.clone());
+        self.list.extend((FIRST_PASSED..FIRST_PASSED + passed).map(socket));
+        let addresses: Vec<&Address> = self.list.iter().map(|socket| &socket.address).collect();
+        platform::note_container(&addresses, context);
+    }
+
+    /// Reports shared sockets that nothing serves, targets of the router that are not sockets of this instance, and an unknown
+    /// protocol.
+    pub fn check_named(&mut self, listeners: &[Listener], context: &mut Context) {
+        for (address, _, location) in self.shared.iter().filter(|(_, is_named, _)| !is_named) {
+            let message = format!("`shared-socket = {address}`: nothing is served there, since no option names it");
+            let warning = Diagnostic::warning(Some(location), message);
+            context.diagnostics.push(warning.advise("write `http = =0` or another option with its number"));
+        }
+        for (text, location) in &self.router_targets {
+            context.diagnostics.push(router_target(text, location, listeners, context));
+        }
+        if let Some(unknown) = self.unknown_protocol.take() {
+            let is_asked = self.list.iter().any(|socket| socket.kind == SocketKind::Default);
+            let severity = if is_asked { Severity::Error } else { Severity::Warning };
+            context.diagnostics.push(Diagnostic { severity, ..unknown });
+        }
+    }
+}
+
+/// `http-to` is no more than `http` alone if it names a socket of this instance that speaks the protocol of the router.
+fn router_target(text: &str, location: &Location, listeners: &[Listener], context: &Context) -> Diagnostic {
+    let pair = Pair {
+        key: "http-to".to_owned(),
+        value: Some(text.to_owned()),
+        location: location.clone(),
+        acted: false,
+        placeholder: false,
+    };
+    let target = address::read(&pair, context.host).map(|(target, _)| address::absolute(&target, &context.folder));
+    let is_own = |listener: &&Listener| {
+        listener.protocol == Protocol::Uwsgi && target.as_ref().is_ok_and(|target| reaches(target, &listener.address))
+    };
+    match listeners.iter().find(is_own) {
+        Some(own) => {
+            let message = format!("`http-to = {text}` is the socket of {}: `http` serves the application itself", own.origin);
+            Diagnostic::note(Some(location), message)
+        }
+        None => {
+            Diagnostic::error(Some(location), format!("`http-to = {text}` is not supported: it is no socket of this instance"))
+                .advise("let a front server (nginx, HAProxy, Caddy, Traefik) choose the server, or leave the option out")
+        }
+    }
+}
+
+/// Whether a connection to the target arrives at a socket with this address.
+fn reaches(target: &Address, bound: &Address) -> bool {
+    let is_any = |host: &str| matches!(host, "" | "0.0.0.0" | "::");
+    let is_loopback = |host: &str| matches!(host, "localhost" | "::1") || host.starts_with("127.");
+    match (target, bound) {
+        (Address::Tcp { host, port }, Address::Tcp { host: bound_host, port: bound_port }) => {
+            let is_same = host == bound_host || is_any(bound_host) && (is_loopback(host) || is_any(host));
+            port == bound_port && (is_same || (is_loopback(host) || is_any(host)) && is_loopback(bound_host))
+        }
+        (target, bound) => target == bound,
+    }
+}
+
+/// A process that uWSGI daemonizes creates its sockets with an empty umask, so that every user can connect, including a front
+/// server. Here this applies to the sockets only: files of the application keep the umask.
+pub fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], context: &mut Context) {
+    let daemonized = context.read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
+    let (Some(pair), None) = (daemonized, umask) else { return };
+    let mut is_opened = false;
+    for one in listeners.iter_mut().filter(|one| matches!(one.address, Address::Unix(_)) && one.mode.is_none()) {
+        one.mode = Some(DAEMONIZED_SOCKET_MODE);
+        is_opened = true;
+    }
+    if is_opened {
+        let message =
+            format!("every user may connect to the UNIX sockets (mode 666): `{}` without `chmod-socket`, as in uWSGI", pair.key);
+        context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(
+            "write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = \
+                    666` for all users",
+        ));
+    }
+}
+
+/// Addresses to listen on, and the settings that their sockets share.
+pub struct SocketsDraft {
+    pub list: Vec<SocketDraft>,
+    /// The protocol of `socket`.
+    pub protocol: Protocol,
+    /// The error of the last `protocol`, if it named none.
+    pub unknown_protocol: Option<Diagnostic>,
+    pub backlog: u32,
+    pub mode: Option<u32>,
+    pub owner: Option<String>,
+    pub timeout_s: u64,
+    pub http_timeout_s: u64,
+    pub tuning: SocketTuning,
+    /// The addresses of `shared-socket`, and whether another option names each.
+    pub shared: Vec<(String, bool, Location)>,
+    /// `http-to`
+    pub router_targets: Vec<(String, Location)>,
+    /// `abstract-socket`: UNIX sockets are names, not files.
+    pub are_abstract: bool,
+}
+
+impl Default for SocketsDraft {
+    fn default() -> SocketsDraft {
+        SocketsDraft {
+            list: Vec::new(),
+            protocol: Protocol::Uwsgi,
+            unknown_protocol: None,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            timeout_s: SOCKET_TIMEOUT_SECONDS,
+            http_timeout_s: HTTP_TIMEOUT_SECONDS,
+            tuning: SocketTuning::default(),
+            shared: Vec::new(),
+            router_targets: Vec::new(),
+            are_abstract: false,
+        }
+    }
+}
+
+/// A socket as configured. Its protocol and timeout depend on options that may follow.
+pub struct SocketDraft {
+    pub kind: SocketKind,
+    pub address: Address,
+    pub location: Location,
+    /// The credentials after the address of `https`.
+    pub credentials: Option<Credentials>,
+    /// `http-to-https`: redirects clients to this HTTPS port.
+    pub https_port: Option<u16>,
+}
+
+impl SocketDraft {
+    pub fn new(kind: SocketKind, address: Address, location: Location) -> SocketDraft {
+        SocketDraft { kind, address, location, credentials: None, https_port: None }
+    }
+}
+
+/// The certificate of an address, and related values of the same option. Paths are as written.
+#[derive(Clone)]
+pub enum Credentials {
+    /// The certificate of `tls-certificate` and `tls-key`.
+    Common,
+    /// `auto`: Bolide generates it, for development.
+    Development,
+    Files(CredentialFiles),
+}
+
+#[derive(Clone, Default)]
+pub struct CredentialFiles {
+    pub certificate: String,
+    pub key: String,
+    pub ciphers: Option<String>,
+    /// With a leading `!`, clients without a certificate are rejected.
+    pub client_authorities: Option<String>,
+}
+
+/// uWSGI waits 4 seconds for a peer at its own sockets, which cuts off slow clients.
+pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
+
+pub const HTTP_TIMEOUT_SECONDS: u64 = 60;

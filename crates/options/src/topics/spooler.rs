@@ -1,0 +1,149 @@
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the folders. Runs in the process that reads
+//! the configuration.
+
+use std::os::unix::fs::MetadataExt;
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_configuration::trust::Writer;
+use bolide_contract::children::{Helper, Task};
+use bolide_contract::settings::Identity;
+use bolide_contract::spooling::{SpoolFolder, Spooling};
+use bolide_contract::watching::{FileAction, WatchSubject};
+use bolide_distributed::{Address, Purpose};
+use nix::unistd::User;
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionEntry, OptionRow, Setting, Value};
+use crate::topics::services::distributed;
+use crate::values;
+
+const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported("spooler", Setting::By(add_spooler), Value::Path, "", "Adds a folder of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job that `uwsgi.spool` writes. `uwsgi.spool` writes to the first folder unless a job names another one. A job is a file that is removed after it was done, so it survives restarts and crashes. The folder is created for the application's user if it is missing. With `redis://HOST:6379/0?folder=PATH`, a Redis or Valkey server has the jobs and the spoolers of all machines work on them; the folder keeps new jobs while the server is away. The address is that of `lock-engine`, with the keys `folder` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that has died).").several()
+        .uwsgi("The files have uWSGI's format and names, so either server continues with the jobs of the other. A new job is noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the folder `failed`, and so is a file that is no job, which uWSGI deletes.")
+        .example("spooler = jobs\nspooler = redis://127.0.0.1:6379/0?folder=kept"),
+    OptionEntry::supported("spooler-external", Setting::By(add_external), Value::Path, "", "Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.").several()
+        .example("spooler-external = /srv/mailer/jobs"),
+    OptionEntry::supported("spooler-processes", Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.processes), Value::Number { least: 1, most: MAX_SPOOLERS, unit: "spoolers" }, "1", "Spoolers for each folder of `spooler`. A job is locked by the one that works on it.")
+        .example("spooler = jobs\nspooler-processes = 4"),
+    OptionEntry::supported("spooler-ordered", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_ordered), Value::Switch, "off", "Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and within a priority in the order of their names. Several spoolers still work at the same time.")
+        .uwsgi("Without this option uWSGI never works on jobs that have a priority; here it does, in any order.")
+        .example("spooler = jobs\nspooler-ordered = true"),
+    OptionEntry::supported("spooler-frequency", Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.frequency_s), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "30", "How often a spooler looks at its folder if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again then. `uwsgi.set_spooler_frequency` changes it.")
+        .example("spooler = jobs\nspooler-frequency = 10"),
+    OptionEntry::supported("spooler-max-tasks", Setting::Positive(|draft| &mut draft.of::<SpoolerDraft>().settings.max_tasks), Value::Number { least: 0, most: i64::MAX, unit: "jobs" }, "off", "Replaces a spooler after this many jobs, against memory that grows.")
+        .example("spooler = jobs\nspooler-max-tasks = 1000"),
+    OptionEntry::supported("spooler-harakiri", Setting::Seconds(|draft| &mut draft.of::<SpoolerDraft>().harakiri_ms), SECONDS, "off", "Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.")
+        .example("spooler = jobs\nspooler-harakiri = 600"),
+    OptionEntry::supported("spooler-chdir", Setting::Located(|draft| &mut draft.of::<SpoolerDraft>().job_folder), Value::Path, "the folder of the jobs", "The working directory of the functions of jobs.")
+        .example("spooler = jobs\nspooler-chdir = ."),
+    OptionEntry::supported("spooler-import", Setting::Texts(|draft| &mut draft.of::<SpoolerDraft>().settings.imports), Value::List, "", "A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the import fails, the spooler logs why and continues.")
+        .example("spooler = jobs\nspooler-import = json"),
+    OptionEntry::supported("spooler-quiet", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_quiet), Value::Switch, "off", "Does not log each job. Errors are logged.")
+        .example("spooler = jobs\nspooler-quiet = true"),
+    OptionEntry::supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers), Value::Path, "", "Replaces the spoolers when the file at this path changes. A job in progress is finished first.")
+        .example("spooler = jobs\ntouch-spoolers-reload = reload-spoolers"),
+];
+
+/// The permission bits of a mode (inode(7)).
+const MODE_BITS: u32 = 0o777;
+/// The highest number of spoolers of one folder, and of folders.
+pub const MAX_SPOOLERS: i64 = 64;
+
+/// The folder that keeps jobs while their engine is away, if its address has no `folder`.
+const KEEPING_FOLDER: &str = "kept-jobs";
+
+/// `spooler`
+pub fn add_spooler(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    add(draft, pair, false)
+}
+
+/// `spooler-external`
+pub fn add_external(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    add(draft, pair, true)
+}
+
+fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnostic> {
+    let path = values::text(pair)?;
+    let (mut path, mut engine) = (path, None);
+    if Address::is_meant(&path) {
+        let (number, address) = distributed::add_engine(draft, pair, &path, Purpose::Jobs)?;
+        (path, engine) = (address.folder.unwrap_or_else(|| KEEPING_FOLDER.to_owned()), Some(number));
+    }
+    if draft.of::<SpoolerDraft>().folders.len() as i64 >= MAX_SPOOLERS {
+        let message = format!("there can't be more than {MAX_SPOOLERS} folders of spoolers");
+        return Err(Diagnostic::error(Some(&pair.location), message));
+    }
+    draft.of::<SpoolerDraft>().folders.push((path, engine, is_external, pair.location.clone()));
+    Ok(())
+}
+
+impl SpoolerDraft {
+    /// Completes the settings. Relative paths start at the folder in which the server was started, as in uWSGI, which resolves
+    /// them before it enters `chdir`.
+    pub fn complete(self, context: &mut Context) -> Spooling {
+        let mut folders: Vec<SpoolFolder> = Vec::new();
+        for (path, engine, is_external, location) in self.folders {
+            let path = context.absolute_at_start(path);
+            if folders.iter().any(|folder| folder.path == path) {
+                let message = format!("the folder `{}` has a spooler already", path.display());
+                context.diagnostics.push(
+                    Diagnostic::warning(Some(&location), message)
+                        .advise("write `spooler-processes` for more spoolers of a folder"),
+                );
+                continue;
+            }
+            folders.push(SpoolFolder { path, engine, is_external, origin: location.to_string() });
+        }
+        if folders.is_empty() {
+            return Spooling::default();
+        }
+        let job_folder = self.job_folder.map(|(path, location)| existing(context, &path, &location));
+        Spooling { folders, job_folder, ..self.settings }
+    }
+}
+
+/// Adds the spoolers of the settings to the helpers: those of a folder one after the other.
+pub fn helpers(spooling: &Spooling, harakiri_ms: Option<u64>) -> impl Iterator<Item = Helper> {
+    let folders = spooling.folders.iter().filter(|folder| !folder.is_external);
+    let paths = folders.flat_map(|folder| std::iter::repeat_n(&folder.path, spooling.processes as usize));
+    (1u32..)
+        .zip(paths)
+        .map(move |(number, folder)| Helper { harakiri_ms, ..Helper::new(Task::Spooler { number, folder: folder.clone() }) })
+}
+
+fn existing(context: &mut Context, path: &str, location: &Location) -> std::path::PathBuf {
+    let path = context.absolute(path);
+    if !path.is_dir() {
+        let message = format!("can't change to `{}`: there is no such folder", path.display());
+        context.diagnostics.push(Diagnostic::error(Some(location), message).local());
+    }
+    path
+}
+
+/// Reports folders that the user of `uid` can't use: every job would fail.
+pub fn check_folders(spooling: &Spooling, identity: &Identity, context: &mut Context) {
+    let (Some(writer), Some(name)) = (Writer::of(identity), &identity.user) else { return };
+    for folder in &spooling.folders {
+        let Some(found) = folder.path.metadata().ok().filter(|_| !writer.may_fill(&folder.path)) else { continue };
+        let owner = User::from_uid(found.uid().into()).ok().flatten().map_or_else(|| found.uid().to_string(), |user| user.name);
+        let (path, mode) = (folder.path.display(), found.mode() & MODE_BITS);
+        let message = format!("the spool folder {path} belongs to {owner} (mode {mode:o}), and `uid` is {name}");
+        let place = context.read.effects.iter().map(|pair| &pair.location).find(|place| place.to_string() == folder.origin);
+        context.diagnostics.push(Diagnostic::warning(place, message).advise(format!("chown {name} {path}")).local());
+    }
+}
+
+/// The spooler so far. Paths are as written.
+#[derive(Default)]
+pub struct SpoolerDraft {
+    /// The folders, the engines that have their jobs, whether another instance works on them, and where they were configured.
+    pub folders: Vec<(String, Option<usize>, bool, Location)>,
+    pub job_folder: Option<(String, Location)>,
+    pub harakiri_ms: Option<u64>,
+    /// The values that need no completion.
+    pub settings: Spooling,
+}
