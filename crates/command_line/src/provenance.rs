@@ -4,8 +4,8 @@
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::Pair;
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::reach::{Reach, reach};
 use bolide_options::reader::Configuration;
+use bolide_options::row::Reach;
 use bolide_options::row::Status;
 
 use crate::reading::{PrivilegedOption, Sources};
@@ -17,7 +17,7 @@ pub fn sources(read: &Configuration, host: &HostInfo) -> Sources {
 
 fn privileged_option(pair: &Pair) -> Option<PrivilegedOption> {
     let row = catalogue().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
-    let reach = reach(row);
+    let reach = row.reach;
     let (value, origin) = (pair.value.clone(), pair.location.to_string());
     (reach != Reach::Application).then(|| PrivilegedOption { option: pair.key.clone(), value, origin, reach })
 }

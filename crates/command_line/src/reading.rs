@@ -6,7 +6,7 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
 use bolide_contract::settings::Settings;
-use bolide_options::catalogue::reach::Reach;
+use bolide_options::row::Reach;
 use serde::{Deserialize, Serialize};
 
 use crate::check_report::CheckReport;

@@ -6,6 +6,7 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::words::Word;
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
+use serde::{Deserialize, Serialize};
 
 use crate::draft::Draft;
 
@@ -116,6 +117,19 @@ macro_rules! set {
     };
 }
 pub(crate) use set;
+
+/// The privileges with which an option acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reach {
+    /// Processes that have become the application's user act on it, or it is a number that gives no rights.
+    Application,
+    /// The same, unless a program with rights of its own uses it too (`attach-daemon2` with `uid`).
+    Surroundings,
+    /// A daemon or a hook: the user that it requests decides.
+    Each,
+    /// The master acts on it with root's rights.
+    Master,
+}
 
 /// The verdict on an option. There is no other: no option is ignored silently.
 #[derive(Debug, Clone, Copy)]
@@ -273,12 +287,14 @@ pub struct OptionEntry {
     pub also: &'static [&'static str],
     /// Set by [`OptionEntry::several`].
     pub is_several: bool,
+    /// Set by [`OptionEntry::reach`], which every supported option needs.
+    pub reach: Option<Reach>,
 }
 
 impl OptionEntry {
     /// A row without the texts and facts that most rows do without.
     const fn plain(name: &'static str, status: Status, value: Value, default: &'static str, help: &'static str) -> OptionEntry {
-        OptionEntry { name, status, value, default, help, uwsgi: "", example: "", also: &[], is_several: false }
+        OptionEntry { name, status, value, default, help, uwsgi: "", example: "", also: &[], is_several: false, reach: None }
     }
 
     pub const fn supported(
@@ -334,6 +350,26 @@ impl OptionEntry {
         self
     }
 
+    /// The privileges with which the option acts: a reload of a file that the application's user may write takes it, or not.
+    pub const fn reach(mut self, reach: Reach) -> OptionEntry {
+        self.reach = Some(reach);
+        self
+    }
+
+    /// Returns the privileges of an option that is supported.
+    pub const fn stated_reach(&self) -> Option<Reach> {
+        match self.status {
+            Status::Supported(Setting::Language(Word::Signal(_) | Word::Ask(_))) => Some(Reach::Master),
+            Status::Supported(Setting::Language(_)) => Some(Reach::Application),
+            _ => self.reach,
+        }
+    }
+
+    /// Whether it says everything that its verdict needs.
+    pub const fn is_complete(&self) -> bool {
+        !matches!(self.status, Status::Supported(_)) || self.stated_reach().is_some()
+    }
+
     /// Whether each value of the option is in effect, and not only the last one.
     pub fn takes_several(&self) -> bool {
         let adds = match self.status {
@@ -369,6 +405,8 @@ pub struct OptionRow {
     pub example: &'static str,
     /// Each value is in effect, and not only the last one.
     pub is_several: bool,
+    /// Of an option without an effect, that of the master.
+    pub reach: Reach,
 }
 
 impl OptionRow {

@@ -6,7 +6,7 @@ use bolide_contract::attendant::Daemon;
 use bolide_contract::children::Task;
 use bolide_contract::hooks::{Hook, HookPhase};
 use bolide_contract::settings::{Listener, Settings, Threads};
-use bolide_options::catalogue::reach::Reach;
+use bolide_options::row::Reach;
 use serde_json::Value;
 
 use crate::provision::Room;

@@ -4,7 +4,7 @@
 use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::reach::{Reach, reach};
+use bolide_options::row::Reach;
 use bolide_options::row::{OptionRow, Setting, Status, Theme};
 use bolide_supervision::testing::Folder;
 
@@ -73,7 +73,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>)
 
 /// Returns the other lines that an option needs to have an effect.
 fn base_of(row: &OptionRow, folder: &Folder) -> String {
-    if matches!(reach(row), Reach::Master | Reach::Each) {
+    if matches!(row.reach, Reach::Master | Reach::Each) {
         // Some of the options imply it.
         let own = own_base_of(row, folder);
         return if own.contains("master") { own } else { format!("{own}master = true\n") };
@@ -196,7 +196,7 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             looked_at += 1;
             let place = format!("uwsgi.ini:{}", 6 + if is_application { 0 } else { base.lines().count() });
             let is_named = named.iter().any(|words| words.contains(&place) && words.contains(row.name()));
-            let expected = match reach(row) {
+            let expected = match row.reach {
                 Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),
                 // Its effects outside of its own section belong to the application.
                 Reach::Master if row.name() == "develop" => is_named,
@@ -208,7 +208,7 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             };
             if !expected {
                 let (of_old, of_new) = (differences(&taken, &old), differences(&taken, &new));
-                wrong.push(format!("`{line}` ({:?}, {place}), named {named:?}: changed {of_old:?}, kept {of_new:?}", reach(row)));
+                wrong.push(format!("`{line}` ({:?}, {place}), named {named:?}: changed {of_old:?}, kept {of_new:?}", row.reach));
             }
         }
     }

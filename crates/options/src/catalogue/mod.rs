@@ -3,17 +3,16 @@
 
 mod families;
 mod names;
-pub mod reach;
 
 use std::sync::LazyLock;
 
 use bolide_configuration::suggest;
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
-use crate::row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
+use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value};
 use crate::topics::{
-    answering, application, asynchronous, clients, confinement, files, gevent, hooks, interpreter, language, logging, mules,
-    processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
+    answering, application, asynchronous, attendant, clients, control, files, gevent, hooks, identity, interpreter, language,
+    logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
 };
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
@@ -34,10 +33,10 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Greenlets, gevent::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
-    (Theme::Processes, processes::CONTROL),
+    (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
-    (Theme::Attendant, hooks::DAEMONS),
+    (Theme::Attendant, attendant::ENTRIES),
     (Theme::Processes, recycling::RELOADS),
     (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
@@ -55,11 +54,25 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Services, services::sharing::ENTRIES),
     (Theme::Services, services::distributed::ENTRIES),
     (Theme::Alarms, services::alarms::ENTRIES),
-    (Theme::Identity, confinement::ENTRIES),
-    (Theme::Identity, confinement::CONFINEMENT),
+    (Theme::Identity, identity::ENTRIES),
+    (Theme::Identity, identity::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),
     (Theme::Program, program::ENTRIES),
 ];
+
+/// A supported option whose row does not say its reach does not compile.
+const _: () = {
+    let mut place = 0;
+    while place < TABLES.len() {
+        let (_, table) = TABLES[place];
+        let mut row = 0;
+        while row < table.len() {
+            assert!(table[row].is_complete(), "a supported option lacks `.reach(…)`");
+            row += 1;
+        }
+        place += 1;
+    }
+};
 
 /// All rows, with indexes by name and by letter.
 pub struct Catalogue {
@@ -250,6 +263,7 @@ fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
         uwsgi: entry.uwsgi,
         example: entry.example,
         is_several: entry.takes_several(),
+        reach: entry.stated_reach().unwrap_or(Reach::Master),
     }
 }
 

@@ -49,7 +49,8 @@ use crate::topics::hooks::HooksDraft;
 use crate::topics::interpreter::{PythonDraft, PythonModuleDraft};
 use crate::topics::logging::LoggingDraft;
 use crate::topics::mules::MulesDraft;
-use crate::topics::processes::{LifecycleDraft, ProcessesDraft, RecyclingDraft, ReloadingDraft};
+use crate::topics::processes::{LifecycleDraft, ProcessesDraft};
+use crate::topics::recycling::{RecyclingDraft, ReloadingDraft};
 use crate::topics::scaling::ScalingDraft;
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::topics::services::cached_answers::CachedAnswersDraft;
@@ -59,8 +60,8 @@ use crate::topics::sockets::SocketsDraft;
 use crate::topics::spooler::SpoolerDraft;
 use crate::topics::statistics::StatisticsDraft;
 use crate::topics::{
-    answering, application, control, developing, hooks, interpreter, listeners, logging, platform, processes, services, sockets,
-    spooler, tls, watching,
+    answering, application, control, developing, hooks, interpreter, listeners, logging, platform, processes, recycling,
+    services, sockets, spooler, tls, watching,
 };
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -311,7 +312,7 @@ impl Shape {
         let attendant = draft.take::<AttendantDraft>().complete(has_mercy.then_some(lifecycle.reload_mercy_ms), context);
         let control = control::complete(draft.take(), draft.of(), context);
         let ReloadingDraft(reloading) = draft.take();
-        processes::check_reloading(&reloading, &lifecycle, context);
+        recycling::check_reloading(&reloading, &lifecycle, context);
         if !served.is_jailed {
             processes::check_crash_reports(&lifecycle, context);
         }

@@ -6,7 +6,7 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Asynchronous, Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Setting, Value, set, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
 use crate::topics::application::ApplicationDraft;
 use crate::topics::gevent;
 use crate::values;
@@ -31,7 +31,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes precedence over `module` and `wsgi-file`.",
     )
     .uwsgi("uWSGI does not support ASGI.")
-    .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
+    .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app").reach(Reach::Application),
     OptionEntry::supported(
         "lifespan",
         set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?),
@@ -39,7 +39,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "auto",
         "Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker; `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.",
     )
-    .example("lifespan = on"),
+    .example("lifespan = on").reach(Reach::Application),
     OptionEntry::supported(
         "loop",
         Setting::By(set_event_loop),
@@ -48,7 +48,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the application; `auto` uses uvloop if it is installed.",
     )
     .uwsgi("In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async` and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.")
-    .example("loop = uvloop"),
+    .example("loop = uvloop").reach(Reach::Application),
     OptionEntry::supported(
         "loop-stall",
         Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms),
@@ -56,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "1",
         "If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.",
     )
-    .example("loop-stall = 0.5"),
+    .example("loop-stall = 0.5").reach(Reach::Application),
     OptionEntry::supported(
         "harakiri-streams",
         Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams),
@@ -64,7 +64,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "`harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a response has started, so that event streams and long downloads are not affected.",
     )
-    .example("harakiri = 30\nharakiri-streams = true"),
+    .example("harakiri = 30\nharakiri-streams = true").reach(Reach::Application),
     OptionEntry::supported(
         "limit-concurrency",
         Setting::Count(|draft| &mut draft.of::<Asynchronous>().concurrency),
@@ -72,7 +72,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "0",
         "The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get 503. 0 means no limit.",
     )
-    .example("limit-concurrency = 1000"),
+    .example("limit-concurrency = 1000").reach(Reach::Application),
     OptionEntry::supported(
         "asgi-extensions",
         set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?),
@@ -80,7 +80,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "none",
         "Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered, and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.",
     )
-    .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
+    .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-max-message-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?),
@@ -88,7 +88,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "16777216",
         "The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the connection with 1009. 0 means the default.",
     )
-    .example("websocket-max-message-size = 1048576"),
+    .example("websocket-max-message-size = 1048576").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-max-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?),
@@ -97,7 +97,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.",
     )
     .uwsgi("uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns ASGI applications.")
-    .example("websocket-max-size = 2048"),
+    .example("websocket-max-size = 2048").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-ping-interval",
         Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
@@ -105,7 +105,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "20",
         "A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.",
     )
-    .example("websocket-ping-interval = 30"),
+    .example("websocket-ping-interval = 30").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-ping-freq",
         Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
@@ -114,7 +114,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "uWSGI's name of `websocket-ping-interval`.",
     )
     .uwsgi("uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
-    .example("websocket-ping-freq = 30"),
+    .example("websocket-ping-freq = 30").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-ping-timeout",
         Setting::By(set_ping_timeout),
@@ -122,7 +122,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "20",
         "A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.",
     )
-    .example("websocket-ping-timeout = 10"),
+    .example("websocket-ping-timeout = 10").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-pong-tolerance",
         Setting::By(set_ping_timeout),
@@ -131,7 +131,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "uWSGI's name of `websocket-ping-timeout`.",
     )
     .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
-    .example("websocket-pong-tolerance = 10"),
+    .example("websocket-pong-tolerance = 10").reach(Reach::Application),
     OptionEntry::supported(
         "websocket-compression",
         Setting::Switch(|draft| &mut draft.of::<Asynchronous>().websocket.compression),
@@ -139,7 +139,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "on",
         "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",
     )
-    .example("websocket-compression = false"),
+    .example("websocket-compression = false").reach(Reach::Application),
 ];
 
 /// Values of `loop`.

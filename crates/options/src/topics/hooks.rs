@@ -11,9 +11,7 @@ use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, Watching}
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
-use crate::topics::attendant;
-use crate::topics::attendant::AttendantDraft;
+use crate::row::{OptionEntry, OptionRow, Reach, Value, set};
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
@@ -57,65 +55,65 @@ const fn no_mount(name: &'static str) -> OptionEntry {
 pub const ENTRIES: &[OptionEntry] = &[
     hook!("hook-asap", HookPhase::Asap, "Runs an action at the very beginning, in the master, with the rights that it was started with. The actions: `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`, `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`, `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`, `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and `callintret:`. A failing action ends the start, and the last line names it. A `!` before it keeps it out of the log.")
         .uwsgi("`call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.")
-        .example("hook-asap = mkdir:/run/shop\nhook-asap = chown:/run/shop www-data www-data"),
+        .example("hook-asap = mkdir:/run/shop\nhook-asap = chown:/run/shop www-data www-data").reach(Reach::Each),
     hook!("hook-pre-jail", HookPhase::PreJail, "Like `hook-asap`, after it.")
-        .example("hook-pre-jail = print:pre-jail"),
+        .example("hook-pre-jail = print:pre-jail").reach(Reach::Each),
     hook!("hook-post-jail", HookPhase::PostJail, "Like `hook-pre-jail`, after it; with `unshare` in the namespaces of the instance, when its sockets are bound.")
-        .example("hook-post-jail = print:post-jail"),
+        .example("hook-post-jail = print:post-jail").reach(Reach::Each),
     hook!("hook-in-jail", HookPhase::InJail, "Like `hook-post-jail`, after it.")
-        .example("hook-in-jail = print:in-jail"),
+        .example("hook-in-jail = print:in-jail").reach(Reach::Each),
     hook!("hook-as-root", HookPhase::AsRoot, "Runs an action in the master, the last before sockets are opened and the application is started as its user; with `unshare` when sockets are bound, and with `chroot` inside that folder.")
-        .example("hook-as-root = exec:install -d -o www-data /run/shop"),
+        .example("hook-as-root = exec:install -d -o www-data /run/shop").reach(Reach::Each),
     hook!("hook-as-user", HookPhase::AsUser, "Runs an action as the user of the application, in each generation before anything is loaded.")
         .uwsgi("There it runs once at the start, and at each reload too, because a reload is a new start.")
-        .example("hook-as-user = print:as-user"),
+        .example("hook-as-user = print:as-user").reach(Reach::Each),
     hook!("hook-pre-app", HookPhase::PreApp, "Runs an action before the application is loaded, in the process that loads it: as its user, with Python.")
-        .example("hook-pre-app = exec:python manage.py migrate"),
+        .example("hook-pre-app = exec:python manage.py migrate").reach(Reach::Each),
     hook!("hook-post-app", HookPhase::PostApp, "Runs an action after the application is loaded, in the process that loads it.")
-        .example("hook-post-app = call:shop.cache:warm"),
-    hook!("hook-as-mule", HookPhase::AsMule, "Runs an action in each mule, before its work.").example("hook-as-mule = call:shop.metrics:begin"),
-    hook!("hook-post-fork", HookPhase::PostFork, "Runs an action in each worker after the fork.").example("hook-post-fork = call:shop.metrics:begin"),
+        .example("hook-post-app = call:shop.cache:warm").reach(Reach::Each),
+    hook!("hook-as-mule", HookPhase::AsMule, "Runs an action in each mule, before its work.").example("hook-as-mule = call:shop.metrics:begin").reach(Reach::Each),
+    hook!("hook-post-fork", HookPhase::PostFork, "Runs an action in each worker after the fork.").example("hook-post-fork = call:shop.metrics:begin").reach(Reach::Each),
     hook!("hook-accepting", HookPhase::Accepting, "Runs an action in each worker just before it accepts connections.")
-        .example("hook-accepting = print:accepting"),
+        .example("hook-accepting = print:accepting").reach(Reach::Each),
     hook!("hook-accepting-once", HookPhase::AcceptingOnce, "Like `hook-accepting`, but not in replacement workers of the same generation.")
-        .example("hook-accepting-once = print:accepting-once"),
+        .example("hook-accepting-once = print:accepting-once").reach(Reach::Each),
     hook!("hook-accepting1", HookPhase::Accepting1, "Like `hook-accepting`, in worker 1 only.")
-        .example("hook-accepting1 = exec:curl -fsS http://127.0.0.1:9000/ready"),
+        .example("hook-accepting1 = exec:curl -fsS http://127.0.0.1:9000/ready").reach(Reach::Each),
     hook!("hook-accepting1-once", HookPhase::Accepting1Once, "Like `hook-accepting-once`, in worker 1 only.")
-        .example("hook-accepting1-once = exec:touch /run/shop/ready"),
+        .example("hook-accepting1-once = exec:touch /run/shop/ready").reach(Reach::Each),
     hook!("hook-master-start", HookPhase::MasterStart, "Runs an action when the master begins, before it starts the application, as the user of the application.")
         .uwsgi("There it runs when the application is loaded.")
-        .example("hook-master-start = print:the master begins"),
+        .example("hook-master-start = print:the master begins").reach(Reach::Each),
     hook!("hook-as-user-atexit", HookPhase::AsUserAtExit, "Runs an action at the end of the instance, as the user of the application. A failure is logged; all of them together have 30 s.")
-        .example("hook-as-user-atexit = unlink:/run/shop/ready"),
+        .example("hook-as-user-atexit = unlink:/run/shop/ready").reach(Reach::Each),
     exec!("exec-asap", HookPhase::Asap, "Runs this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after the hooks of their step, and a failing one ends the start.")
-        .example("exec-asap = date"),
+        .example("exec-asap = date").reach(Reach::Each),
     exec!("exec-pre-jail", HookPhase::PreJail, "Like `exec-asap`, after it.")
-        .example("exec-pre-jail = date"),
+        .example("exec-pre-jail = date").reach(Reach::Each),
     exec!("exec-post-jail", HookPhase::PostJail, "Like `exec-pre-jail`, after it.")
-        .example("exec-post-jail = date"),
+        .example("exec-post-jail = date").reach(Reach::Each),
     exec!("exec-in-jail", HookPhase::InJail, "Like `exec-post-jail`, after it.")
-        .example("exec-in-jail = date"),
+        .example("exec-in-jail = date").reach(Reach::Each),
     exec!("exec-as-root", HookPhase::AsRoot, "Runs this command in the master, the last before sockets are opened and the application is started as its user.")
-        .example("exec-as-root = install -d -o www-data /run/shop"),
+        .example("exec-as-root = install -d -o www-data /run/shop").reach(Reach::Each),
     exec!("exec-as-user", HookPhase::AsUser, "Runs this command as the user of the application, in each generation before anything is loaded.")
-        .example("exec-as-user = date"),
+        .example("exec-as-user = date").reach(Reach::Each),
     exec!("exec-pre-app", HookPhase::PreApp, "Runs this command before the application is loaded, in the process that loads it.")
-        .example("exec-pre-app = python manage.py migrate"),
+        .example("exec-pre-app = python manage.py migrate").reach(Reach::Each),
     exec!("exec-post-app", HookPhase::PostApp, "Runs this command after the application is loaded, in the process that loads it.")
-        .example("exec-post-app = date"),
+        .example("exec-post-app = date").reach(Reach::Each),
     exec!("exec-as-user-atexit", HookPhase::AsUserAtExit, "Runs this command at the end of the instance, as the user of the application.")
-        .example("exec-as-user-atexit = rm -f /run/shop/ready"),
+        .example("exec-as-user-atexit = rm -f /run/shop/ready").reach(Reach::Each),
     OptionEntry::supported("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?), Value::List, "", "Calls this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.")
         .uwsgi("There it is a C function.")
-        .example("call-pre-app = shop.setup:prepare"),
+        .example("call-pre-app = shop.setup:prepare").reach(Reach::Each),
     OptionEntry::supported("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?), Value::List, "", "Like `call-pre-app`, after the application is loaded.")
         .uwsgi("There it is a C function.")
-        .example("call-post-app = shop.cache:warm"),
+        .example("call-post-app = shop.cache:warm").reach(Reach::Each),
     OptionEntry::supported("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?), Value::List, "", "Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.")
-        .example("wait-for-file = /run/secrets/shop.env"),
+        .example("wait-for-file = /run/secrets/shop.env").reach(Reach::Each),
     OptionEntry::supported("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?), Value::List, "", "Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start fails.")
-        .example("wait-for-socket = 127.0.0.1:5432"),
+        .example("wait-for-socket = 127.0.0.1:5432").reach(Reach::Each),
     OptionEntry::refused("wait-for-fs-timeout", Value::Special, "How long to wait for files.", FIXED_WAIT),
     OptionEntry::refused("wait-for-socket-timeout", Value::Special, "How long to wait for an address.", FIXED_WAIT),
     OptionEntry::refused("wait-for-iface", Value::List, "Waits for a network interface.", "write `After=network-online.target` in systemd's unit"),
@@ -140,39 +138,9 @@ pub const ENTRIES: &[OptionEntry] = &[
     no_mount("umount-as-root"),
     OptionEntry::supported("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?), Value::List, "", "Runs an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.")
         .uwsgi("There the master itself does it, and supervises nothing meanwhile.")
-        .example("hook-touch = /run/shop/flush exec:shop-cache flush"),
+        .example("hook-touch = /run/shop/flush exec:shop-cache flush").reach(Reach::Master),
     OptionEntry::supported("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?), Value::List, "", "Runs this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.")
-        .example("touch-exec = /run/shop/flush shop-cache flush"),
-];
-
-pub const DAEMONS: &[OptionEntry] = &[
-    OptionEntry::supported("attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::plain_daemon(values::text(pair)?, pair))), Value::List, "", "Runs this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3 s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.")
-        .uwsgi("A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.")
-        .example("attach-daemon = celery -A shop worker"),
-    OptionEntry::supported("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::control_daemon(pair)?)), Value::List, "", "Like `attach-daemon`; the instance ends when the command ends.")
-        .example("attach-control-daemon = /srv/shop/leader"),
-    OptionEntry::supported("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::smart_daemon(pair, false)?)), Value::List, "", "A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a comma, is the number of seconds for which the file may be missing after a start (10).")
-        .uwsgi("Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't make the master send signals to their processes.")
-        .example("smart-attach-daemon = /run/shop/redis.pid redis-server /etc/redis.conf --daemonize yes --pidfile /run/shop/redis.pid"),
-    OptionEntry::supported("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(attendant::smart_daemon(pair, true)?)), Value::List, "", "Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.")
-        .example("smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat"),
-    OptionEntry::supported("attach-daemon2", set!(|draft, _, pair| { let daemon = attendant::daemon_in_words(draft, pair)?; draft.of::<AttendantDraft>().daemons.push(daemon) }), Value::List, "", "Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch` (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`, `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload). A comma in a value is written `\\,`.")
-        .uwsgi("There, unknown keywords have no effect; here they are errors. There `uid` fails if the option `uid` is set, because its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child COMMAND`.")
-        .example("attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf"),
-    OptionEntry::supported("daemons-honour-stdin", Setting::Switch(|draft| &mut draft.of::<AttendantDraft>().honours_stdin), Value::Switch, "off", "Daemons have the standard input of the process that starts Bolide, instead of /dev/null.")
-        .example("daemons-honour-stdin = true\nattach-daemon = cat"),
-    OptionEntry::supported("cron", set!(|draft, _, pair| attendant::add_job(draft, attendant::job(pair, false)?, pair)), Value::List, "", "Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at the start if the current minute matches. Its output goes to the log with its name, and so does a status other than 0.")
-        .uwsgi("There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64 commands of an instance run at the same time; further ones are skipped, and the log says so.")
-        .example("cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions\ncron = -5 -1 -1 -1 -1 /srv/shop/send-mails"),
-    OptionEntry::supported("unique-cron", set!(|draft, _, pair| attendant::add_job(draft, attendant::job(pair, true)?, pair)), Value::List, "", "Like `cron`; it is not started while it is running.")
-        .example("unique-cron = -1 -1 -1 -1 -1 /srv/shop/worker-once"),
-    OptionEntry::supported("cron2", set!(|draft, _, pair| { let job = attendant::job_in_words(draft, pair)?; attendant::add_job(draft, job, pair) }), Value::List, "", "Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds; 0 means none), separated by commas, then a space and the command. A time that is not given means every.")
-        .uwsgi("There, unknown keywords have no effect; here they are errors.")
-        .example("cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll"),
-    OptionEntry::supported("cron-harakiri", Setting::Positive(|draft| &mut draft.of::<AttendantDraft>().cron_harakiri_s), Value::Number { least: 0, most: 31_536_000, unit: "seconds" }, "off", "Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.")
-        .example("cron-harakiri = 600\ncron = 0 2 -1 -1 -1 /srv/shop/backup"),
-    OptionEntry::supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())), Value::List, "/bin/sh", "Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.")
-        .example("binsh = /bin/bash"),
+        .example("touch-exec = /run/shop/flush shop-cache flush").reach(Reach::Master),
 ];
 
 /// Signals with the functions of uWSGI whose effect these signals have here anyway.

@@ -18,7 +18,7 @@ use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLog
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
 use crate::server::Server;
 use crate::topics::gunicorn_hooks::names_not_called;
 use crate::values;
@@ -31,7 +31,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Imports this module, or runs this file, before the application is loaded. If it fails, its traceback is logged and the start continues, as in uWSGI.",
     )
-    .example("import = shop.signals\nimport = /srv/shop/patches.py"),
+    .example("import = shop.signals\nimport = /srv/shop/patches.py").reach(Reach::Application),
     OptionEntry::supported(
         "shared-import",
         Setting::Texts(|draft| &mut draft.of::<PythonDraft>().shared_imports),
@@ -40,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Like `import`, and before those.",
     )
     .uwsgi("In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it; here the process that loads the application imports them.")
-    .example("shared-import = shop.settings"),
+    .example("shared-import = shop.settings").reach(Reach::Application),
     OptionEntry::supported(
         "pymodule-alias",
         set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?)),
@@ -48,7 +48,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
     )
-    .example("pymodule-alias = settings=shop.production"),
+    .example("pymodule-alias = settings=shop.production").reach(Reach::Application),
     OptionEntry::supported(
         "post-pymodule-alias",
         set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)),
@@ -56,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Like `pymodule-alias`, after the application is loaded.",
     )
-    .example("post-pymodule-alias = settings=shop.production"),
+    .example("post-pymodule-alias = settings=shop.production").reach(Reach::Application),
     OptionEntry::supported(
         "optimize",
         set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
@@ -64,7 +64,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "0",
         "Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).",
     )
-    .example("optimize = 1"),
+    .example("optimize = 1").reach(Reach::Application),
     OptionEntry::supported(
         "no-site",
         Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_site),
@@ -73,7 +73,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library, `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and `sitecustomize` have no effect.",
     )
     .uwsgi("In uWSGI, the packages of the virtualenv are missing too.")
-    .example("no-site = true\nvirtualenv = /srv/shop/venv"),
+    .example("no-site = true\nvirtualenv = /srv/shop/venv").reach(Reach::Application),
     OptionEntry::supported(
         "py-sys-executable",
         Setting::Text(|draft| &mut draft.of::<PythonDraft>().executable),
@@ -81,7 +81,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "the running interpreter",
         "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",
     )
-    .example("py-sys-executable = /srv/shop/venv/bin/python"),
+    .example("py-sys-executable = /srv/shop/venv/bin/python").reach(Reach::Application),
     OptionEntry::supported(
         "thread-stack-size",
         Setting::By(set_stack_size),
@@ -89,7 +89,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "the system's, usually 8192",
         "The stack size of each additional thread of a worker. 0 means the system's.",
     )
-    .example("threads = 32\nthread-stack-size = 512"),
+    .example("threads = 32\nthread-stack-size = 512").reach(Reach::Application),
     OptionEntry::supported(
         "env-file",
         Setting::By(read_environment_file),
@@ -97,7 +97,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes, comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.",
     )
-    .example("env-file = /srv/shop/.env"),
+    .example("env-file = /srv/shop/.env").reach(Reach::Surroundings),
     OptionEntry::supported(
         "envdir",
         Setting::By(read_environment_folder),
@@ -105,7 +105,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir). An empty file removes the variable.",
     ).several()
-    .example("envdir = /srv/shop/env"),
+    .example("envdir = /srv/shop/env").reach(Reach::Surroundings),
     OptionEntry::supported(
         "early-envdir",
         Setting::By(read_environment_folder),
@@ -114,7 +114,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "As `envdir`.",
     ).several()
     .uwsgi("In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for the application only.")
-    .example("early-envdir = /srv/shop/env"),
+    .example("early-envdir = /srv/shop/env").reach(Reach::Surroundings),
     OptionEntry::supported(
         "unenv",
         set!(|draft, _, pair| remove_variable(draft, values::text(pair)?)),
@@ -122,7 +122,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Removes this variable from the environment of the application.",
     )
-    .example("unenv = PYTHONDONTWRITEBYTECODE"),
+    .example("unenv = PYTHONDONTWRITEBYTECODE").reach(Reach::Surroundings),
 ];
 
 pub const PYTHON_MODULE: &[OptionEntry] = &[
@@ -133,7 +133,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
         "on",
         "Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for one that would use an unsupported part of the module.",
     )
-    .example("uwsgi-module = false"),
+    .example("uwsgi-module = false").reach(Reach::Application),
     OptionEntry::supported(
         "post-fork",
         set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)),
@@ -141,7 +141,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
         "",
         "A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker forked: for resources that processes must not share. An exception is logged, and the worker serves.",
     )
-    .example("post-fork = shop.hooks:opened"),
+    .example("post-fork = shop.hooks:opened").reach(Reach::Application),
     OptionEntry::supported(
         "worker-exit",
         set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(named_function(pair)?)),
@@ -149,7 +149,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
         "",
         "A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't call it.",
     )
-    .example("worker-exit = shop.metrics:forget_worker"),
+    .example("worker-exit = shop.metrics:forget_worker").reach(Reach::Application),
     OptionEntry::supported(
         "gunicorn-hooks",
         Setting::By(set_gunicorn_hooks),
@@ -157,7 +157,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
         "",
         "A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An exception in a hook is logged.",
     )
-    .example("gunicorn-hooks = gunicorn.conf.py"),
+    .example("gunicorn-hooks = gunicorn.conf.py").reach(Reach::Application),
 ];
 
 /// Most files of an `envdir`.

@@ -9,11 +9,11 @@ use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::trust::code_variables;
 use bolide_contract::settings::{Address, ApplicationSettings, Identity, Listener};
 
+use crate::address;
 use crate::context::Context;
 use crate::topics::interpreter;
 use crate::topics::interpreter::PythonDraft;
 use crate::topics::processes::MAX_PROCESSES;
-use crate::address;
 
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";

@@ -1,20 +1,15 @@
 //! Resolves the options of the number of workers, their replacement, and reloads. It starts nothing. Runs in the process that
 //! reads the configuration.
 
-use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
-use bolide_contract::control::Control;
-use bolide_contract::recycling::Recycling;
-use bolide_contract::reloading::Reloading;
-use bolide_contract::settings::{ApplicationSettings, Lifecycle, Naming, ReloadOrder, Threads, Workers};
+use bolide_contract::settings::{ApplicationSettings, Lifecycle, ReloadOrder, Threads, Workers};
 
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Setting, Value, set, words};
-use crate::topics::control;
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
 use crate::topics::interpreter::PythonDraft;
-use crate::values;
 
 /// Values of `reload-order`.
 const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
@@ -28,50 +23,31 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::accepted("offload-threads", Value::Special, "Threads that send data to slow clients.", "the event loop sends it, without a thread"),
     OptionEntry::supported("master", Setting::Switch(|draft| &mut draft.of::<ProcessesDraft>().has_master), Value::Switch, "off", "Loads the application once, before workers are forked: they share its memory, and one that dies is replaced immediately. Without it a single worker loads the application itself, so that threads that the application starts while loading keep running; several workers are always forked.")
         .uwsgi("The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and reloads do nothing.")
-        .example("master = true"),
+        .example("master = true").reach(Reach::Application),
     OptionEntry::supported("reload-order", set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.reload_order = draft.one_of(pair, &RELOAD_ORDERS)?), Value::OneOf(&RELOAD_ORDER_WORDS), "start-first", "The order of generations at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the old one ends before the new one is loaded, for applications that need exclusive resources (a database file with a lock, their own port). The sockets stay open, and clients wait.")
-        .example("reload-order = stop-first"),
+        .example("reload-order = stop-first").reach(Reach::Application),
     OptionEntry::supported("prio", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.process.priority = Some(draft.bounded(row, pair)?.try_into().unwrap_or(0))), Value::Number { least: -20, most: 19, unit: "" }, "that of the process that starts Bolide", "The priority of prototypes and workers, from -20 to 19 (nice(1)); only root may raise it. The master is not affected.")
-        .example("prio = 10"),
+        .example("prio = 10").reach(Reach::Master),
     OptionEntry::supported("cpu-affinity", Setting::Number(|draft| &mut draft.of::<ProcessesDraft>().cpus_of_each), Value::Number { least: 0, most: 1024, unit: "CPUs" }, "0", "The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of those that the instance may use. 0 leaves it to the kernel.")
-        .example("cpu-affinity = 1"),
+        .example("cpu-affinity = 1").reach(Reach::Application),
     OptionEntry::supported("honour-stdin", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().honour_stdin), Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.")
-        .example("honour-stdin = true"),
+        .example("honour-stdin = true").reach(Reach::Master),
     OptionEntry::supported("processes", Setting::By(set_processes), Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" }, "1", "The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an application on the command line, `WEB_CONCURRENCY` applies if this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.")
-        .example("processes = 4\nprocesses = auto"),
+        .example("processes = 4\nprocesses = auto").reach(Reach::Application),
     OptionEntry::supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
         .uwsgi("uWSGI has no `auto`.")
-        .example("threads = 8\nthreads = auto"),
-    OptionEntry::supported("harakiri", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_ms), SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows its stack.").example("harakiri = 30"),
-    OptionEntry::supported("reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?), SECONDS, "60", "How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter, at most 5 s before its end, so that the lifespan can shut down.").example("reload-mercy = 30"),
-    OptionEntry::supported("worker-reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().worker_mercy = Some(mercy_ms(draft, row, pair)?)), SECONDS, "60", "Like `reload-mercy`, for workers; it takes precedence if both are set.").example("worker-reload-mercy = 30"),
-    OptionEntry::supported("load-timeout", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.load_timeout_ms), SECONDS, "off", "Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails. SIGHUP also abandons it, at any time, and starts another.").example("load-timeout = 120"),
-    OptionEntry::supported("pidfile", Setting::Text(|draft| &mut draft.of::<LifecycleDraft>().pidfile), Value::Path, "", "Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the pid in it.").uwsgi("With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.").example("pidfile = /run/shop.pid"),
-    OptionEntry::supported("vacuum", Setting::Switch(|draft| &mut draft.of::<LifecycleDraft>().settings.vacuum), Value::Switch, "off", "Removes the files of UNIX sockets and the pidfile at the end.").example("vacuum = true"),
+        .example("threads = 8\nthreads = auto").reach(Reach::Application),
+    OptionEntry::supported("harakiri", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_ms), SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows its stack.").example("harakiri = 30").reach(Reach::Application),
+    OptionEntry::supported("reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?), SECONDS, "60", "How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter, at most 5 s before its end, so that the lifespan can shut down.").example("reload-mercy = 30").reach(Reach::Application),
+    OptionEntry::supported("worker-reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().worker_mercy = Some(mercy_ms(draft, row, pair)?)), SECONDS, "60", "Like `reload-mercy`, for workers; it takes precedence if both are set.").example("worker-reload-mercy = 30").reach(Reach::Application),
+    OptionEntry::supported("load-timeout", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.load_timeout_ms), SECONDS, "off", "Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails. SIGHUP also abandons it, at any time, and starts another.").example("load-timeout = 120").reach(Reach::Application),
+    OptionEntry::supported("pidfile", Setting::Text(|draft| &mut draft.of::<LifecycleDraft>().pidfile), Value::Path, "", "Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the pid in it.").uwsgi("With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.").example("pidfile = /run/shop.pid").reach(Reach::Master),
+    OptionEntry::supported("vacuum", Setting::Switch(|draft| &mut draft.of::<LifecycleDraft>().settings.vacuum), Value::Switch, "off", "Removes the files of UNIX sockets and the pidfile at the end.").example("vacuum = true").reach(Reach::Master),
     OptionEntry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops gracefully, as service managers, containers and `kill` expect").uwsgi("uWSGI reloads at SIGTERM unless this is set, without waiting for requests. For that, use `bolide reload --now`, or `R` to the `master-fifo`."),
     OptionEntry::accepted("no-orphans", Value::Switch, "Ends workers whose master died.", "no process outlives the master, however it dies"),
     OptionEntry::accepted("close-on-exec", Value::Switch, "Closes sockets when a program is executed.", "descriptors are always closed on exec"),
     OptionEntry::accepted("reaper", Value::Switch, "Reaps orphaned children.", "the master reaps all of its children"),
-];
-
-pub const CONTROL: &[OptionEntry] = &[
-    OptionEntry::supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = control::background(pair, false)?), Value::Path, "", "Serves in the background, with this file as the log, even if `logto` names another. The command returns when workers serve, with status 0; a failed start is shown in the terminal, and in the exit status.")
-        .uwsgi("uWSGI's command returns immediately with status 0, whatever happens to the start, and clears the umask; here only UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a container needs no daemon: leave it out there.")
-        .example("daemonize = /var/log/shop.log"),
-    OptionEntry::supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = control::background(pair, true)?), Value::Path, "", "Like `daemonize`, and the log is also shown in the terminal until workers serve.")
-        .example("daemonize2 = /var/log/shop.log"),
-    OptionEntry::supported("pidfile2", set!(|draft, _, pair| control::add_pidfile(draft, pair, true, false)?), Value::Path, "", "Writes the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.")
-        .example("pidfile2 = /home/shop/run/shop.pid"),
-    OptionEntry::supported("safe-pidfile", set!(|draft, _, pair| control::add_pidfile(draft, pair, false, true)?), Value::Path, "", "Writes the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.")
-        .example("safe-pidfile = /run/shop.pid"),
-    OptionEntry::supported("safe-pidfile2", set!(|draft, _, pair| control::add_pidfile(draft, pair, true, true)?), Value::Path, "", "Like `safe-pidfile`, with the rights of `uid` and `gid`.")
-        .example("safe-pidfile2 = /home/shop/run/shop.pid"),
-    OptionEntry::supported("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into())), Value::List, "", "A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the beginning, and a digit selects another. The page about signals and processes lists the letters.")
-        .uwsgi("uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing meanwhile; unknown letters are silently ignored.")
-        .example("master-fifo = /run/shop.fifo"),
-    OptionEntry::supported("control-socket", set!(|draft, _, pair| draft.of::<Control>().channel = control::channel(pair)?), Value::Path, "an abstract socket", "The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it. Only root and the user that started the master may use it.")
-        .example("control-socket = /run/shop/control.sock"),
 ];
 
 /// Prefixes of options for which uWSGI starts a master implicitly (its flag UWSGI_OPT_MASTER).
@@ -122,30 +98,6 @@ pub fn mercy_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, 
     Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
 }
 
-/// Seconds as milliseconds; 0 stays 0.
-pub fn least_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
-    Ok(draft.positive(row, pair)?.map_or(0, |seconds| seconds.saturating_mul(1000)))
-}
-
-pub fn set_min_lifetime(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    draft.of::<RecyclingDraft>().settings.min_lifetime_ms = least_ms(draft, row, pair)?;
-    draft.of::<RecyclingDraft>().min_lifetime = Some(pair.location.clone());
-    Ok(())
-}
-
-/// Sets the prefix of all process names.
-pub fn set_name_prefix(draft: &mut Draft, pair: &Pair, space: &str) {
-    draft.of::<Naming>().prefix = pair.value.clone().unwrap_or_default() + space;
-    draft.of::<Naming>().auto = true;
-}
-
-/// A process name, which turns on individual names.
-pub fn process_name(draft: &mut Draft, pair: &Pair) -> Result<String, Diagnostic> {
-    let text = values::text(pair)?;
-    draft.of::<Naming>().auto = true;
-    Ok(text)
-}
-
 /// Whether uWSGI would start a master although the configuration does not ask for one.
 pub fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
@@ -174,21 +126,6 @@ impl ProcessesDraft {
     }
 }
 
-impl RecyclingDraft {
-    /// As in uWSGI, a minimum lifetime above the maximum is an error.
-    pub fn complete(self, context: &mut Context) -> Recycling {
-        let Recycling { max_lifetime_ms, min_lifetime_ms, .. } = self.settings;
-        if let (Some(most), Some(location)) = (max_lifetime_ms, &self.min_lifetime)
-            && min_lifetime_ms >= most
-        {
-            let (least, most) = (min_lifetime_ms / 1000, most / 1000);
-            let message = format!("`min-worker-lifetime = {least}` is not below `max-worker-lifetime`, which is {most}");
-            context.diagnostics.push(Diagnostic::error(Some(location), message).advise("make it shorter"));
-        }
-        self.settings
-    }
-}
-
 impl LifecycleDraft {
     pub fn complete(mut self, shortest_route_harakiri_ms: Option<u64>, context: &Context) -> Lifecycle {
         self.settings.shortest_route_harakiri_ms = shortest_route_harakiri_ms;
@@ -198,22 +135,6 @@ impl LifecycleDraft {
     }
 }
 
-/// Checks for options that exclude each other.
-pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &mut Context) {
-    if reloading.canary_ms.is_none() || lifecycle.reload_order != ReloadOrder::StopFirst {
-        return;
-    }
-    let place = context.read.effects.iter().rev().find(|pair| pair.key == "reload-canary").map(|pair| &pair.location);
-    context.diagnostics.push(
-        Diagnostic::error(
-            place,
-            "`reload-canary` and `reload-order = stop-first` exclude each other: a canary serves beside the old workers, which \
-                have ended then",
-        )
-        .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
-    );
-}
-
 /// Reports a folder of `crash-reports` that is not there: otherwise the first worker that dies would be the first to tell.
 pub fn check_crash_reports(lifecycle: &Lifecycle, context: &mut Context) {
     let Some(folder) = lifecycle.crash_reports.as_ref().filter(|folder| !folder.is_dir()) else { return };
@@ -221,17 +142,6 @@ pub fn check_crash_reports(lifecycle: &Lifecycle, context: &mut Context) {
     let message = format!("`crash-reports`: there is no folder `{}`, so no report can be written", folder.display());
     let advice = "create it, and let the application's user write to it";
     context.diagnostics.push(Diagnostic::warning(place, message).advise(advice).local());
-}
-
-/// The target of a request to the application: a path, with an optional query.
-pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
-    let text = values::text(pair)?;
-    let is_plain = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if is_plain {
-        return Ok(text);
-    }
-    Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path that can be requested", pair.key))
-        .advise("write it as a browser sends it, beginning with the first slash: `/health?deep=1`"))
 }
 
 /// The numbers of processes and threads.
@@ -270,24 +180,4 @@ impl Default for LifecycleDraft {
     }
 }
 
-/// When workers are replaced.
-#[derive(Default)]
-pub struct RecyclingDraft {
-    pub settings: Recycling,
-    /// Where `min-worker-lifetime` was set.
-    pub min_lifetime: Option<Location>,
-}
-
-/// The values of reloads so far.
-pub struct ReloadingDraft(pub Reloading);
-
-impl Default for ReloadingDraft {
-    fn default() -> ReloadingDraft {
-        ReloadingDraft(Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() })
-    }
-}
-
 pub const RELOAD_MERCY_SECONDS: u64 = 60;
-
-/// Default time limit of a response to `reload-probe`, in seconds.
-pub const PROBE_TIMEOUT_S: u64 = 10;

@@ -7,7 +7,7 @@ use bolide_contract::statistics::{MAX_GROUPS, Pusher, PusherKind, RouteGroup, St
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
 use crate::{address, values};
 
 pub const ENTRIES: &[OptionEntry] = &[
@@ -19,7 +19,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The address at which the statistics of the instance are available as JSON.",
     )
     .uwsgi("memory is reported without `memory-report` too, and the numbers of a worker continue over reloads")
-    .example("stats = 127.0.0.1:9191"),
+    .example("stats = 127.0.0.1:9191").reach(Reach::Master),
     OptionEntry::supported(
         "stats-http",
         Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_http),
@@ -27,7 +27,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is the JSON, as in uWSGI.",
     )
-    .example("stats-http = true"),
+    .example("stats-http = true").reach(Reach::Master),
     OptionEntry::supported(
         "metrics",
         Setting::By(set_metrics_address),
@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`, over HTTP. It needs no `stats`.",
     )
-    .example("metrics = 127.0.0.1:9192"),
+    .example("metrics = 127.0.0.1:9192").reach(Reach::Master),
     OptionEntry::supported(
         "metrics-host",
         Setting::Texts(|draft| &mut draft.of::<StatisticsDraft>().hosts),
@@ -43,7 +43,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always be used; other names are refused, since a page of another site could have a name of its own that points to this address.",
     )
-    .example("metrics-host = shop.internal"),
+    .example("metrics-host = shop.internal").reach(Reach::Master),
     OptionEntry::supported(
         "route-group",
         Setting::By(add_route_group),
@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is counted.",
     )
-    .example("route-group = orders /api/orders/"),
+    .example("route-group = orders /api/orders/").reach(Reach::Master),
     OptionEntry::supported(
         "stats-minified",
         Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_minified),
@@ -59,7 +59,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The JSON of the statistics is one line.",
     )
-    .example("stats-minified = true"),
+    .example("stats-minified = true").reach(Reach::Master),
     OptionEntry::supported(
         "stats-no-cores",
         Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_cores),
@@ -67,7 +67,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The statistics do not list threads.",
     )
-    .example("stats-no-cores = true"),
+    .example("stats-no-cores = true").reach(Reach::Master),
     OptionEntry::supported(
         "stats-push",
         set!(|draft, _, pair| { let pusher = pusher_of(pair, draft.host)?; draft.of::<StatisticsDraft>().pushers.push(pusher) }),
@@ -76,7 +76,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
     )
     .uwsgi("statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused")
-    .example("stats-push = statsd:127.0.0.1:8125,shop"),
+    .example("stats-push = statsd:127.0.0.1:8125,shop").reach(Reach::Master),
     OptionEntry::supported(
         "stats-pusher-default-freq",
         Setting::Positive(|draft| &mut draft.of::<StatisticsDraft>().push_every_s),
@@ -84,7 +84,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "3",
         "The time between two pushes of `stats-push`.",
     )
-    .example("stats-pusher-default-freq = 10"),
+    .example("stats-pusher-default-freq = 10").reach(Reach::Master),
     OptionEntry::supported(
         "stats-no-metrics",
         Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_metrics),
@@ -92,7 +92,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The statistics do not list the metrics of `enable-metrics`.",
     )
-    .example("stats-no-metrics = true"),
+    .example("stats-no-metrics = true").reach(Reach::Master),
 ];
 
 /// Bytes of the name of a group of routes, and of its pattern.

@@ -10,7 +10,7 @@ use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSou
 use positional::{Named, PositionalApplication, module, source};
 
 use crate::context::{Context, normalized};
-use crate::row::{Milestone, OptionEntry, Setting, Value, set, words};
+use crate::row::{Milestone, OptionEntry, Reach, Setting, Value, set, words};
 use crate::server::Server;
 use crate::topics::interpreter;
 use crate::topics::interpreter::PythonDraft;
@@ -41,11 +41,11 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "The module of the application, followed by a colon and its callable if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is used.",
     )
-    .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
+    .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()").reach(Reach::Application),
     OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().wsgi_file), Value::Path, "", "The file of the application.")
-        .example("wsgi-file = /srv/shop/wsgi.py"),
+        .example("wsgi-file = /srv/shop/wsgi.py").reach(Reach::Application),
     OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.of::<ApplicationDraft>().callable), Value::Text, "application", "Name of the application in its module or file.")
-        .example("callable = app"),
+        .example("callable = app").reach(Reach::Application),
     OptionEntry::supported(
         "mount",
         Setting::LocatedTexts(|draft| &mut draft.of::<ApplicationDraft>().mounts),
@@ -53,7 +53,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the application of `module` or `wsgi-file`, or else to that of the first mount.",
     )
-    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
+    .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true").reach(Reach::Application),
     OptionEntry::supported(
         "interface",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().interface = Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
@@ -61,7 +61,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "auto",
         "The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an application is loaded. An application of `asgi` is always ASGI.",
     )
-    .example("interface = wsgi"),
+    .example("interface = wsgi").reach(Reach::Application),
     OptionEntry::supported(
         "factory",
         Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_factory),
@@ -69,7 +69,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The named object is a function that returns the application: it is called without arguments at loading. This applies to every application; `module:create_app()` does the same for a single one.",
     )
-    .example("factory = true\nasgi = shop:create_app"),
+    .example("factory = true\nasgi = shop:create_app").reach(Reach::Application),
     OptionEntry::supported(
         "manage-script-name",
         Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().manage_script_name),
@@ -77,7 +77,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.",
     )
-    .example("manage-script-name = true"),
+    .example("manage-script-name = true").reach(Reach::Application),
     OptionEntry::supported(
         "vhost",
         Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
@@ -86,7 +86,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests for other hosts go to the application of `module` or `wsgi-file`, if there is one.",
     )
     .uwsgi("uWSGI also loads applications that a front server names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they are named in the configuration. uWSGI's request lines begin with the host; here `log-format` has `%(host)`.")
-    .example("vhost = true\nmount = shop.example|=shop.wsgi:application\nmount = blog.example|=blog.py"),
+    .example("vhost = true\nmount = shop.example|=shop.wsgi:application\nmount = blog.example|=blog.py").reach(Reach::Application),
     OptionEntry::supported(
         "vhost-host",
         Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host),
@@ -94,7 +94,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "Another name of `vhost`.",
     )
-    .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application"),
+    .example("vhost-host = true\nmount = shop.example|=shop.wsgi:application").reach(Reach::Application),
     OptionEntry::supported(
         "no-default-app",
         Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().no_default_app),
@@ -102,7 +102,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "Requests that match no `mount` get an error instead of the first application.",
     )
-    .example("no-default-app = true"),
+    .example("no-default-app = true").reach(Reach::Application),
     OptionEntry::supported(
         "chdir",
         Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().chdir),
@@ -110,9 +110,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Changes to this folder before sockets, files and the application are opened.",
     )
-    .example("chdir = /srv/shop"),
+    .example("chdir = /srv/shop").reach(Reach::Surroundings),
     OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.of::<PythonDraft>().chdir_after), Value::Path, "", "Changes to this folder after the application has been loaded.")
-        .example("chdir2 = /var/lib/shop"),
+        .example("chdir2 = /var/lib/shop").reach(Reach::Application),
     OptionEntry::supported(
         "pythonpath",
         Setting::By(interpreter::add_python_path),
@@ -120,7 +120,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.",
     )
-    .example("pythonpath = /srv/shop/lib"),
+    .example("pythonpath = /srv/shop/lib").reach(Reach::Application),
     OptionEntry::supported(
         "virtualenv",
         Setting::Text(|draft| &mut draft.of::<PythonDraft>().virtualenv),
@@ -128,7 +128,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "The virtualenv whose interpreter and packages the application uses.",
     )
-    .example("virtualenv = /srv/shop/.venv"),
+    .example("virtualenv = /srv/shop/.venv").reach(Reach::Application),
     OptionEntry::supported(
         "env",
         Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair)),
@@ -136,7 +136,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "Sets an environment variable of the application: `KEY=VALUE`.",
     )
-    .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
+    .example("env = DJANGO_SETTINGS_MODULE=shop.settings").reach(Reach::Surroundings),
     OptionEntry::supported(
         "lazy-apps",
         Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy),
@@ -145,16 +145,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Every worker loads the application itself, after the fork.",
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share the loaded application.")
-    .example("lazy-apps = true"),
+    .example("lazy-apps = true").reach(Reach::Application),
     OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
-        .uwsgi("In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
+        .uwsgi("In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true").reach(Reach::Application),
     OptionEntry::supported(
         "catch-exceptions",
         Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.catch_exceptions),
         Value::Switch,
         "off",
         "Sends the traceback of a failed request to the client, not only to the log. Not for production.",
-    ).example("catch-exceptions = true"),
+    ).example("catch-exceptions = true").reach(Reach::Application),
     OptionEntry::supported(
         "wsgi-disable-file-wrapper",
         Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_file_wrapper),
@@ -162,12 +162,12 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
     )
-    .example("wsgi-disable-file-wrapper = true"),
+    .example("wsgi-disable-file-wrapper = true").reach(Reach::Application),
     script("pyrun", "Executes a Python file instead of a worker, with the module `uwsgi`, and ends the instance with its exit status: 0 at the end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is opened. A reload ends it and starts it again, and `harakiri` does not limit it.")
         .uwsgi("uWSGI exits with 0 after an exception.")
-        .example("pyrun = /srv/shop/migrate.py\npyargv = --all"),
-    script("python", "Like `pyrun`.").example("python = /srv/shop/migrate.py"),
-    script("py", "Like `pyrun`.").example("py = /srv/shop/migrate.py"),
+        .example("pyrun = /srv/shop/migrate.py\npyargv = --all").reach(Reach::Master),
+    script("python", "Like `pyrun`.").example("python = /srv/shop/migrate.py").reach(Reach::Master),
+    script("py", "Like `pyrun`.").example("py = /srv/shop/migrate.py").reach(Reach::Master),
     OptionEntry::supported(
         "pyargv",
         set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?),
@@ -175,7 +175,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.",
     )
-    .example("pyargv = --settings production.cfg"),
+    .example("pyargv = --settings production.cfg").reach(Reach::Application),
     OptionEntry::supported(
         "paste",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
@@ -183,7 +183,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be installed with the application.",
     )
-    .example("paste = config:/srv/shop/production.ini"),
+    .example("paste = config:/srv/shop/production.ini").reach(Reach::Application),
     OptionEntry::supported(
         "paste-logger",
         Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.paste_logger),
@@ -191,7 +191,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "Configures Python's `logging` from the file of `paste`.",
     )
-    .example("paste-logger = true"),
+    .example("paste-logger = true").reach(Reach::Application),
     OptionEntry::supported(
         "log-config",
         Setting::Text(|draft| &mut draft.of::<PythonDraft>().logging_file),
@@ -200,7 +200,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines and request lines stay where `logger` and `req-logger` say.",
     )
     .also(&["log-config-json"])
-    .example("log-config = logging.json"),
+    .example("log-config = logging.json").reach(Reach::Application),
     OptionEntry::supported(
         "pecan",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
@@ -208,7 +208,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A Pecan application, by its configuration.",
     )
-    .example("pecan = /srv/shop/config.py"),
+    .example("pecan = /srv/shop/config.py").reach(Reach::Application),
     OptionEntry::supported(
         "eval",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
@@ -216,7 +216,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "An application as Python source text, the body of a module.",
     )
-    .example("eval = application = __import__('shop').make()"),
+    .example("eval = application = __import__('shop').make()").reach(Reach::Application),
     OptionEntry::refused("ini-paste", Value::Path, "A configuration, and a PasteDeploy application in the same file.", INI_PASTE),
     OptionEntry::refused("ini-paste-logged", Value::Path, "Like `ini-paste`, with the loggers of the file.", INI_PASTE),
     OptionEntry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
@@ -236,14 +236,14 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Does not start without an application, whatever else there is to do. Without it, an instance without an application says so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.",
     )
     .uwsgi("Without it, uWSGI continues without any application and answers 500.")
-    .example("need-app = true"),
+    .example("need-app = true").reach(Reach::Application),
     OptionEntry::supported(
         "plugins",
         set!(|draft, _, pair| interpreter::check_plugins(draft, pair)),
         Value::List,
         "",
         "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning names plugins that are not built in.",
-    ).example("plugins = python3,http"),
+    ).example("plugins = python3,http").reach(Reach::Application),
     OptionEntry::accepted(
         "plugins-dir",
         Value::List,

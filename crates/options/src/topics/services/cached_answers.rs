@@ -6,7 +6,7 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
 
 use crate::context::{Context, normalized};
-use crate::row::{OptionEntry, Value, set};
+use crate::row::{OptionEntry, Reach, Value, set};
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
@@ -17,7 +17,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item that a cache still has from before a reload stays.",
     ).several()
-    .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *"),
+    .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *").reach(Reach::Master),
     OptionEntry::supported(
         "load-file-in-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, false)?)),
@@ -26,7 +26,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is the name of the file as written. A file that can't be read is a line in the log.",
     ).several()
     .uwsgi("a reload loads the files again (uWSGI begins with an empty cache after a reload)")
-    .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg"),
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg").reach(Reach::Master),
     OptionEntry::supported(
         "load-file-in-cache-gzip",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, true)?)),
@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "As `load-file-in-cache`, compressed with gzip.",
     ).several()
     .uwsgi("uWSGI stores bytes of its memory behind the compressed content")
-    .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg"),
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg").reach(Reach::Master),
     OptionEntry::supported(
         "check-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked = Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
@@ -44,7 +44,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.",
     )
     .uwsgi("uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is no HTTP; here the server sets the length, the date and what belongs to the connection")
-    .example("cache2 = name=pages,items=1000\ncheck-cache = pages"),
+    .example("cache2 = name=pages,items=1000\ncheck-cache = pages").reach(Reach::Application),
 ];
 
 const NO_CACHE: &str = "write `cache2 = name=NAME,items=1000`";

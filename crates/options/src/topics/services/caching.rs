@@ -9,7 +9,7 @@ use bolide_distributed::Purpose;
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Setting, Value, set};
+use crate::row::{OptionEntry, Reach, Setting, Value, set};
 use crate::topics::services::distributed;
 use crate::values;
 
@@ -24,7 +24,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name` and `items` are needed; `blocksize` (bytes of a value, 65536) and `keysize` (bytes of a key, 2048), with `bitmap=1` and `blocks` values of several blocks; `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`, `math_initial`; `store`, `store_sync` and `store_delete` for a file that keeps it. With `engine=redis://HOST:6379/0` a Redis or Valkey server keeps it, and the caches of one name on all machines are one cache; `items` is not needed then, the server removes items by its own `maxmemory-policy`, and while it is away all items are missing.",
     )
     .uwsgi("readers take no lock, and a process that is killed while it writes holds no other one up; `items` is exact (uWSGI stores one less); an item that has expired is never returned and makes room at once; `hash` and `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync` and `udp` are refused")
-    .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache\ncache2 = name=users,engine=redis://127.0.0.1:6379/0"),
+    .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache\ncache2 = name=users,engine=redis://127.0.0.1:6379/0").reach(Reach::Master),
     OptionEntry::supported(
         "cache",
         Setting::Located(|draft| &mut draft.of::<CachingDraft>().items),
@@ -32,7 +32,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "A cache of this many items with the name `default`, which is the first one.",
     )
-    .example("cache = 1000"),
+    .example("cache = 1000").reach(Reach::Master),
     OptionEntry::supported(
         "cache-blocksize",
         Setting::Positive(|draft| &mut draft.of::<CachingDraft>().block_bytes),
@@ -40,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "65536",
         "Bytes of a value in the cache of `cache`.",
     )
-    .example("cache-blocksize = 4096"),
+    .example("cache-blocksize = 4096").reach(Reach::Master),
     OptionEntry::supported(
         "cache-store",
         Setting::Text(|draft| &mut draft.of::<CachingDraft>().store),
@@ -48,7 +48,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "The file that keeps the cache of `cache` beyond the end of the instance.",
     )
-    .example("cache-store = /srv/shop/default.cache"),
+    .example("cache-store = /srv/shop/default.cache").reach(Reach::Master),
     OptionEntry::supported(
         "cache-store-sync",
         Setting::Positive(|draft| &mut draft.of::<CachingDraft>().sync_s),
@@ -56,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "0",
         "The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0 leaves it to the kernel and to the end of the instance.",
     )
-    .example("cache-store-sync = 30"),
+    .example("cache-store-sync = 30").reach(Reach::Master),
     OptionEntry::supported(
         "cache-no-expire",
         Setting::Switch(|draft| &mut draft.of::<CachingDraft>().never_expires),
@@ -64,7 +64,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "Items of caches never expire, whatever time they are given.",
     )
-    .example("cache-no-expire = true"),
+    .example("cache-no-expire = true").reach(Reach::Master),
     OptionEntry::supported(
         "cache-use-last-modified",
         Setting::Switch(|draft| &mut draft.of::<CachingDraft>().notes_changes),
@@ -72,7 +72,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "The statistics have the time of the last change of the cache of `cache`.",
     )
-    .example("cache-use-last-modified = true"),
+    .example("cache-use-last-modified = true").reach(Reach::Master),
     OptionEntry::accepted(
         "cache-expire-freq",
         Value::Number { least: 0, most: 86_400, unit: "seconds" },
