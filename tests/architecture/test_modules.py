@@ -185,13 +185,9 @@ def test_type_names_are_unique_and_files_have_no_cycles():
     assert sorted(found) == [], "give one of them another name, or put what both need into a third file"
 
 
-#: Crates whose folders depend on each other in cycles. Their files do not.
-FOLDERS_IN_CIRCLES = {"crates/options"}
-
-
 def test_folders_know_each_other_in_one_direction():
     found = {crate for crate, modules in crates().items() if circles(topmost(knowledge(modules)))}
-    assert found <= FOLDERS_IN_CIRCLES
+    assert found == set()
 
 
 #: A file's own `impl` blocks, by the name of the type.

@@ -8,7 +8,7 @@
 mod unsupported;
 mod work;
 
-pub use crate::topics::application::asgi_file;
+pub use crate::topics::application::naming::asgi_file;
 pub use crate::topics::application::positional::PositionalApplication;
 pub use crate::topics::platform::port;
 pub use crate::topics::tls::ciphers;

@@ -1,15 +1,17 @@
 //! Resolves the applications to serve, and the interface of each: `asgi`, `module`, `wsgi-file`, `mount`, and positional
 //! arguments. It loads nothing. Runs in the process that reads the configuration.
 
+pub mod naming;
 pub mod positional;
 
 use std::path::{Path, PathBuf};
 
-use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::settings::{Application, ApplicationSettings, ApplicationSource, Interface, Substitute};
-use positional::{Named, PositionalApplication, module, source};
+use naming::{ApplicationOption, NamedApplication, NamedBy, absolute, module_name, module_or_file, mount};
+use positional::{Named, PositionalApplication, module};
 
-use crate::context::{Context, normalized};
+use crate::context::Context;
 use crate::row::{Milestone, OptionEntry, Reach, Setting, Value, set, words};
 use crate::server::Server;
 use crate::topics::interpreter;
@@ -257,74 +259,6 @@ pub const ENTRIES: &[OptionEntry] = &[
 /// A folder that does not exist.
 const MISSING_FOLDER: &str = "/nonexistent";
 
-/// The options that name the application for all paths without a mount, in order of precedence.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ApplicationOption {
-    Asgi,
-    Module,
-    File,
-    Named(NamedBy),
-}
-
-impl ApplicationOption {
-    fn name(self) -> &'static str {
-        match self {
-            ApplicationOption::Asgi => "asgi",
-            ApplicationOption::Module => "module",
-            ApplicationOption::File => "wsgi-file",
-            ApplicationOption::Named(NamedBy::Paste) => "paste",
-            ApplicationOption::Named(NamedBy::Pecan) => "pecan",
-            ApplicationOption::Named(NamedBy::Text) => "eval",
-        }
-    }
-}
-
-/// An application as it was named.
-struct NamedApplication {
-    mount: String,
-    source: ApplicationSource,
-    callable: Option<String>,
-    /// Set if the option itself determines it.
-    interface: Option<Interface>,
-    location: Location,
-}
-
-impl NamedApplication {
-    /// Converts it to a substitute for an application that can't be loaded.
-    fn substitute(self, folder: &Path, reason: String) -> Substitute {
-        let module_name = module_name(&self.source);
-        let source = absolute(self.source, folder);
-        Substitute { source, module_name, callable: self.callable, origin: self.location.to_string(), reason, is_guess: false }
-    }
-}
-
-/// A relative file starts at the folder of `chdir`.
-fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
-    match source {
-        ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
-        ApplicationSource::Pecan(path) => ApplicationSource::Pecan(normalized(&folder.join(path))),
-        ApplicationSource::Paste(name) => ApplicationSource::Paste(paste_name(&name, folder)),
-        other => other,
-    }
-}
-
-/// Returns the name of an application in PasteDeploy's form, with an absolute path.
-fn paste_name(name: &str, folder: &Path) -> String {
-    let (scheme, path) = match name.split_once(':') {
-        Some(("egg" | "call", _)) => return name.to_owned(),
-        Some((scheme, path)) => (scheme, path),
-        None => ("config", name),
-    };
-    format!("{scheme}:{}", normalized(&folder.join(path)).display())
-}
-
-/// Returns uWSGI's module name for a file: the path as written, without a final `.py`, with underscores for dots and slashes.
-fn module_name(source: &ApplicationSource) -> Option<String> {
-    let ApplicationSource::File(path) = source else { return None };
-    let name = path.to_string_lossy().replace(['.', '/'], "_");
-    Some(format!("uwsgi_file_{}", name.strip_suffix("_py").unwrap_or(&name)))
-}
-
 impl ApplicationDraft {
     /// Returns all applications in the order in which uWSGI loads them; the first is the default one. Relative files start at
     /// `folder`.
@@ -513,44 +447,6 @@ impl ApplicationDraft {
     }
 }
 
-/// Like [`module`], but a name that ends with `.py` or contains a slash is that of a file.
-fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
-    let (name, callable) = module(text);
-    match name.ends_with(".py") || name.contains('/') {
-        true => (ApplicationSource::File(PathBuf::from(name)), callable),
-        false => (ApplicationSource::Module(name), callable),
-    }
-}
-
-/// Returns the file that `asgi` names, if it names one.
-pub fn asgi_file(text: &str) -> Option<PathBuf> {
-    match module_or_file(text).0 {
-        ApplicationSource::File(path) => Some(path),
-        _ => None,
-    }
-}
-
-/// `/path=module:callable` or `/path=file.py`.
-fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic> {
-    let wrong = |message: String| {
-        Diagnostic::error(Some(&location), message).advise("write `mount = /path=module:callable` or `mount = /path=file.py`")
-    };
-    let (path, what) = text.split_once('=').ok_or_else(|| wrong(format!("`mount = {text}` has no `=`")))?;
-    let path = path.trim();
-    let (host, below) = path.split_once('|').map_or((None, path), |(host, below)| (Some(host), below));
-    if host.is_some_and(str::is_empty) || !below.starts_with('/') && !below.is_empty() {
-        let message = format!("`{path}` is neither a path nor `HOST|` or `HOST|/path`");
-        let advice = format!("for requests of a host write `mount = {path}|={}` and `vhost = true`", what.trim());
-        return Err(Diagnostic::error(Some(&location), message).advise(advice));
-    }
-    // uWSGI does not find an application either, reports nothing, and continues.
-    let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
-        severity: Severity::Warning,
-        ..wrong(format!("`{what}` is not an application: the mount has no effect"))
-    })?;
-    Ok(NamedApplication { mount: path.to_owned(), source, callable, interface: None, location })
-}
-
 /// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the environment or
 /// as `env`. Here it is the mount point of the application.
 pub fn below_script_name(
@@ -599,12 +495,4 @@ pub struct ApplicationDraft {
     pub is_factory: bool,
     pub is_needed: bool,
     pub chdir: Option<(String, Location)>,
-}
-
-/// The ways to name the application other than by a module or a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamedBy {
-    Paste,
-    Pecan,
-    Text,
 }
