@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -277,13 +278,19 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     assert "can't read" in log
 
 
+def accepts(path):
+    """Whether a connection is accepted: a socket that is bound does not listen yet."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 def test_the_file_beside_the_command_is_read_as_gunicorn_reads_it(serve):
     for command in ([sys.executable, "-m", "gunicorn"], None):
         server = serve.prepare(arguments=["app:app"], command=command)
         (server.folder / "app.py").write_text(APPLICATION)
         (server.folder / "gunicorn.conf.py").write_text("raw_env = ['SHOP=open']\nbind = 'unix:app.sock'\n")
         server.launch()
-        server.wait_for(lambda path=server.folder / "app.sock": path.exists(), "the socket of the file is there")
+        server.wait_for(lambda path=server.folder / "app.sock": accepts(path), "the socket of the file accepts")
         with Client(str(server.folder / "app.sock")) as client:
             assert json.loads(client.request().body)["SHOP"] == "open"
         server.stop()
