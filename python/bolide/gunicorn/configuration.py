@@ -2,7 +2,7 @@
 
 A child of the process that reads the configuration runs it: the configured Python, which may not have Bolide installed, is given
 the text of this file. So it must not import anything of Bolide, and must run with Python 3.9. The prototype executes the
-configuration once more, for its hooks (``gunicorn_hooks``).
+configuration once more, for its hooks (``bolide.gunicorn.hooks``).
 """
 
 import ast

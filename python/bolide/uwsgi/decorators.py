@@ -1,7 +1,7 @@
 """The module ``uwsgidecorators`` that applications import, with the decorators that need no service.
 
-It is registered beside ``uwsgi`` (see ``uwsgi_module``). Access to a missing name raises an error that explains it. Runs in every
-process that loads an application.
+It is registered beside ``uwsgi`` (see ``bolide.uwsgi.module``). Access to a missing name raises an error that explains it.
+Runs in every process that loads an application.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """The module ``uwsgi`` that applications import: names of uWSGI 2.0.31 with its types, a thin layer over the native module.
 
-It must not know sockets or protocols. ``uwsgi_names`` describes the names. Runs in every process that loads an application, and
-is in ``sys.modules`` before that.
+It must not know sockets or protocols. ``bolide.uwsgi.names`` describes the names. Runs in every process that loads an
+application, and is in ``sys.modules`` before that.
 """
 
 import importlib.machinery

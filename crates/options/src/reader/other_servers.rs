@@ -62,7 +62,7 @@ impl OtherServers for NoOtherServers {
         place: PlaceOf<'_>,
         _: &dyn Fn(&str) -> Option<String>,
     ) -> Result<ForeignFile, Diagnostic> {
-        Err(Diagnostic::error(Some(&place(0)), format!("`{}` is no file of options", file.name)))
+        Err(Diagnostic::error(Some(&place(0)), format!("`{}` is not a file of options", file.name)))
     }
 
     fn read_hypercorn(&self, _: &str, _: PlaceOf<'_>, _: &dyn Fn(usize) -> u32) -> Option<ForeignFile> {

@@ -381,7 +381,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         alarms,
         signals: draft.take(),
     };
-    debug_assert!(draft.is_empty(), "a part has no place in the settings");
+    debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }
 
