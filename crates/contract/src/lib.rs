@@ -3,7 +3,6 @@
 //! It has no logic, and nothing that belongs to a single process: a master and a worker built from the same contract understand
 //! each other, whatever else they do. Every process uses it.
 
-mod address;
 pub mod alarm_message;
 pub mod boot;
 pub mod children;
@@ -16,7 +15,6 @@ pub mod succession;
 pub mod uwsgi_signals;
 
 pub use settings::{
-    alarms, answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging,
-    mules, python_module, recycling, reloading, scaling, services, sharing, signals, sockets, spooling, statistics, tls,
-    watching,
+    alarms, answering, attendant, clients, confinement, control, developing, distributed, files, hooks, logging, mules,
+    python_module, recycling, reloading, scaling, services, sharing, signals, sockets, spooling, statistics, tls, watching,
 };

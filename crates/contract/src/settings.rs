@@ -10,8 +10,6 @@ pub mod confinement;
 pub mod control;
 pub mod developing;
 pub mod distributed;
-
-pub mod exceptions;
 pub mod files;
 pub mod hooks;
 pub mod logging;
@@ -33,24 +31,20 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::address::Address;
 pub use crate::children::{Helper, MuleCode, Task};
 use crate::settings::answering::{Answering, RouteRule};
 use crate::settings::clients::Clients;
 use crate::settings::control::Control;
 use crate::settings::developing::Development;
-
-use crate::settings::exceptions::ReloadOn;
 use crate::settings::logging::{Logging, Tracing};
-use crate::settings::recycling::Recycling;
+use crate::settings::recycling::{Recycling, ReloadOn};
 use crate::settings::reloading::Reloading;
 use crate::settings::scaling::Scaling;
 use crate::settings::services::Services;
 use crate::settings::signals::Signals;
-use crate::settings::sockets::SocketTuning;
+pub use crate::settings::sockets::{Address, Listener, Protocol};
 use crate::settings::spooling::Spooling;
 use crate::settings::statistics::Statistics;
-use crate::settings::tls::{Http2, Tls};
 use crate::settings::watching::Watching;
 
 /// All settings of an instance.
@@ -96,72 +90,6 @@ pub struct Settings {
     pub signals: Signals,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
-}
-
-/// A listening socket.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Listener {
-    pub address: Address,
-    pub protocol: Protocol,
-    /// Length of the listen queue; 0 is the kernel's own limit.
-    pub backlog: u32,
-    /// Mode of a UNIX socket's file (`chmod-socket`), as in 0o666.
-    pub mode: Option<u32>,
-    /// Owner of a UNIX socket's file (`chown-socket`), as written: `user` or `user:group`.
-    pub owner: Option<String>,
-    /// Maximum time to wait for the next byte of a head or a body, or for room to send, in milliseconds.
-    pub timeout_ms: u64,
-    /// `None`: connections are not encrypted.
-    pub tls: Option<Tls>,
-    /// Applies to listeners of HTTP.
-    pub http2: Http2,
-    /// `http-to-https`: each request is redirected to the same path with HTTPS, at this port.
-    pub redirects_to_https: Option<u16>,
-    /// `enable-proxy-protocol`: each connection begins with a PROXY header that names its client.
-    pub has_proxy_header: bool,
-    /// Peers of `trusted-proxies` may connect without that header.
-    pub may_lack_proxy_header: bool,
-    pub tuning: SocketTuning,
-    /// Where the listener was configured: `uwsgi.ini:3`, `command line`.
-    pub origin: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Protocol {
-    Http,
-    Uwsgi,
-    /// Like `Uwsgi`, but a connection carries further packets if the answer had a known length.
-    PersistentUwsgi,
-    FastCgi,
-    /// Answers have HTTP heads instead of CGI's ("non-parsed headers").
-    FastCgiNph,
-    Scgi,
-    ScgiNph,
-}
-
-impl Protocol {
-    pub const ALL: [Protocol; 7] = [
-        Protocol::Http,
-        Protocol::Uwsgi,
-        Protocol::PersistentUwsgi,
-        Protocol::FastCgi,
-        Protocol::FastCgiNph,
-        Protocol::Scgi,
-        Protocol::ScgiNph,
-    ];
-
-    /// uWSGI's name of the protocol.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Protocol::Http => "http",
-            Protocol::Uwsgi => "uwsgi",
-            Protocol::PersistentUwsgi => "puwsgi",
-            Protocol::FastCgi => "fastcgi",
-            Protocol::FastCgiNph => "fastcgi-nph",
-            Protocol::Scgi => "scgi",
-            Protocol::ScgiNph => "scgi-nph",
-        }
-    }
 }
 
 /// An application and its mount point.

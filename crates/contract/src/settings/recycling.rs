@@ -1,4 +1,5 @@
-//! Settings of recycling: when a worker is replaced. Plain data, read by the master and prototypes.
+//! Settings of recycling: when a worker is replaced, because of its age, its requests, its memory or an exception of the
+//! application. Plain data: the options room fills it in; the master, prototypes and workers act on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -56,4 +57,17 @@ impl MemoryLimits {
     pub fn are_set(&self) -> bool {
         *self != MemoryLimits::default()
     }
+}
+
+/// `reload-on-exception` and the related options.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct ReloadOn {
+    /// Every exception.
+    pub any: bool,
+    /// Names of exception types, with or without their module.
+    pub types: Vec<String>,
+    /// Texts of exceptions.
+    pub values: Vec<String>,
+    /// `TYPE: TEXT`.
+    pub reprs: Vec<String>,
 }

@@ -1,6 +1,93 @@
-//! Socket options of a listening socket, beside its address. Plain data; the master sets them.
+//! Settings of a listening socket: its address, its protocol, and the options that the master sets. It does no I/O. Plain data,
+//! the same in every process.
+
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::settings::tls::{Http2, Tls};
+
+/// A listening socket.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Listener {
+    pub address: Address,
+    pub protocol: Protocol,
+    /// Length of the listen queue; 0 is the kernel's own limit.
+    pub backlog: u32,
+    /// Mode of a UNIX socket's file (`chmod-socket`), as in 0o666.
+    pub mode: Option<u32>,
+    /// Owner of a UNIX socket's file (`chown-socket`), as written: `user` or `user:group`.
+    pub owner: Option<String>,
+    /// Maximum time to wait for the next byte of a head or a body, or for room to send, in milliseconds.
+    pub timeout_ms: u64,
+    /// `None`: connections are not encrypted.
+    pub tls: Option<Tls>,
+    /// Applies to listeners of HTTP.
+    pub http2: Http2,
+    /// `http-to-https`: each request is redirected to the same path with HTTPS, at this port.
+    pub redirects_to_https: Option<u16>,
+    /// `enable-proxy-protocol`: each connection begins with a PROXY header that names its client.
+    pub has_proxy_header: bool,
+    /// Peers of `trusted-proxies` may connect without that header.
+    pub may_lack_proxy_header: bool,
+    pub tuning: SocketTuning,
+    /// Where the listener was configured: `uwsgi.ini:3`, `command line`.
+    pub origin: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Address {
+    /// `host:port`; an empty host means all IPv4 addresses. Port 0 is any free port.
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    Unix(PathBuf),
+    /// A name in Linux' abstract space, without its `@`.
+    Abstract(String),
+    /// `fd://N`: a listening socket opened by another program.
+    Descriptor(i32),
+    /// A listening socket opened by the process that started the instance, and announced by `LISTEN_FDS`.
+    Passed(i32),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    Http,
+    Uwsgi,
+    /// Like `Uwsgi`, but a connection carries further packets if the answer had a known length.
+    PersistentUwsgi,
+    FastCgi,
+    /// Answers have HTTP heads instead of CGI's ("non-parsed headers").
+    FastCgiNph,
+    Scgi,
+    ScgiNph,
+}
+
+impl Protocol {
+    pub const ALL: [Protocol; 7] = [
+        Protocol::Http,
+        Protocol::Uwsgi,
+        Protocol::PersistentUwsgi,
+        Protocol::FastCgi,
+        Protocol::FastCgiNph,
+        Protocol::Scgi,
+        Protocol::ScgiNph,
+    ];
+
+    /// uWSGI's name of the protocol.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Protocol::Http => "http",
+            Protocol::Uwsgi => "uwsgi",
+            Protocol::PersistentUwsgi => "puwsgi",
+            Protocol::FastCgi => "fastcgi",
+            Protocol::FastCgiNph => "fastcgi-nph",
+            Protocol::Scgi => "scgi",
+            Protocol::ScgiNph => "scgi-nph",
+        }
+    }
+}
 
 /// Socket options. On Linux, accepted connections inherit those of their listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::Address;
+use crate::settings::sockets::Address;
 
 /// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
 pub const MAX_GROUPS: usize = 32;
