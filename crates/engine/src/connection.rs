@@ -14,7 +14,6 @@ mod refusal;
 mod requests;
 mod steps;
 mod streaming;
-mod underscored;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -28,8 +27,7 @@ use bolide_scoreboard::add;
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::connection::multiplexer::SharedMultiplexer;
-use crate::exchange::context::{Context, ExchangeContext};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::{Context, ExchangeContext, ThreadContext};
 use crate::exchange::worker::Worker;
 use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, resume_response};
 use crate::logging::access_log::complain;

@@ -12,7 +12,6 @@ mod log_entry;
 pub mod routing;
 mod serving;
 pub mod spans;
-pub mod thread_context;
 pub mod worker;
 
 use bolide_protocol::session::{HeadEvent, HeadParts};

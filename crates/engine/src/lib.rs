@@ -7,7 +7,6 @@
 mod allocator;
 pub mod app;
 mod app_thread;
-mod caches;
 mod connection;
 mod event_loop;
 mod exchange;

@@ -8,8 +8,8 @@ use std::path::Path;
 use bolide_contract::services::{PreloadedContent, PreloadedItem};
 use bolide_memory::cache::{Cache, Change, Content, Waiting, Written};
 
-use crate::caches::largest_value;
 use crate::response::storing::gzipped;
+use crate::services::largest_value;
 
 /// Puts the items into their caches, and returns a line for each one that is missing there. A text does not replace an item that
 /// the cache still has, and a file does: its content may have changed since the last start of the application.

@@ -23,13 +23,13 @@ use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use bolide_routes::Store;
 
-use crate::caches::SharedCaches;
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
 use crate::response::own_chunks::OwnChunks;
 use crate::response::storing::AnswerStore;
 use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::services::SharedCaches;
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;

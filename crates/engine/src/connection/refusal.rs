@@ -1,13 +1,18 @@
-//! Refusals: the answer to an invalid request, and its log line. It knows no session. Workers run it.
+//! What the log has about requests that are refused, with the answer to them, and about header fields that are left out. It knows
+//! no session. Workers run it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_protocol::Fault;
+use bolide_protocol::http1::head::{HeaderFacts, RequestLine};
 use bolide_protocol::response::Wire;
 
 use crate::app::App;
-use crate::exchange::context::Context;
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::{Context, ThreadContext};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
+use crate::logging::log_line::visible;
 use crate::response::{Progress, ResponseWriter, Terms, reason_phrase};
 use crate::sockets::client::Client;
 
@@ -59,6 +64,36 @@ pub(super) fn answer_fault(wire: Option<Wire>, writer: &mut ResponseWriter<'_>, 
         thread.buffers.keep(writer.end());
     }
 }
+
+/// Bytes of a field's name in the log.
+const NAME_BYTES: usize = 128;
+
+static IS_DROP_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Logs that a field of a request was left out because its name has an underscore: once in each worker, since clients can send any
+/// number of them.
+#[cold]
+pub(super) fn note_dropped_field(line: &RequestLine, facts: &HeaderFacts, bytes: &[u8], client: &Client, worker: &Worker) {
+    let script_name = facts.script_name.filter(|_| !client.is_trusted() || !worker.clients.takes_script_name);
+    let block = bytes.get(line.length as usize..).unwrap_or_default();
+    let (name, advice) = match (facts.underscored, script_name) {
+        (Some(name), _) => (name.of(block), UNDERSCORE_ADVICE),
+        (None, Some(_)) => (&b"SCRIPT_NAME"[..], SCRIPT_NAME_ADVICE),
+        (None, None) => return,
+    };
+    if IS_DROP_TOLD.swap(true, Relaxed) {
+        return;
+    }
+    let mut shown = Vec::new();
+    visible(&mut shown, &name[..name.len().min(NAME_BYTES)]);
+    let shown =
+        if shown.is_empty() { "with an underscore in its name".into() } else { format!("`{}`", String::from_utf8_lossy(&shown)) };
+    let peer = &client.connection_peer().address;
+    complain(worker.number, &format!("a field {shown} of a request of {peer} was dropped: {advice}. Later ones are not logged"));
+}
+
+const UNDERSCORE_ADVICE: &str = "in environ a name with an underscore equals the one with dashes, which a front server may set; send it with dashes, or write `header-map = dangerous`, which passes on those that forge nothing";
+const SCRIPT_NAME_ADVICE: &str = "only front servers of `trusted-proxies` may send it, to an instance that is started with gunicorn's flags or file; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`, or have the front server send X-Forwarded-Prefix";
 
 #[cfg(test)]
 mod tests {

@@ -12,9 +12,9 @@ use bolide_scoreboard::{End, Phase, add};
 
 use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};
-use super::refusal::{answer_fault, log_refusal, place};
+use super::refusal::{answer_fault, log_refusal, note_dropped_field, place};
 use super::steps::{NextAction, ServeStep};
-use super::{Connection, Link, underscored};
+use super::{Connection, Link};
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
@@ -218,7 +218,7 @@ impl<A: App> Connection<A> {
         if let RequestHead::Http { line, facts } = &head.head
             && (facts.underscored.is_some() || facts.script_name.is_some())
         {
-            underscored::note(line, facts, bytes, &self.client, context.worker);
+            note_dropped_field(line, facts, bytes, &self.client, context.worker);
         }
         if self.client.is_trusted() && !head.is_repeated {
             note_client(&mut self.client, head, bytes, context);

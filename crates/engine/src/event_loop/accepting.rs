@@ -21,14 +21,13 @@ use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};
-use crate::connection::Connection;
-use crate::connection::beginning;
+use crate::connection::{Connection, beginning};
 use crate::event_loop::census::{note_new, note_wait};
 use crate::event_loop::descriptors::begin_shortage;
 use crate::event_loop::moving::{pass_on, take_moved};
 use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, QUEUE, Shared};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::deadlines::NEVER_MS;

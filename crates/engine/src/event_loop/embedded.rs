@@ -25,7 +25,7 @@ use crate::event_loop::multiplexing::call_connection;
 use crate::event_loop::polling::{log_lost_event, longest_wait_ms, must_look_before, queue_events};
 use crate::event_loop::worker_state::{Assignment, Shared};
 use crate::event_loop::{EVENTS, prepare};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::ThreadContext;
 use crate::exchange::worker::Worker;
 use crate::logging::counting;
 use crate::request::request_stream::RequestStream;

@@ -10,7 +10,7 @@ use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::connection::Connection;
 use crate::event_loop::worker_state::{Guard, LeaderState, Shared};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};

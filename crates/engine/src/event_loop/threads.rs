@@ -12,7 +12,7 @@ use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::event_loop::standby::wait_for_need;
 use crate::event_loop::worker_state::{LeadEnd, Shared};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::leadership::Turn;
 

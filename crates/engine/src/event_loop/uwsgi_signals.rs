@@ -9,7 +9,7 @@ use crate::app_thread::AppThread;
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::signal_pools::watch_signal_pools;
 use crate::event_loop::worker_state::{Guard, Shared};
-use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::context::ThreadContext;
 use crate::logging::counting;
 use crate::scheduling::connections::Key;
 use crate::uwsgi_signals::OrderReader;

@@ -24,7 +24,6 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
-use crate::caches::SharedCaches;
 use crate::connection::Connection;
 use crate::exchange::leaks::Leaks;
 use crate::exchange::routing::Rules;
@@ -46,7 +45,7 @@ use crate::scheduling::forecast::{AcceptForecast, PollForecast};
 use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
-use crate::services::SharedServices;
+use crate::services::{SharedCaches, SharedServices};
 use crate::slow::{SlowRequests, watcher};
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;

@@ -1,18 +1,24 @@
-//! The context of work: the worker and the thread's own data, and for a request its connection.
+//! The context of work: the worker, what the thread keeps from request to request, and for a request its connection.
 //!
-//! It knows no protocol. Worker threads create it for short periods.
+//! It knows no protocol. Worker threads create a context for short periods, and keep their own data.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_protocol::session::HeadParts;
 use bolide_routes::Values;
+use bolide_scoreboard::{Meters, Recorder};
 
 use crate::app::App;
 use crate::app_thread::AppThread;
-use crate::exchange::thread_context::ThreadContext;
 use crate::exchange::worker::Worker;
+use crate::logging::access_log::AccessLog;
 use crate::logging::identity::SharedIdentity;
 use crate::response::ResponseWriter;
+use crate::response::buffers::ResponseBuffers;
+use crate::scheduling::clock::Clock;
 use crate::scheduling::connections::ExchangeId;
+use crate::scheduling::turn::TurnBudget;
 use crate::sockets::client::Client;
 
 /// The context of a thread.
@@ -45,5 +51,51 @@ impl<A: App> ExchangeContext<'_, A> {
         let made = rules.identity(self.client.may_identify(), |name| values.value(name));
         self.writer.set_own_fields(rules.fields(&made));
         Some(Arc::new(made))
+    }
+}
+
+/// The size of a thread's read buffer. A head within its limit always fits, with further data behind it: at least one TLS record.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The data of one thread. Its buffers live as long as the thread, so that a request allocates none.
+pub struct ThreadContext {
+    pub read: Vec<u8>,
+    pub parts: HeadParts,
+    pub path: Vec<u8>,
+    pub buffers: ResponseBuffers,
+    pub log: AccessLog,
+    pub clock: Clock,
+    /// The thread's number in its worker: uWSGI's core.
+    pub core: u32,
+    /// Its slot of the scoreboard, with the ring of its last requests.
+    pub slot: Recorder<'static>,
+    pub meters: &'static Meters,
+    /// The recorder's entry of the request to serve, if its body was awaited; 0 for none.
+    pub awaited: u64,
+    /// Other connections wait to be served: an answer may be sent slightly later, together with theirs.
+    pub may_cork: bool,
+    /// The budget of the connection that is being served.
+    pub turn: TurnBudget,
+}
+
+impl ThreadContext {
+    pub fn new(worker: &Worker, core: u32, (slot, meters): (Recorder<'static>, &'static Meters)) -> ThreadContext {
+        let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 2);
+        slot.take(nix::unistd::gettid().as_raw() as u32);
+        slot.measures.store(u32::from(worker.measures_time), Relaxed);
+        ThreadContext {
+            read: vec![0; read_bytes],
+            parts: HeadParts::default(),
+            path: Vec::new(),
+            buffers: ResponseBuffers::default(),
+            log: AccessLog::new(worker.line_style, worker.settings.logging.memory_report),
+            clock: Clock::new(),
+            core,
+            slot,
+            meters,
+            awaited: 0,
+            may_cork: false,
+            turn: TurnBudget::default(),
+        }
     }
 }

@@ -11,11 +11,10 @@ use bolide_protocol::http1::is_token;
 use bolide_protocol::response::ResponseHead;
 use bolide_routes::{Overrides, ServerValue, Services, Store, Table, Values};
 
-use crate::caches::SharedCaches;
 use crate::logging::access_log::tell_all;
 use crate::response::compression::{Encoder, is_wanted_type};
 use crate::response::fields::{Known, has_word, is_field_value, known_field};
-use crate::services::SharedServices;
+use crate::services::{SharedCaches, SharedServices};
 
 /// A complete body up to this size is compressed before its head is sent, so that its length is known.
 const WHOLE_BYTES: usize = 256 * 1024;

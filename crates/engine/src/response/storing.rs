@@ -7,8 +7,8 @@ use bolide_contract::answering::Coding;
 use bolide_memory::cache::{Change, Waiting};
 use bolide_routes::Store;
 
-use crate::caches::{SharedCaches, largest_value};
 use crate::response::compression::Encoder;
+use crate::services::{SharedCaches, largest_value};
 
 /// The level of gzip for items: they are compressed once and sent often.
 const GZIP_LEVEL: u32 = 6;
