@@ -13,14 +13,12 @@ use bolide_supervision::log_sink;
 use bolide_supervision::processes::needs;
 use bolide_supervision::sockets::upgrade_pair::FailureReport;
 
-use crate::control::client::ask_instance;
-use crate::control::pidfile_client::signal_instance;
+use crate::control::client::{ask_instance, signal_instance};
 use crate::manual;
 use crate::pager::become_pager;
 use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
-use crate::provision::interpreter::Program;
+use crate::provision::interpreter::{self, Program};
 use crate::provision::load_check::check_load;
-use crate::provision::packaged;
 use crate::start::supervise;
 
 /// One call of Bolide: its arguments, and the Python that made the call.
@@ -41,7 +39,8 @@ pub struct Invocation {
 impl Invocation {
     /// Returns the invocation of the plain program. A package manager may have installed a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
-        let (interpreter, package_folder) = std::env::current_exe().map(|own| packaged::beside(&own)).unwrap_or_default();
+        let (interpreter, package_folder) =
+            std::env::current_exe().map(|own| interpreter::packaged_beside(&own)).unwrap_or_default();
         Invocation { arguments, interpreter, package_folder, ..Invocation::default() }
     }
 }

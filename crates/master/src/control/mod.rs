@@ -6,5 +6,4 @@ pub mod client;
 pub mod commands;
 pub mod endpoints;
 mod fifo;
-pub mod pidfile_client;
 pub mod signals;

@@ -1,11 +1,12 @@
 //! The sources of an instance's configuration: the arguments, the environment and the folder that it was started with. They are
-//! read at the start, and again at each reload. It compares nothing and applies nothing. The master runs it.
+//! read at the start, and again at each reload, then in a child that has become the application's user if this user may write them.
+//! It compares nothing and applies nothing (`changes` does). The master runs it, and waits for the child.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-use bolide_command_line::{Failure, ReadAgainError, Reading, Sources, read, read_again};
+use bolide_command_line::{Failure, PrivilegedOption, ReadAgainError, Reading, Sources, read, read_again};
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::host_info::start_folder;
 use bolide_configuration::launcher::Launcher;
@@ -17,9 +18,8 @@ use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use crate::provision::changes;
 use crate::provision::interpreter::{Program, enter_folder};
-use crate::provision::reading_as_user::{self, Answer};
+use crate::provision::{changes, child_of_user};
 
 /// The pid that sockets were passed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
@@ -197,7 +197,7 @@ impl Configuration {
         let user = in_force.identity.user.as_deref().unwrap_or_default();
         let words = found.words();
         let Some(privileges) = privileges else { return Err(vec![format!("the user `{user}` (uid) may {words}")]) };
-        let answer = reading_as_user::run(privileges, || match self.read_settings(in_force, None) {
+        let answer = read_as_user(privileges, || match self.read_settings(in_force, None) {
             Ok(answer) => Ok(answer),
             Err(NotRead::Failed(lines)) => Err(lines),
             Err(NotRead::Distrusted(_)) => Err(Vec::new()),
@@ -270,4 +270,37 @@ impl fmt::Debug for Configuration {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Configuration").field("folder", &self.folder).finish_non_exhaustive()
     }
+}
+
+/// Time limit of a child that reads as the user, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+const READING_MS: u64 = 10_000;
+
+/// The result of a reading, by a child or by the master itself.
+#[derive(Debug)]
+struct Answer {
+    settings: Settings,
+    /// Log lines about it.
+    warnings: Vec<String>,
+    said: Vec<PrivilegedOption>,
+}
+
+/// The encoding of [`Answer`] between the child and the master.
+type Wire = Result<(Settings, Vec<String>, Vec<PrivilegedOption>), Vec<String>>;
+
+/// Reads the configuration with `read`, in a child that has permanently become this user: files that it names, and programs that it
+/// executes (`gunicorn.conf.py`), thus gain no rights of root.
+///
+/// # Errors
+/// Log lines that describe the errors in it, or why no child can read it.
+fn read_as_user(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<String>>) -> Result<Answer, Vec<String>> {
+    let trouble = |error: io::Error| vec![format!("the configuration can't be read as the user of uid: {error}")];
+    let work = || {
+        let encoded: Wire = read().map(|answer| (answer.settings, answer.warnings, answer.said));
+        // Without an answer, the master reports that the child has ended.
+        serde_json::to_vec(&encoded).unwrap_or_default()
+    };
+    let answer = child_of_user::run(Some(privileges), &[], READING_MS, work).map_err(trouble)?;
+    let outcome: Wire =
+        serde_json::from_slice(&answer).map_err(|_| trouble(io::Error::other("the child that reads it has ended")))?;
+    outcome.map(|(settings, warnings, said)| Answer { settings, warnings, said })
 }

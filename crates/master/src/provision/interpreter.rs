@@ -1,4 +1,5 @@
-//! The program of a prototype (the Python interpreter and its arguments), and the folder in which it starts. It starts nothing.
+//! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed beside the
+//! plain program), and the folder in which it starts. It starts nothing.
 //! The master runs it at the start, so that a missing Python is an error of the start instead of each fork.
 
 use std::ffi::OsString;
@@ -27,6 +28,9 @@ if file is None:
     sys.exit(f'bolide: {sys.executable} has no package bolide in {\", \".join(folders)}: {sys.executable} -m pip install bolide')
 runpy.run_path(file, run_name='__main__')
 ";
+
+/// Debian's folder of Python packages, relative to the parent of the program's folder.
+const PACKAGES: &str = "lib/python3/dist-packages";
 
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +106,20 @@ pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
     StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
 }
 
+/// Returns the Python and the package folder that belong to the program at this path, if they exist.
+///
+/// The Python is not looked up in `PATH`, where another version may come first (that of pyenv or a virtual environment): the
+/// installed native module is for the system Python. A `virtualenv` takes precedence over both, and loads its own packages first.
+pub fn packaged_beside(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
+    let Some(programs) = program.parent() else { return (None, None) };
+    let Some(packages) = programs.parent().map(|prefix| prefix.join(PACKAGES)) else { return (None, None) };
+    if !packages.join("bolide").join("prototype.py").is_file() {
+        return (None, None);
+    }
+    let python = programs.join("python3");
+    (python.is_file().then_some(python), Some(packages))
+}
+
 fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
     let executable = folder.join("bin").join("python");
     if access(&executable, AccessFlags::X_OK).is_ok() {
@@ -175,5 +193,24 @@ mod tests {
             .expect_err("refused")
             .to_string();
         assert!(error.contains("install Python") && error.contains("pip install bolide"), "{error}");
+    }
+
+    fn file(path: &Path) {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::write(path, "").expect("written");
+    }
+
+    #[test]
+    fn a_program_of_a_package_knows_its_python_and_its_package() {
+        let folder = Folder::new("packaged");
+        let program = folder.path().join("usr/bin/bolide");
+        assert_eq!(packaged_beside(&program), (None, None), "installed by Cargo");
+        file(&folder.path().join("usr/bin/python3"));
+        assert_eq!(packaged_beside(&program), (None, None), "beside a Python without Bolide");
+        let packages = folder.path().join("usr/lib/python3/dist-packages");
+        file(&packages.join("bolide/prototype.py"));
+        assert_eq!(packaged_beside(&program), (Some(folder.path().join("usr/bin/python3")), Some(packages.clone())));
+        std::fs::remove_file(folder.path().join("usr/bin/python3")).expect("removed");
+        assert_eq!(packaged_beside(&program), (None, Some(packages)), "the Python of PATH has to do");
     }
 }

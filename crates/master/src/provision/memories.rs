@@ -24,8 +24,8 @@ use bolide_supervision::privileges::Privileges;
 use bolide_supervision::process_state::parent_of;
 use bolide_supervision::processes::process_attributes;
 
+use crate::provision::data_files;
 use crate::provision::store_files::{self, StoreFile};
-use crate::provision::{data_files, store_contents};
 
 /// The memories of one generation's settings. Generations with the same settings share them.
 #[derive(Debug, Clone, Default)]
@@ -106,7 +106,7 @@ impl Memories {
                 return Ok(kept.clone());
             }
             let is_ours = wanted.store().is_some() && self.list.iter().any(|memory| path(&memory.wanted) == path(&wanted));
-            let place = MemoryPlace { is_ours, privileges, most_ms: store_contents::AT_RELOAD_MS, data: None };
+            let place = MemoryPlace { is_ours, privileges, most_ms: store_files::CONTENT_AT_RELOAD_MS, data: None };
             let made = Memory::create(wanted, identity, place, said)?;
             if let Some(old) = named {
                 if let (Wanted::Metrics(before), Wanted::Metrics(now)) = (&old.wanted, &made.wanted)
@@ -137,7 +137,7 @@ impl Memories {
             let identity = wanted.identity();
             let is_it = |(file, _): &(MemoryFile, OwnedFd)| (file.kind, file.name.as_str()) == (wanted.kind(), wanted.name());
             let position = handed.iter().position(is_it);
-            let mut place = MemoryPlace { is_ours: false, privileges, most_ms: store_contents::AT_START_MS, data: None };
+            let mut place = MemoryPlace { is_ours: false, privileges, most_ms: store_files::CONTENT_AT_START_MS, data: None };
             if let Some((_, descriptor)) = position.map(|position| handed.swap_remove(position)) {
                 let is_same_version = wanted.is_in_file() || sealed_memory::is_sealed(&descriptor);
                 match Held::of_predecessor(&wanted, &identity, descriptor) {
@@ -178,7 +178,7 @@ impl Memories {
             }
             // The processes that have it keep the file that holds the bytes of the structure.
             let data = memory.data.as_ref().and_then(|data| data.try_clone().ok());
-            let place = MemoryPlace { is_ours: true, privileges, most_ms: store_contents::AT_RELOAD_MS, data };
+            let place = MemoryPlace { is_ours: true, privileges, most_ms: store_files::CONTENT_AT_RELOAD_MS, data };
             match Memory::create(memory.wanted.clone(), memory.identity, place, &mut said) {
                 Ok(new) => {
                     if !new.wanted.is_in_file() {
@@ -306,7 +306,7 @@ impl Memory {
                 };
                 let StoreFile { file, is_new, said: line } = of_size(&identity, open).map_err(located)?;
                 said.extend(line.map(|line| format!("{name}: {line}")));
-                let found = store_contents::prepare(&wanted, &identity, &file, is_new, place.privileges, place.most_ms);
+                let found = store_files::prepare_content(&wanted, &identity, &file, is_new, place.privileges, place.most_ms);
                 said.extend(found.map_err(located)?.map(|found| format!("{name}: its file has {found}")));
                 Held::File(file)
             }

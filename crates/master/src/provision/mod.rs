@@ -11,11 +11,8 @@ pub mod interpreter;
 pub mod load_check;
 pub mod memories;
 pub mod message_queues;
-pub mod packaged;
-pub mod reading_as_user;
 pub mod renewing;
 pub mod spool_folders;
-mod store_contents;
 mod store_files;
 
 use std::io;

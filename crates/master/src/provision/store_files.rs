@@ -1,18 +1,26 @@
-//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload. It does not know what a cache is
-//! beyond its head, and maps none: another process may cut the file. The master runs it, with the rights of the application's user
-//! first.
+//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload, and their content made, or put right
+//! after another instance. It does not know what a cache is beyond its head. The master runs it, with the rights of the application's
+//! user first, and maps none, since another process may cut the file: a child that has become that user does, for which it waits.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::services::Store;
 use bolide_memory::mapping::{self, whole_bytes};
-use bolide_memory::{Identity, Mismatch};
+use bolide_memory::{Identity, Mapping, Mismatch, Wanted};
 use bolide_supervision::files::guarded_files::{self, How, OpenedFile, Rights};
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::system;
+
+use crate::provision::child_of_user;
+
+/// How long the content may take at a start, in milliseconds. After a failure of the system, each item of a large file is read.
+pub const CONTENT_AT_START_MS: u64 = 600_000;
+/// How long it may take at a reload, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+pub const CONTENT_AT_RELOAD_MS: u64 = 30_000;
 
 /// Only the user of the application reads what it stores.
 const FILE_MODE: u32 = 0o600;
@@ -66,6 +74,39 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
         return Err(io::Error::other("another instance works with it: give each instance a file of its own"));
     }
     create(opened, identity, Some(said))
+}
+
+/// Makes the content of a new file, or puts that of an old one right, through a mapping. The user may cut the file at any moment, and
+/// a read behind its end is a SIGBUS: so a child of the master does it, as that user. Returns what an old one has, for the log.
+///
+/// # Errors
+/// The system lacks what the structure needs, or the file was cut meanwhile.
+pub fn prepare_content(
+    wanted: &Wanted,
+    identity: &Identity,
+    file: &File,
+    is_new: bool,
+    privileges: Option<&Privileges>,
+    most_ms: u64,
+) -> io::Result<Option<String>> {
+    let work = || {
+        let outcome = in_child(wanted, identity, file, is_new).map_err(|error| error.to_string());
+        serde_json::to_vec(&outcome).unwrap_or_default()
+    };
+    let trouble = |error: &dyn std::fmt::Display| io::Error::other(format!("its content can't be prepared: {error}"));
+    let answer = child_of_user::run(privileges, &[file.as_raw_fd()], most_ms, work).map_err(|error| trouble(&error))?;
+    let outcome: Result<Option<String>, String> = serde_json::from_slice(&answer).map_err(|error| trouble(&error))?;
+    outcome.map_err(io::Error::other)
+}
+
+fn in_child(wanted: &Wanted, identity: &Identity, file: &File, is_new: bool) -> io::Result<Option<String>> {
+    let mapping = Mapping::of(file, identity)?;
+    if is_new {
+        wanted.begin(&mapping)?;
+        mapping.finish(identity);
+        return Ok(None);
+    }
+    wanted.restore(&mapping).map(Some)
 }
 
 fn open_file(path: &Path, rights: Rights<'_>) -> io::Result<OpenedFile> {

@@ -1,14 +1,13 @@
 //! uWSGI's signals in the master: the registrations of each generation (`table`), the clock of the generation in service, and the
 //! ways to the processes (`channels`). A signal goes to processes of the generation that has raised it, or to the generation in
-//! service if that one has been replaced. Nothing here costs anything before the first registration or signal.
+//! service if that one has been replaced. Statistics and `bolide status` show what is registered and what waits. Nothing here costs
+//! anything before the first registration or signal.
 //!
 //! It knows no handler. The master runs it.
 
 mod channels;
 mod clock;
 mod losses;
-mod reading;
-mod status;
 pub mod table;
 
 use std::os::fd::OwnedFd;
@@ -17,11 +16,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::Task;
 use bolide_contract::settings::Settings;
+use bolide_contract::uwsgi_signals::Pool;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile};
-use bolide_services::uwsgi_signals::{Members, Target};
+use bolide_services::uwsgi_signals::{Members, Target, schedule_in_words};
 use bolide_supervision::files::file_watches::Watches;
 use bolide_supervision::log_sink;
 use bolide_supervision::system::{local_minute, seconds_since_1970};
+use serde_json::{Value, json};
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
@@ -30,7 +31,7 @@ use crate::provision::Provision;
 use crate::signalling::channels::{Channels, Recipient};
 use crate::signalling::clock::Clock;
 use crate::signalling::losses::Losses;
-use crate::signalling::table::{MAX_TIMERS, Table, Timer};
+use crate::signalling::table::{MAX_TIMERS, Table, Timer, read_registrations};
 
 const MINUTE_S: u64 = 60;
 /// The name of monitors in the log.
@@ -97,7 +98,7 @@ impl Signalling {
         watches: &mut Watches,
         now_ms: u64,
     ) -> bool {
-        let Some(registrations) = file.and_then(reading::read) else { return false };
+        let Some(registrations) = file.and_then(read_registrations) else { return false };
         let generation = child.generation;
         if !instance.lives(generation) {
             return true;
@@ -232,6 +233,40 @@ impl Signalling {
         [due_ms, self.losses.wake_ms()].into_iter().flatten().min()
     }
 
+    /// Signals that wait for any worker of the generation in force.
+    pub fn waiting_for_any_worker(&self) -> u32 {
+        self.in_force_now().map_or(0, |of| of.channels.waiting_in_pool(Pool::Workers))
+    }
+
+    /// Signals that wait for the worker of this number.
+    pub fn waiting_for_worker(&self, number: u32) -> u32 {
+        self.in_force_now().map_or(0, |of| of.channels.waiting_for(Recipient::Worker(number)))
+    }
+
+    /// Returns the part of the answer to `bolide status`; null if no signal is registered or was raised.
+    pub fn described(&self, now_ms: u64) -> Value {
+        let Some(of) = self.in_force_now() else { return Value::Null };
+        let timers = self.clock.running().iter().map(|running| {
+            json!({
+                "signal": running.timer.number,
+                "seconds": running.timer.seconds,
+                "left": running.timer.left,
+                "next_in_ms": running.due_ms.saturating_sub(now_ms),
+            })
+        });
+        let crons = self.clock.crons().iter();
+        let crons = crons.map(|(number, schedule)| json!({"signal": number, "schedule": schedule_in_words(*schedule)}));
+        let files = of.table.files.iter().map(|(number, path)| json!({"signal": number, "path": path.display().to_string()}));
+        json!({
+            "registered": of.table.registered().map(|(number, target)| json!({"signal": number, "target": target})).collect::<Vec<_>>(),
+            "timers": timers.collect::<Vec<_>>(),
+            "crons": crons.collect::<Vec<_>>(),
+            "files": files.collect::<Vec<_>>(),
+            "waiting": of.channels.waiting(),
+            "dropped": self.losses.total,
+        })
+    }
+
     fn raise(&mut self, number: u8, generation: u32, instance: Instance<'_>) {
         let generation = if instance.lives(generation) { Some(generation) } else { instance.in_force() };
         let Some(generation) = generation else { return self.losses.note(Some(number), 1) };
@@ -266,6 +301,10 @@ impl Signalling {
             return log_sink::line(&format!("signal {number}: {MAX_TIMERS} timers run already: another one is ignored"));
         }
         self.clock.add(timer, now_ms);
+    }
+
+    fn in_force_now(&self) -> Option<&OfGeneration> {
+        self.generations.iter().find(|of| Some(of.number) == self.in_force)
     }
 
     fn of(&mut self, generation: u32) -> &mut OfGeneration {

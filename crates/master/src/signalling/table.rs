@@ -2,11 +2,15 @@
 //! several processes that load the same application count once. It fires nothing. The master runs it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bolide_contract::attendant::Schedule;
-use bolide_contract::uwsgi_signals::{MAX_EACH, Registration, Registrations, TARGET_BYTES};
+use bolide_contract::uwsgi_signals::{MAX_EACH, REGISTRATIONS_BYTES, Registration, Registrations, TARGET_BYTES};
 use bolide_services::uwsgi_signals::{Members, Target, target_of};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
 /// The registrations of a generation.
 #[derive(Debug, Default)]
@@ -168,6 +172,22 @@ const MAX_ASK_SECONDS: u32 = 10;
 pub const MAX_TIMERS: usize = 2 * MAX_EACH;
 /// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
 const MAX_REPORTED: usize = 256 + 5 * MAX_EACH;
+
+/// Reads a report with registrations. It trusts nothing in it, because the reporting processes may run as another user. Returns `None` unless it is a sealed memory file with registrations in it, because only then does reading
+/// never block.
+pub fn read_registrations(file: OwnedFd) -> Option<Registrations> {
+    let seals = fcntl(file.as_fd(), FcntlArg::F_GET_SEALS).ok().map(SealFlag::from_bits_truncate)?;
+    let file = File::from(file);
+    let bytes = usize::try_from(file.metadata().ok()?.len()).ok()?;
+    if !seals.contains(SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK) || bytes > REGISTRATIONS_BYTES {
+        return None;
+    }
+    let mut text = vec![0; bytes];
+    file.read_exact_at(&mut text, 0).ok()?;
+    let mut registrations: Registrations = serde_json::from_slice(&text).ok()?;
+    registrations.raised.truncate(MAX_EACH);
+    Some(registrations)
+}
 
 #[cfg(test)]
 mod tests {

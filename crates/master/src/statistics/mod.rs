@@ -9,7 +9,5 @@ pub mod overview;
 pub mod proportional;
 pub mod reporting;
 pub mod routes;
-pub mod scraped;
 pub mod status;
-pub mod traced;
 pub mod view;

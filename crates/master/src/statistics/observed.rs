@@ -1,20 +1,24 @@
-//! The answer to observers at the control socket (`bolide tune`): the settings that matter for capacity, and counters of each
-//! worker since its start. It changes nothing and reads no file; observers measure processes themselves. The master runs it.
+//! The answers to observers at the control socket. `bolide tune` gets the settings that matter for capacity, and counters of each
+//! worker since its start. `bolide trace` and `bolide profile` get the processes of the instance that run Python, and the requests
+//! that their threads serve. Observers measure processes and read their memory themselves; the master never does, and reads no
+//! file. The master runs it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::settings::{Settings, Threads};
+use bolide_scoreboard::InFlight;
+use bolide_supervision::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::children::child::Child;
+use crate::children::child::{Child, Role};
 use crate::statistics::view::View;
 
 /// Requests at a time of a worker whose application has no limit: an event loop takes all that come.
 const UNLIMITED: u32 = 1000;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Returns the answer.
+/// Returns the answer to `bolide tune`.
 pub fn observed(view: View<'_>, now_ms: u64) -> Value {
     let workers: Vec<&Child> =
         view.children.iter().filter(|child| child.is_request_worker() && child.state.is_serving()).collect();
@@ -27,8 +31,28 @@ pub fn observed(view: View<'_>, now_ms: u64) -> Value {
         "now_ms": now_ms,
         "configurations": view.provision.settings().control.origin.configurations,
         "settings": settings(view.provision.settings(), is_embedded),
-        "workers": workers.iter().map(|worker| entry(view, worker)).collect::<Vec<_>>(),
+        "workers": workers.iter().map(|worker| worker_entry(view, worker)).collect::<Vec<_>>(),
     })
+}
+
+/// Returns the answer to `bolide trace` and `bolide profile`.
+pub fn traced(view: View<'_>, now_ms: u64) -> Value {
+    let processes: Vec<Value> = view.children.iter().filter_map(|child| process_entry(view, child, now_ms)).collect();
+    json!({
+        "ok": true,
+        "pid": Pid::this().as_raw(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "scoreboard": view.provision.scoreboard_place(),
+        "processes": processes,
+    })
+}
+
+/// Asks the processes to let this one read their memory, where the kernel wants their permission.
+pub fn allow_reader(view: View<'_>, reader: i32) {
+    let permit = view.provision.reader_permit();
+    let asked = view.children.iter().filter_map(|child| child.handle.as_ref().zip(child.pid));
+    let count = asked.filter(|(handle, pid)| permit.ask(handle, *pid, reader)).count();
+    log_sink::line(&format!("control socket: process {reader} may read the memory of workers and mules ({count} asked)"));
 }
 
 fn settings(settings: &Settings, is_embedded: bool) -> Value {
@@ -51,7 +75,7 @@ fn settings(settings: &Settings, is_embedded: bool) -> Value {
     })
 }
 
-fn entry(view: View<'_>, worker: &Child) -> Value {
+fn worker_entry(view: View<'_>, worker: &Child) -> Value {
     let scoreboard = view.children.scoreboard();
     let row = worker.row().and_then(|row| scoreboard.row(row));
     let slots = worker.row().map(|row| scoreboard.slots(row)).unwrap_or_default();
@@ -65,4 +89,30 @@ fn entry(view: View<'_>, worker: &Child) -> Value {
         "errors": sum(|tally| tally.errors.load(Relaxed)),
         "durations_us": worker.row().map(|row| scoreboard.measured(row).latency.filled().collect::<Vec<_>>()).unwrap_or_default(),
     })
+}
+
+/// Returns the entry of a child, `None` if it has no process yet.
+fn process_entry(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
+    let pid = child.pid?;
+    let name = match child.role {
+        Role::Worker { number, .. } => format!("worker {number}"),
+        Role::Helper { .. } => child.helper_name()?,
+        Role::Prototype => "prototype".to_owned(),
+    };
+    let in_flight = child.row().map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
+    let request = |request: &InFlight| {
+        json!({
+            "thread": request.thread,
+            "text": request.text,
+            "milliseconds": now_ms.saturating_sub(request.began_ms),
+        })
+    };
+    Some(json!({
+        "name": name,
+        "pid": pid.as_raw(),
+        "row": child.row(),
+        "generation": child.generation,
+        "state": format!("{:?}", child.state).to_lowercase(),
+        "in_flight": in_flight.iter().map(request).collect::<Vec<_>>(),
+    }))
 }

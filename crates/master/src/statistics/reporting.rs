@@ -8,7 +8,7 @@ use bolide_contract::settings::{Address, Settings};
 use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;
 use bolide_services::metrics;
-use bolide_services::openmetrics::Facts;
+use bolide_services::openmetrics::{self, Facts, PageForm};
 use bolide_services::statistics::{Form, Snapshot, as_json};
 use bolide_supervision::error::StartError;
 use bolide_supervision::log_sink;
@@ -24,10 +24,12 @@ use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
 use crate::statistics::overview::Overview;
 use crate::statistics::proportional::ProportionalMemory;
 use crate::statistics::routes::{self, Door, Numbers};
-use crate::statistics::scraped::Scraped;
 use crate::statistics::status;
 use crate::statistics::view::View;
 use crate::token::Token;
+
+/// For how long the same numbers are given, in milliseconds.
+const FRESH_MS: u64 = 1000;
 
 /// All ways in which statistics are reported.
 #[derive(Debug, Default)]
@@ -257,4 +259,35 @@ impl Numbers for Reporting {
 fn form_of(view: View<'_>) -> Form {
     let statistics = &view.provision.settings().statistics;
     Form { is_minified: statistics.is_minified, omits_cores: statistics.omits_cores, omits_metrics: statistics.omits_metrics }
+}
+
+/// What scrapers get, kept for a second: its numbers are collected once however many scrapers ask, and each form is written once.
+#[derive(Debug, Default)]
+struct Scraped {
+    /// With the time of their collection.
+    facts: Option<(u64, Facts)>,
+    pages: Vec<(PageForm, Page)>,
+}
+
+impl Scraped {
+    pub fn is_old(&self, now_ms: u64) -> bool {
+        self.facts.as_ref().is_none_or(|(taken_ms, _)| now_ms >= taken_ms + FRESH_MS)
+    }
+
+    pub fn renew(&mut self, facts: Facts, now_ms: u64) {
+        (self.facts, self.pages) = (Some((now_ms, facts)), Vec::new());
+    }
+
+    /// Answers with the form that the scraper prefers.
+    pub fn answer(&mut self, accept: &str) -> Answer {
+        let form = PageForm::preferred(accept);
+        let known = self.pages.iter().find(|(known, _)| *known == form).map(|(_, page)| page.clone());
+        let page = known.unwrap_or_else(|| {
+            let written = self.facts.as_ref().map(|(_, facts)| openmetrics::page(facts, form)).unwrap_or_default();
+            let page = Page::from(written);
+            self.pages.push((form, page.clone()));
+            page
+        });
+        Answer::page(200, form.content_type(), page)
+    }
 }

@@ -24,7 +24,7 @@ use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::{Asker, report_failure};
 use crate::signalling;
 use crate::statistics::routes::Numbers;
-use crate::statistics::{observed, status, traced};
+use crate::statistics::{observed, status};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
 use crate::workers::crash_reports;
@@ -211,9 +211,9 @@ impl Supervisor {
             "trace" => {
                 // Only root and our own user get here.
                 if let Some(reader) = self.control.channel.pid_of(client).filter(|_| question["allow"] == true) {
-                    traced::allow(self.view().0, reader);
+                    observed::allow_reader(self.view().0, reader);
                 }
-                traced::traced(self.view().0, now_ms)
+                observed::traced(self.view().0, now_ms)
             }
             "observe" => observed::observed(self.view().0, now_ms),
             _ => match commands::of_question(&question) {
