@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::generations;
-pub use crate::generations::age;
+pub use crate::answer::age;
 use crate::top::sample::Sample;
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -13,7 +12,7 @@ pub fn lines(sample: &Sample) -> String {
     let mut said = format!("{}\n{}\n", title(sample), rates(sample));
     for row in &sample.generations {
         // Writing to a String can't fail.
-        let _ = writeln!(said, "{}", generations::in_words(row));
+        let _ = writeln!(said, "{}", row.in_words());
     }
     if let Some(why) = &sample.failure {
         let _ = writeln!(said, "the last reload has failed: {why}");
@@ -88,7 +87,7 @@ pub fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generations::GenerationRow;
+    use crate::answer::GenerationRow;
     use crate::top::sample::{ProcessRow, RequestRow};
 
     #[test]

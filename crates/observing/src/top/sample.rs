@@ -8,8 +8,7 @@ use bolide_supervision::process_state::thread_state;
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 
-use crate::answer::{list, number, text};
-use crate::generations::{self, GenerationRow};
+use crate::answer::{GenerationRow, list, number, text};
 use crate::top::threads::{ThreadRow, Threads, state_in_words};
 
 /// Looks over which latencies are counted, so that quantiles do not jump at each look.
@@ -137,7 +136,7 @@ impl Looks {
             requests_per_second: processes.iter().map(|process| process.requests_per_second).sum(),
             errors_per_second,
             latency_s: self.latency(answer),
-            generations: list(answer, "generations").map(generations::of).collect(),
+            generations: list(answer, "generations").map(GenerationRow::of).collect(),
             failure: answer["last_reload"]["why"].as_str().map(printable),
             processes,
             threads,

@@ -252,7 +252,7 @@ fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, top: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generations::GenerationRow;
+    use crate::answer::GenerationRow;
     use crate::picture;
     use crate::top::model::Key;
     use crate::top::sample::{Looks, RequestRow, Sample};
