@@ -2,7 +2,6 @@
 //! may have. Workers run it.
 
 pub mod encoder;
-pub mod field_kind;
 pub mod huffman;
 pub mod static_table;
 pub mod table;

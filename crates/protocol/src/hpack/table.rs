@@ -1,10 +1,9 @@
-//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has sent before. Workers run it.
+//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has sent before, and those among them that HTTP/2
+//! handles specially. Workers run it.
 //!
 //! An entry is stored as the line that it becomes in a head (`name: value` and a line end), so an indexed field costs one copy.
 
 use std::collections::VecDeque;
-
-use super::field_kind::FieldKind;
 
 /// Table size until SETTINGS change it; ours don't (RFC 9113 section 6.5.2).
 pub const TABLE_BYTES: usize = 4096;
@@ -132,6 +131,50 @@ impl Entry {
 
     fn line_bytes(&self) -> usize {
         self.name_bytes as usize + self.value_bytes as usize + 4
+    }
+}
+
+/// Which header fields HTTP/2 handles specially, by name.
+///
+/// A name is classified once, when it comes as a literal. The table stores the class, so an indexed entry is treated like its
+/// literal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    Regular,
+    /// A regular name with an underscore: no head has it.
+    Underscored,
+    Host,
+    Cookie,
+    Method,
+    Scheme,
+    Path,
+    Authority,
+    /// RFC 8441 section 4.
+    Protocol,
+    /// No request has any other, nor a name with a colon within, which could be read as that of another field.
+    OtherPseudo,
+}
+
+impl FieldKind {
+    #[inline]
+    pub fn of(name: &[u8]) -> FieldKind {
+        match name {
+            b"host" => FieldKind::Host,
+            b"cookie" => FieldKind::Cookie,
+            [b':', ..] => match name {
+                b":method" => FieldKind::Method,
+                b":scheme" => FieldKind::Scheme,
+                b":path" => FieldKind::Path,
+                b":authority" => FieldKind::Authority,
+                b":protocol" => FieldKind::Protocol,
+                _ => FieldKind::OtherPseudo,
+            },
+            _ => match memchr::memchr2(b':', b'_', name) {
+                None => FieldKind::Regular,
+                Some(place) if name.get(place) == Some(&b'_') => FieldKind::Underscored,
+                Some(_) => FieldKind::OtherPseudo,
+            },
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Facts about the whole request from its header fields: where its body ends, whether the connection continues, its host.
+//! Facts about the whole request from its version and its header fields: where its body ends, whether the connection continues, its
+//! host.
 //!
 //! Request smuggling is refused here: a length that two parsers could read differently is a fault, never a guess. Must not know
 //! how fields are found in the bytes. Workers run it, once for each head.
@@ -8,8 +9,27 @@ pub use super::scan::decimal;
 use super::scan::{is_token_byte, without_blanks};
 use super::target::{is_authority, names_a_host};
 use super::underscores::{REFUSED, Underscores};
-use super::version::Version;
 use crate::fault::{Fault, Span};
+
+/// The versions of HTTP that a request may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    Http10,
+    /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has a server treat as the highest that it supports.
+    Http11,
+    Http2,
+}
+
+impl Version {
+    /// SERVER_PROTOCOL.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
+        }
+    }
+}
 
 /// How the end of a request's body is determined (RFC 9112 section 6.3). A request without both headers has no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,10 +11,9 @@
 
 pub use super::field::Field;
 use super::framing::FieldFacts;
-pub use super::framing::{Framing, HeaderFacts};
+pub use super::framing::{Framing, HeaderFacts, Version};
 use super::scan::{first_below, is_token_byte, token};
 use super::underscores::{self, Underscores};
-pub use super::version::Version;
 use crate::fault::{Fault, Progress, Span};
 
 /// Longest method in bytes. The longest that IANA has registered has 17 (`UPDATEREDIRECTREF`).

@@ -10,7 +10,6 @@ pub mod head;
 pub(crate) mod scan;
 pub mod target;
 pub mod underscores;
-mod version;
 
 pub use framing::{Framing, HeaderFacts};
 pub use scan::is_token;

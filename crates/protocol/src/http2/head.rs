@@ -2,9 +2,8 @@
 //!
 //! A header block with the same bytes as the previous one needs no check except for its request line. Workers run it.
 
-use super::field::is_good_field;
 use super::priority::Priority;
-use super::text::HeadText;
+use super::text::{HeadText, is_good_field};
 use crate::fault::{Fault, Span};
 use crate::http1::framing::FieldFacts;
 use crate::http1::head::{Field, HeadLimits, MAX_METHOD_BYTES, RequestLine, Version};

@@ -4,10 +4,9 @@
 
 use super::error::{ErrorCode, Http2Error};
 use super::text::HeadText;
-use crate::hpack::field_kind::FieldKind;
 use crate::hpack::huffman;
 use crate::hpack::static_table::{self, STATIC_TABLE};
-use crate::hpack::table::{DynamicTable, EntryView};
+use crate::hpack::table::{DynamicTable, EntryView, FieldKind};
 
 /// Most bytes of an integer after its first: four have 28 bits, more than any length or index needs.
 const MAX_INTEGER_BYTES: u32 = 4;

@@ -6,7 +6,6 @@
 mod control;
 mod error;
 mod event;
-mod field;
 pub mod frame;
 mod head;
 mod hpack_decoder;

@@ -1,13 +1,14 @@
 //! Writes the fields of a request as a head of HTTP/1: a request line and a header block. Workers run it.
 //!
 //! The checks that depend on the order of fields (RFC 9113 section 8.3) or on several of them (sections 8.2.3 and 8.3.1) are done
-//! here. The bytes are checked afterwards, unless they equal the previous head's.
+//! here, and which names and values a field may have (sections 8.2.1 and 8.2.2). The bytes are checked afterwards, unless they equal
+//! the previous head's.
 
 use super::error::Http2Error;
-use super::field::is_good_field;
 use crate::fault::{Fault, Span};
-use crate::hpack::field_kind::FieldKind;
+use crate::hpack::table::FieldKind;
 use crate::http1::head::{Field, HeadLimits};
+use crate::http1::scan::{first_below, name_class};
 use crate::http1::underscores::{REFUSED, Underscores};
 use crate::session::HeadParts;
 
@@ -250,5 +251,36 @@ impl<'a> HeadText<'a> {
             self.note_line(start, b"cookie".len());
         }
         self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether a request may have the field (RFC 9113 sections 8.2.1 and 8.2.2), whatever its name means. Names must be in lower case.
+#[inline]
+pub(super) fn is_good_field(name: &[u8], value: &[u8]) -> bool {
+    let class = name_class(name);
+    class.is_token && !class.has_uppercase && is_value(value) && !is_of_connections(name, value)
+}
+
+/// Whether the bytes are valid after the colon and blank of a header block that is written from fields.
+fn is_value(value: &[u8]) -> bool {
+    let mut from = 0;
+    while let Some(found) = first_below::<0x20>(value, from) {
+        if value.get(found) != Some(&b'\t') {
+            return false;
+        }
+        from = found + 1;
+    }
+    !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
+}
+
+/// Whether the field is connection-specific: here a connection carries many requests.
+fn is_of_connections(name: &[u8], value: &[u8]) -> bool {
+    match name.len() {
+        2 => name == b"te" && !value.eq_ignore_ascii_case(b"trailers"),
+        7 => name == b"upgrade",
+        10 => matches!(name, b"connection" | b"keep-alive"),
+        16 => name == b"proxy-connection",
+        17 => name == b"transfer-encoding",
+        _ => false,
     }
 }

@@ -5,23 +5,19 @@
 
 mod body;
 mod event;
-mod fastcgi;
+mod front_server;
 mod http1;
 mod http2_stream;
 pub(crate) mod last_block;
-mod scgi;
-mod uwsgi;
 
 use crate::fastcgi::FastCgiLimits;
 use crate::fault::Fault;
 use crate::http1::head::HeadLimits;
 use crate::response::Wire;
 pub use event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
-use fastcgi::FastCgi;
+use front_server::{FastCgi, Scgi, Uwsgi};
 use http1::Http1;
 use http2_stream::Http2Stream;
-use scgi::Scgi;
-use uwsgi::Uwsgi;
 
 /// The protocol of a connection.
 #[derive(Debug)]

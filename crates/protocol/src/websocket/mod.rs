@@ -14,7 +14,6 @@
 pub mod close;
 mod compression;
 pub mod handshake;
-mod mask;
 mod receiver;
 pub mod send;
 

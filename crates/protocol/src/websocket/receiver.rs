@@ -11,10 +11,13 @@ use std::ops::Range;
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
-use super::{Deflate, Event, Inflation, MessageKind, Violation, close, mask};
+use super::{Deflate, Event, Inflation, MessageKind, Violation, close};
 
 /// Longest header of a frame: two bytes, eight of length, four of mask (RFC 6455 section 5.2).
 const MAX_HEADER_BYTES: usize = 14;
+
+/// Bytes unmasked at once. The compiler vectorises a loop over whole words.
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// Longest payload of a control frame (section 5.5).
 const MAX_CONTROL_BYTES: u64 = 125;
@@ -286,7 +289,7 @@ impl MessageProgress {
         let Some(frame) = &mut self.frame else { return Ok(0) };
         let taken = usize::try_from(frame.remaining).unwrap_or(usize::MAX).min(input.len());
         let piece = &mut input[..taken];
-        frame.mask = mask::apply(piece, frame.mask);
+        frame.mask = apply_mask(piece, frame.mask);
         frame.remaining -= taken as u64;
         match (frame.content, &mut self.message) {
             (Content::Control(_), _) => self.control.extend_from_slice(piece),
@@ -351,7 +354,7 @@ fn take_at_once(frame: &Frame, input: &mut [u8]) -> Option<Whole> {
         Content::Start { .. } | Content::Continuation => return None,
     };
     let length = usize::try_from(frame.remaining).ok()?;
-    mask::apply(input.get_mut(..length)?, frame.mask);
+    apply_mask(input.get_mut(..length)?, frame.mask);
     Some(Whole { content, body: Body::Here(0..length) })
 }
 
@@ -426,5 +429,43 @@ impl HeaderStart {
         let kept = room.len().min(input.len());
         room[..kept].copy_from_slice(&input[..kept]);
         self.length += kept as u8;
+    }
+}
+
+/// Masks or unmasks (section 5.3), which is the same operation. Returns the mask rotated for the byte after the last one of `bytes`.
+#[inline]
+fn apply_mask(bytes: &mut [u8], mask: [u8; 4]) -> [u8; 4] {
+    let [a, b, c, d] = mask;
+    let word = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (words, rest) = bytes.as_chunks_mut::<WORD_BYTES>();
+    for masked in words {
+        *masked = (u64::from_ne_bytes(*masked) ^ word).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= key;
+    }
+    let mut turned = mask;
+    turned.rotate_left(rest.len() % mask.len());
+    turned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_words_and_bytes_are_masked_alike_however_they_are_split() {
+        let mask = [0x37, 0xfa, 0x21, 0x3d];
+        for length in 0..50 {
+            let plain: Vec<u8> = (0..length).collect();
+            let masked: Vec<u8> = plain.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key).collect();
+            for split in 0..=plain.len() {
+                let mut bytes = masked.clone();
+                let (first, second) = bytes.split_at_mut(split);
+                let turned = apply_mask(first, mask);
+                apply_mask(second, turned);
+                assert_eq!(bytes, plain, "{length} bytes split at {split}");
+            }
+        }
     }
 }
