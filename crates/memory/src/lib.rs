@@ -12,7 +12,6 @@ pub mod engines;
 pub mod mapping;
 pub mod metrics;
 pub mod queue;
-pub mod recovery;
 pub mod region;
 pub mod robust_lock;
 pub mod shared_area;
@@ -21,6 +20,5 @@ pub mod wanted;
 
 pub use attached::Attached;
 pub use mapping::{Identity, Mapping, Mismatch};
-pub use recovery::Recovery;
-pub use robust_lock::{Guard, Left, RobustLock};
+pub use robust_lock::{Guard, Left, Recovery, RobustLock};
 pub use wanted::Wanted;

@@ -12,9 +12,8 @@ use bolide_contract::boot::MemoryKind;
 use bolide_contract::sharing::Queue as Settings;
 
 use crate::mapping::{Identity, Mapping, fingerprint};
-use crate::recovery::Recovery;
 use crate::region::Region;
-use crate::robust_lock::{Guard, Left, RobustLock};
+use crate::robust_lock::{Guard, Left, Recovery, RobustLock};
 
 /// The version of the layout.
 const VERSION: u32 = 1;

@@ -3,7 +3,8 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 /// A lock in shared memory. Zeroed memory is no lock yet: [`RobustLock::begin`] makes it one.
@@ -45,6 +46,16 @@ pub enum Left<'a> {
     Held(Guard<'a>),
     /// It held it, and the next holder has repaired the data, or is about to.
     Recovered,
+}
+
+/// A lock that a process held when it died, and that has been repaired: the outcome of a recovery, for the log. A prototype has it
+/// from each structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovery {
+    /// What the lock protects: `the cache "sessions"`.
+    pub what: String,
+    /// What was lost with the process, as the end of a sentence: `the item that it wrote is dropped`. Empty: nothing.
+    pub lost: String,
 }
 
 impl std::fmt::Debug for RobustLock {

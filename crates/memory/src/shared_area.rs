@@ -15,9 +15,8 @@ use bolide_contract::boot::MemoryKind;
 use bolide_contract::sharing::{Area, AreaSource};
 
 use crate::mapping::{Identity, Mapping, fingerprint};
-use crate::recovery::Recovery;
 use crate::region::{Number, Region};
-use crate::robust_lock::{Guard, Left, RobustLock, own_pid};
+use crate::robust_lock::{Guard, Left, Recovery, RobustLock, own_pid};
 
 /// The version of the layout.
 const VERSION: u32 = 1;

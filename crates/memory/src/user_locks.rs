@@ -7,8 +7,7 @@ use std::io;
 use bolide_contract::boot::MemoryKind;
 
 use crate::mapping::{Identity, Mapping, fingerprint};
-use crate::recovery::Recovery;
-use crate::robust_lock::{Left, RobustLock};
+use crate::robust_lock::{Left, Recovery, RobustLock};
 
 /// The version of the layout.
 const VERSION: u32 = 1;

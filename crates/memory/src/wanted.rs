@@ -15,7 +15,7 @@ use crate::cache::layout::{self, Parts};
 use crate::cache::store::{self, Restored};
 use crate::cache::{self, repair};
 use crate::mapping::{Identity, Mapping, fingerprint};
-use crate::recovery::Recovery;
+use crate::robust_lock::Recovery;
 use crate::{engines, metrics, queue, shared_area, user_locks};
 
 /// A memory that the settings ask for.

@@ -32,8 +32,7 @@ use crate::cache::stage::{Stage, reached};
 use crate::cache::table::{BACKED, Item, Place, Sink};
 pub use crate::cache::table::{Content, MAX_READS, Outcome};
 use crate::mapping::Mapping;
-use crate::recovery::Recovery;
-use crate::robust_lock::{Guard, Left, own_pid};
+use crate::robust_lock::{Guard, Left, Recovery, own_pid};
 
 /// How often a write begins again because other processes took the room that it had made.
 const MAX_ATTEMPTS: u32 = 8;
