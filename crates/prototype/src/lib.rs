@@ -2,14 +2,14 @@
 //! orders. It never serves requests.
 //!
 //! The language's part is an [`Application`]. The crate does not know which language that is, and knows no HTTP. The process that
-//! the master executes runs it, and each worker that is forked from it, up to [`Application::serve`].
+//! the master executes runs it, and each worker that is forked from it, up to [`Application::serve`], with hooks at the phases of
+//! both.
 
 mod application;
 mod assignment;
 mod children;
 mod handover;
 mod helper;
-mod hooks;
 mod imports;
 mod prototype;
 mod reader;
@@ -22,6 +22,7 @@ use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 pub use bolide_hooks::Function;
+use bolide_hooks::{Means, OwnFiles};
 
 pub use application::{Application, Loading};
 use assignment::ForkedAs;
@@ -50,7 +51,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     application.prepare(prototype.boot())?;
     let is_lazy = prototype.boot().settings.application.lazy;
     let began = Instant::now();
-    let hooked = hooks::step(prototype, application, HookPhase::AsUser);
+    let hooked = run_hooks(prototype, application, HookPhase::AsUser);
     let loading = match hooked {
         Loading::Loaded if !is_lazy => load(prototype, application)?,
         hooked => hooked,
@@ -88,9 +89,9 @@ fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A
         application.undergo_trial()?;
     }
     let mut loading = load_after_fork(prototype, application)?;
-    for phase in hooks::accepting_phases(worker) {
+    for phase in accepting_phases(worker) {
         if loading == Loading::Loaded {
-            loading = hooks::step(prototype, application, phase);
+            loading = run_hooks(prototype, application, phase);
         }
     }
     if let Loading::Failed(reason) = loading {
@@ -110,7 +111,7 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
         return Ok(EXIT_LOAD_FAILED);
     }
     let is_mule = matches!(prototype.helper_task(child), Some(Task::Mule { .. }));
-    if is_mule && let Loading::Failed(_) = hooks::step(prototype, application, HookPhase::AsMule) {
+    if is_mule && let Loading::Failed(_) = run_hooks(prototype, application, HookPhase::AsMule) {
         // The log has the reason.
         return Ok(EXIT_LOAD_FAILED);
     }
@@ -120,7 +121,7 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
 
 /// In a new worker or helper: runs its hooks, and loads the application if the prototype has not.
 fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
-    let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
+    let mut loading = run_hooks(prototype, application, HookPhase::PostFork);
     if prototype.boot().settings.application.lazy && loading == Loading::Loaded {
         loading = load(prototype, application)?;
         if loading == Loading::Loaded {
@@ -132,13 +133,13 @@ fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -
 
 /// Loads the application between its hooks, and reports the imported files to the master.
 fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
-    let hooked = hooks::step(prototype, application, HookPhase::PreApp);
+    let hooked = run_hooks(prototype, application, HookPhase::PreApp);
     if hooked != Loading::Loaded {
         return Ok(hooked);
     }
     let mut loading = application.load()?;
     if loading == Loading::Loaded {
-        loading = hooks::step(prototype, application, HookPhase::PostApp);
+        loading = run_hooks(prototype, application, HookPhase::PostApp);
     }
     if prototype.boot().settings.watching.imports.is_some()
         && let Some(list) = application.imports()?
@@ -151,4 +152,31 @@ fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Lo
         prototype.report_registrations(&registrations)?;
     }
     Ok(loading)
+}
+
+/// Runs the hooks of a phase. A failing hook prevents serving, like an application that can't be loaded.
+fn run_hooks<A: Application>(prototype: &Prototype, application: &mut A, phase: HookPhase) -> Loading {
+    let settings = &prototype.boot().settings;
+    let mut call = |function: &Function<'_>| application.call(function);
+    let environment = &settings.application.environment;
+    let mut means = Means { shells: &settings.attendant.shells, environment, removed: &[], files: &OwnFiles, call: &mut call };
+    match bolide_hooks::run(&settings.hooks, phase, &mut means) {
+        Ok(()) => Loading::Loaded,
+        Err(error) => {
+            bolide_log::line(&error.to_string());
+            Loading::Failed(error.to_string())
+        }
+    }
+}
+
+/// The phases of a worker that is about to serve, in uWSGI's order.
+fn accepting_phases(worker: &ForkedAs) -> impl Iterator<Item = HookPhase> {
+    let (is_first, is_one) = (worker.is_first, worker.number == 1);
+    let phases = [
+        (HookPhase::Accepting, true),
+        (HookPhase::AcceptingOnce, is_first),
+        (HookPhase::Accepting1, is_one),
+        (HookPhase::Accepting1Once, is_one && is_first),
+    ];
+    phases.into_iter().filter(|(_, is_due)| *is_due).map(|(phase, _)| phase)
 }
