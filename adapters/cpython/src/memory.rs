@@ -1,13 +1,20 @@
-//! The objects that CPython has in use, for `leak-report`: its own allocator has them, which the C library's numbers do not show.
-//! It knows no request. Threads that hold the interpreter run it.
+//! CPython's memory, which the C library's numbers do not show. Its own allocator has the objects in use, for `leak-report`. The
+//! callbacks of its garbage collector measure each collection: the worker adds ours to `gc.callbacks` only where a scraper may come.
+//!
+//! It knows no request and no series. Threads that hold the interpreter run it.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::clock::precise_us;
 use bolide_engine::app::{Collection, Objects};
-use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use pyo3::{ffi, intern};
 
 use crate::object::Object;
+use crate::uwsgi_module;
 
 /// Free objects of a type that CPython keeps: 80 lists, dictionaries and tables of small dictionaries, and 100 floating point numbers.
 const MAX_FREE: usize = 100;
@@ -19,6 +26,9 @@ const MAX_FREE_TUPLES: isize = 2000 * FREE_TUPLE_LENGTHS;
 /// `sys.getallocatedblocks`, `gc.collect` and `gc.isenabled`.
 static FUNCTIONS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
 
+/// When the collection in progress has begun, in microseconds of the monotonic clock; 0: there is none. Only one runs at a time.
+static BEGAN_US: AtomicU64 = AtomicU64::new(0);
+
 /// Collects, if the application has not turned that off, and counts the objects. No exception is left set.
 pub fn objects(collection: Collection) -> Objects {
     // The thread holds the interpreter already.
@@ -28,6 +38,11 @@ pub fn objects(collection: Collection) -> Objects {
             Objects::default()
         })
     })
+}
+
+/// Adds the function to the native module.
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(note_collection, module)?)
 }
 
 fn count(py: Python<'_>, collection: Collection) -> PyResult<Objects> {
@@ -80,4 +95,20 @@ fn fill_free_lists(py: Python<'_>, collection: Collection) {
     drop(made);
     // SAFETY: the thread holds the interpreter.
     unsafe { ffi::PyErr_Clear() };
+}
+
+/// A callback of `gc`: `phase` is `start` or `stop`.
+#[pyfunction]
+#[pyo3(signature = (phase, info, /))]
+fn note_collection(phase: &str, info: &Bound<'_, PyDict>) -> PyResult<()> {
+    if phase == "start" {
+        BEGAN_US.store(precise_us(), Relaxed);
+        return Ok(());
+    }
+    let began_us = BEGAN_US.swap(0, Relaxed);
+    let generation = info.get_item("generation")?.and_then(|number| number.extract::<usize>().ok()).unwrap_or(0);
+    if let Some(meters) = uwsgi_module::meters_of_worker().filter(|_| began_us > 0) {
+        meters.note_collection(generation, precise_us().saturating_sub(began_us));
+    }
+    Ok(())
 }

@@ -14,10 +14,8 @@ use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::crash_handler;
 use crate::helper::HelperLink;
-use crate::uwsgi_module;
-use crate::{messages, services};
+use crate::{crash_handler, messages, services, uwsgi_module};
 
 /// Runs a prototype, and in each forked child a worker. Returns the exit status of the process. `half` has the Python methods of
 /// the trait [`Application`].
@@ -30,6 +28,12 @@ pub fn run_prototype(boot: i32, half: Bound<'_, PyAny>) -> PyResult<i32> {
 #[pyfunction]
 pub fn ask_for_replacement() {
     bolide_prototype::signals::ask_for_replacement();
+}
+
+/// Sets the title of this process that `ps` and `top` show: `auto-procname`, `procname` and the related options.
+#[pyfunction]
+pub fn set_process_name(name: &str) {
+    bolide_master::set_process_name(name);
 }
 
 /// The sockets and settings of a worker.

@@ -12,9 +12,9 @@ use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
 use bolide_scoreboard::{Recorder, Slot};
 use pyo3::ffi;
 
+use crate::call::context::AnswerRules;
 use crate::call::cooperation::{Cooperation, cooperation};
 use crate::call::current as current_request;
-use crate::call::rules::AnswerRules;
 use crate::call::state::{CallState, Place};
 use crate::exceptions::{assertion_error, client_disconnected, raise, runtime_error, type_error, value_error};
 use crate::native::{Lasting, bound, without_interpreter};

@@ -8,12 +8,11 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::call::rules::AnswerRules;
+use crate::call::context::{AnswerRules, Wsgi};
 use crate::faults::FaultLog;
 use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::uwsgi_module;
-use crate::wsgi::context::Wsgi;
 
 /// Serves until the order to stop has been carried out. `applications` is a list of `(mount, callable)`; `module` is
 /// `bolide.wsgi`, with the objects that go into each `environ`; `after_request` is called after each answer.

@@ -1,5 +1,5 @@
-//! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, and the engine
-//! within the event loop.
+//! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, the engine within the
+//! event loop, and the exchanges whose tasks are still running.
 //!
 //! It knows no request and no task. Only the event loop's thread uses it.
 
@@ -8,10 +8,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use bolide_engine::EmbeddedWorker;
 use bolide_engine::mounts::Mounts;
 use bolide_files::named::NamedFiles;
+use pyo3::ffi;
 
 use super::awaitable::Awaitables;
 use super::names::AsgiNames;
-use super::ongoing::Ongoing;
 use super::scope::Templates;
 use super::task_factory::TaskFactory;
 use crate::exceptions::keeping_exception;
@@ -113,5 +113,39 @@ impl Asgi {
 
     pub fn log_set_exception(&self, subject: &str) {
         log_set_exception(&self.fault_log, subject);
+    }
+}
+
+/// The exchanges whose application's tasks are still running. Each exchange knows its index here, so that it is found without a search.
+#[derive(Default)]
+pub struct Ongoing {
+    /// The task of each holds a reference to it until it is removed here.
+    exchanges: RefCell<Vec<*mut ffi::PyObject>>,
+}
+
+impl Ongoing {
+    pub fn count(&self) -> usize {
+        self.exchanges.borrow().len()
+    }
+
+    /// Returns its index.
+    pub fn add(&self, exchange: &Object) -> usize {
+        let mut exchanges = self.exchanges.borrow_mut();
+        exchanges.push(exchange.as_ptr());
+        exchanges.len() - 1
+    }
+
+    /// Returns the exchange that has this index from now on.
+    pub fn remove(&self, place: usize) -> Option<Object> {
+        let mut exchanges = self.exchanges.borrow_mut();
+        exchanges.swap_remove(place);
+        // SAFETY: it is in the list, so its task has not ended and holds a reference.
+        exchanges.get(place).and_then(|moved| unsafe { Object::borrowed(*moved) })
+    }
+
+    /// Returns at most `most` of them.
+    pub fn some(&self, most: usize) -> Vec<Object> {
+        // SAFETY: as above.
+        self.exchanges.borrow().iter().take(most).filter_map(|exchange| unsafe { Object::borrowed(*exchange) }).collect()
     }
 }

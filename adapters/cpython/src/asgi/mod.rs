@@ -5,7 +5,6 @@
 //! descriptors that the loop watches.
 
 mod awaitable;
-mod awaited;
 mod context;
 mod events;
 mod exchange;
@@ -13,7 +12,6 @@ mod futures;
 mod http;
 mod messages;
 mod names;
-mod ongoing;
 mod scope;
 mod task;
 mod task_factory;

@@ -1,4 +1,5 @@
-//! The application's task, from the call of the application to the consequences of its end for the exchange. It knows no sockets.
+//! The application's task, from the call of the application to the consequences of its end for the exchange, and the description of
+//! the tasks that an ending worker waits for, which the master's log shows. It knows no sockets.
 //! The event loop's thread runs all of it.
 
 use bolide_contract::clock::now_ms;
@@ -8,7 +9,6 @@ use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{ResponseWriter, end_without_client};
 use pyo3::ffi;
 
-use super::awaited::show_awaited;
 use super::context::Asgi;
 use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState, SendEvent};
 use super::websocket::{NORMAL, WebSocketSendEvent};
@@ -18,6 +18,12 @@ use crate::object::{Object, new_reference, utf8_lossy};
 
 /// RFC 6455 section 7.4.1: the application has failed.
 const INTERNAL_ERROR: u16 = 1011;
+
+/// Most tasks that are searched for the oldest one: a worker may have thousands.
+const MAX_LOOKED_AT: usize = 64;
+
+/// Bytes of a request's line, so that the text after it fits into the scoreboard.
+const LINE_BYTES: usize = 128;
 
 /// Calls the application and runs it up to its first wait. Returns its task; `None`: an exception is set.
 pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, channel: &AsgiChannel) -> Option<Object> {
@@ -333,4 +339,38 @@ unsafe extern "C" fn task_done(exchange: *mut ffi::PyObject, task: *mut ffi::PyO
         }
         new_reference(ffi::Py_None())
     }
+}
+
+/// The facts about one task for the log.
+struct Awaited {
+    began_ms: u64,
+    line: Vec<u8>,
+    state: &'static [u8],
+}
+
+/// Shows what an ending worker waits for in the scoreboard. It is called after each turn of the loop and after each task's end.
+pub fn show_awaited(asgi: &Asgi) {
+    let Some(embedded) = asgi.embedded().filter(|embedded| embedded.worker().is_draining()) else { return };
+    let heartbeat = embedded.heartbeat_of_loop();
+    let Some(awaited) = oldest(asgi) else { return heartbeat.hide_awaited() };
+    let others = match asgi.ongoing.count() - 1 {
+        0 => String::new(),
+        1 => " and 1 other".to_owned(),
+        count => format!(" and {count} others"),
+    };
+    heartbeat.show_awaited(awaited.began_ms, &[&awaited.line, awaited.state, others.as_bytes()]);
+}
+
+fn oldest(asgi: &Asgi) -> Option<Awaited> {
+    let looked_at = asgi.ongoing.some(MAX_LOOKED_AT);
+    let oldest = looked_at.iter().min_by_key(|object| AsgiExchange::with(object, |exchange| exchange.began_ms))?;
+    Some(AsgiExchange::with(oldest, |exchange| Awaited {
+        began_ms: exchange.began_ms,
+        line: exchange.request_line[..exchange.request_line.len().min(LINE_BYTES)].to_vec(),
+        state: match exchange.protocol.is_complete() {
+            true => b", which goes on after its answer",
+            false if exchange.has_left || exchange.protocol.is_disconnected() => b", whose client has left",
+            false => b"",
+        },
+    }))
 }

@@ -12,11 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
 use super::awaitable::Awaitables;
-use super::awaited::show_awaited;
-use super::context::{Asgi, PyCallbacks};
+use super::context::{Asgi, Ongoing, PyCallbacks};
 use super::names::AsgiNames;
-use super::ongoing::Ongoing;
 use super::scope::Templates;
+use super::task::show_awaited;
 use super::task_factory::TaskFactory;
 use crate::event_loop::hosted::{HostLoop, HostedWorker, NextTurn, not_made};
 use crate::faults::FaultLog;

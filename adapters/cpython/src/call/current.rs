@@ -16,8 +16,7 @@ use bolide_scoreboard::Slot;
 use pyo3::prelude::*;
 
 use crate::call::cooperation::{ClientEvent, cooperation};
-use crate::call::extras::RequestExtras;
-use crate::call::state::{CallState, Place};
+use crate::call::state::{CallState, Place, RequestExtras};
 
 thread_local! {
     /// The state of the request that the calling thread serves, or has served last.

@@ -5,16 +5,18 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ptr::null_mut;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex};
 
 use bolide_engine::ExchangeId;
+use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::ResponseWriter;
-use bolide_scoreboard::Recorder;
+use bolide_scoreboard::{Recorder, Slot};
 use pyo3::ffi;
 
+use crate::call::context::AnswerRules;
 use crate::call::cooperation::{ClientEvent, visit};
-use crate::call::extras::RequestExtras;
-use crate::call::rules::AnswerRules;
+use crate::object::Object;
 
 /// The present place of a response.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,5 +107,28 @@ impl CallState {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
         self.place.get() != Place::Nowhere && self.has_returned.get() && !is_ours()
+    }
+}
+
+/// Data of the few requests that use functions of the module `uwsgi`: it is kept beside the response, and dropped with the request.
+#[derive(Default)]
+pub struct RequestExtras {
+    /// The request's slot, and its limit before `set_user_harakiri`.
+    limited: Option<(&'static Slot, u32)>,
+    pub environ: Option<Object>,
+    pub websocket: Option<BlockingWebSocket>,
+}
+
+impl RequestExtras {
+    /// Limits the time of the request, in milliseconds since it began.
+    pub fn limit(&mut self, slot: &'static Slot, limit_ms: u32) {
+        self.limited.get_or_insert((slot, slot.limit_ms.load(Relaxed)));
+        slot.limit_ms.store(limit_ms, Relaxed);
+    }
+
+    pub fn restore_limit(&mut self) {
+        if let Some((slot, before)) = self.limited.take() {
+            slot.limit_ms.store(before, Relaxed);
+        }
     }
 }

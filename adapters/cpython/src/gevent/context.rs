@@ -18,6 +18,7 @@ use pyo3::types::PyDict;
 
 use super::greenlets::Greenlets;
 use super::pool::{Pool, Seat};
+use crate::call::context::Wsgi;
 use crate::call::cooperation::{self, ClientEvent, Cooperation};
 use crate::call::current as current_request;
 use crate::call::state::CallState;
@@ -25,7 +26,6 @@ use crate::exceptions::{keeping_exception, raise, runtime_error};
 use crate::faults::log_set_exception;
 use crate::native::{call, call_method};
 use crate::object::Object;
-use crate::wsgi::context::Wsgi;
 use crate::wsgi::sending::Sender;
 
 /// The applications of a worker and the greenlets that serve them.

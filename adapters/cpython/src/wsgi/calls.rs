@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use bolide_engine::request::{Body, Request};
 use pyo3::ffi;
 
-use super::context::Wsgi;
+use crate::call::context::Wsgi;
 use crate::environ::{Dictionary, EnvironMemo, Environs};
 use crate::exceptions::{lookup_error, raise};
 use crate::names::{EnvironKeys, EnvironNames, Methods};

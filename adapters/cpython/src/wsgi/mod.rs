@@ -4,7 +4,6 @@
 //! the request, which holds the interpreter.
 
 pub mod calls;
-pub mod context;
 pub mod sending;
 
 use std::ops::ControlFlow;
@@ -18,6 +17,7 @@ use bolide_engine::sampling::Sampler;
 use pyo3::ffi;
 
 use crate::answer::Answer;
+use crate::call::context::Wsgi;
 use crate::call::current::forget_current;
 use crate::contexts::Contexts;
 use crate::environ::EnvironMemo;
@@ -31,7 +31,6 @@ use crate::start_response::StartResponse;
 use crate::threads;
 use crate::uwsgi_signals;
 use calls::{Calls, PreparedCall};
-use context::Wsgi;
 use sending::{SendProgress, Sender};
 
 /// An answer that is suspended because its client is slow.

@@ -11,8 +11,8 @@ use bolide_engine::cut_off_late_stream;
 use bolide_engine::response::{Progress, Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
-use super::context::Wsgi;
 use crate::answer::{Answer, Part, item, length, not_bytes};
+use crate::call::context::Wsgi;
 use crate::faults::log_set_exception;
 use crate::native::without_interpreter;
 use crate::object::{Object, bytes_of};
