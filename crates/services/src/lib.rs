@@ -14,6 +14,5 @@ pub mod reloads;
 pub mod route_names;
 pub mod spans;
 pub mod statistics;
-pub mod thresholds;
 pub mod tuning;
 pub mod uwsgi_signals;

@@ -1,6 +1,7 @@
-//! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers. It knows no socket.
+//! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers, and the words about a metric that has reached a
+//! threshold. It knows no socket and no clock.
 
-use bolide_contract::sharing::MetricKind;
+use bolide_contract::sharing::{MetricKind, Threshold};
 use bolide_scoreboard::Work;
 
 use crate::statistics::{Metric, Snapshot, WorkerFacts};
@@ -75,6 +76,14 @@ pub fn number_of_word(text: &str, word: usize) -> i64 {
     sign * number
 }
 
+/// The log line for a metric that has reached its threshold.
+pub fn threshold_line(threshold: &Threshold, value: i64) -> String {
+    let Threshold { metric, reset, alarm, origin, .. } = threshold;
+    let reset = reset.map(|reset| format!(", set to {reset}")).unwrap_or_default();
+    let alarm = alarm.as_ref().map(|alarm| format!(" (alarm {alarm})")).unwrap_or_default();
+    format!("{origin}: metric-threshold: {metric} is {value}, of {}{reset}{alarm}", threshold.value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +124,21 @@ mod tests {
         let text = "0.20 -18x\t+7\n12 99999999999999999999 x";
         let numbers: Vec<i64> = (0..7).map(|word| number_of_word(text, word)).collect();
         assert_eq!(numbers, [0, -18, 7, 12, i64::MAX, 0, 0]);
+    }
+
+    #[test]
+    fn a_line_names_the_metric_its_value_and_the_consequences() {
+        let mut threshold = Threshold {
+            metric: "orders".to_owned(),
+            value: 10,
+            reset: None,
+            alarm: None,
+            rate_s: 0,
+            message: None,
+            origin: "uwsgi.ini:3".to_owned(),
+        };
+        assert_eq!(threshold_line(&threshold, 12), "uwsgi.ini:3: metric-threshold: orders is 12, of 10");
+        (threshold.reset, threshold.alarm) = (Some(0), Some("mail".to_owned()));
+        assert_eq!(threshold_line(&threshold, 12), "uwsgi.ini:3: metric-threshold: orders is 12, of 10, set to 0 (alarm mail)");
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use bolide_contract::metric_list::{self, ListedMetric};
 use bolide_contract::sharing::{Collector, MetricKind, MetricSource, Metrics, OwnMetric, Threshold};
 use bolide_memory::metrics::{MetricChange, MetricValues};
+use bolide_services::metrics;
 use bolide_services::statistics::{Metric, Snapshot};
-use bolide_services::{metrics, thresholds};
 use bolide_supervision::files::guarded_files::{self, How, Rights};
 use bolide_supervision::log_sink;
 
@@ -184,7 +184,7 @@ impl Metering {
             }
             if now_ms >= *line_ms {
                 *line_ms = now_ms + LINE_EVERY_MS;
-                log_sink::line(&thresholds::line(threshold, value));
+                log_sink::line(&metrics::threshold_line(threshold, value));
             }
             if let Some(alarm) = threshold.alarm.clone().filter(|_| now_ms >= *alarm_ms) {
                 *alarm_ms = now_ms + threshold.rate_s.saturating_mul(1000);
