@@ -1,6 +1,10 @@
 //! Converts a listener's settings for the TLS library. Each worker makes a configuration for each TLS listener; the master makes
-//! one to validate the settings.
+//! one to validate the settings. If the log of TLS secrets is configured, workers write it.
 
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -8,12 +12,11 @@ use bolide_contract::tls::{ClientAuth, Tls, TlsVersion};
 use bolide_scoreboard::ticket_keys::TicketKeys;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
-use rustls::{CommonState, NoKeyLog, ServerConfig};
+use rustls::{CommonState, KeyLog, NoKeyLog, ServerConfig};
 
 use crate::certificate::load;
 use crate::client_certificates::verifier;
 use crate::facts::TlsFacts;
-use crate::key_log::SecretsLog;
 use crate::provider::{provider, with_suites};
 use crate::resolver::CertificatesByName;
 use crate::tickets::{SealedTickets, TERMS_BYTES};
@@ -100,4 +103,37 @@ fn terms_of(tls: &Tls) -> [u8; TERMS_BYTES] {
     let mut terms = [0; TERMS_BYTES];
     terms.copy_from_slice(context.finish().as_ref());
     terms
+}
+
+/// The log of TLS secrets (`tls-keylog`), in the format of Wireshark (`SSLKEYLOGFILE`).
+#[derive(Debug)]
+struct SecretsLog {
+    file: File,
+}
+
+impl SecretsLog {
+    /// Readable by its owner only: the secrets decrypt the sessions.
+    fn open(path: &Path) -> io::Result<SecretsLog> {
+        Ok(SecretsLog { file: OpenOptions::new().append(true).create(true).mode(0o600).open(path)? })
+    }
+}
+
+impl KeyLog for SecretsLog {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        let mut line = format!("{label} ");
+        push_hexadecimal(&mut line, client_random);
+        line.push(' ');
+        push_hexadecimal(&mut line, secret);
+        line.push('\n');
+        // One write for each line, so lines of several workers do not mix. A full disk loses lines, but no connection.
+        let _ = (&self.file).write_all(line.as_bytes());
+    }
+}
+
+fn push_hexadecimal(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+        }
+    }
 }

@@ -9,7 +9,6 @@ mod client_certificates;
 mod config;
 mod facts;
 mod inspection;
-mod key_log;
 mod names;
 mod provider;
 mod resolver;
