@@ -1,19 +1,27 @@
-//! One connection to an engine: the handshake, and a command with its answer.
+//! One connection to an engine: the handshake, and a command with its answer, within TLS if the address says so.
 //!
 //! A call has one time limit for all of its parts, and an answer has a bound of bytes.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
+
+use bolide_tls::{read_authorities, system_authorities};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::address::{Address, Place};
 use crate::channel::Channel;
 use crate::fault::Fault;
-use crate::secure::{SecureChannel, secure};
 use crate::wire::{Command, Reader, Unread, Value};
 
 /// Bytes of an answer to the handshake.
 const MAX_HANDSHAKE_BYTES: u64 = 64 << 10;
+
+type SecureChannel = StreamOwned<ClientConnection, Channel>;
 
 enum Stream {
     Plain(Channel),
@@ -117,4 +125,21 @@ impl Write for Stream {
             Stream::Secure(secured) => secured.flush(),
         }
     }
+}
+
+/// Begins TLS: the counterpart of what the room `tls` has for clients, with the same cryptography. The handshake runs with the first bytes that are written.
+fn secure(channel: Channel, host: &str, authority: Option<&Path>) -> io::Result<SecureChannel> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(authorities(authority)?)
+        .with_no_client_auth();
+    let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    Ok(StreamOwned::new(session, channel))
+}
+
+fn authorities(authority: Option<&Path>) -> io::Result<RootCertStore> {
+    let path = authority.map(Path::to_owned).or_else(system_authorities);
+    read_authorities(&path.ok_or_else(|| io::Error::other("no file of trusted certificates; write ?ca=FILE"))?)
 }

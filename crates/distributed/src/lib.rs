@@ -13,7 +13,6 @@ mod engine;
 mod fault;
 mod jobs;
 mod lease;
-mod secure;
 mod timer;
 pub mod wire;
 
