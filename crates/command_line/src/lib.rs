@@ -12,7 +12,6 @@ mod command_flags;
 mod commands;
 mod manual;
 mod observing_commands;
-mod provenance;
 mod reading;
 mod subcommand;
 mod typed_words;
@@ -115,7 +114,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         return Ok(Reading::Print { text: as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
-    let sources = provenance::sources(&configuration, host);
+    let sources = Sources::of(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {
         diagnostics.push(Diagnostic::note(None, as_uwsgi(&configuration.pairs)));

@@ -1,12 +1,16 @@
-//! The outcome of a command line: a server to start, a text to print, a request to a running instance, or errors. Plain data.
+//! The outcome of a command line: a server to start, with the sources of its settings, a text to print, a request to a running
+//! instance, or errors. The process that reads the configuration runs it.
 
 use std::path::PathBuf;
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
+use bolide_configuration::pair::Pair;
 use bolide_contract::settings::Settings;
-use bolide_options::row::Reach;
+use bolide_options::catalogue::catalogue;
+use bolide_options::reader::Configuration;
+use bolide_options::row::{Reach, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::check_report::CheckReport;
@@ -22,6 +26,13 @@ pub struct Sources {
     pub files: Vec<PathBuf>,
     /// Options that act with more than the application's privileges, in the order in which they took effect.
     pub privileged: Vec<PrivilegedOption>,
+}
+
+impl Sources {
+    /// The sources of a configuration that has been read.
+    pub(crate) fn of(read: &Configuration, host: &HostInfo) -> Sources {
+        Sources { files: host.trust.take_used(), privileged: read.effects.iter().filter_map(privileged_option).collect() }
+    }
 }
 
 /// An option as it was written.
@@ -78,4 +89,11 @@ impl Reading {
 #[derive(Debug)]
 pub struct Failure {
     pub diagnostics: Vec<Diagnostic>,
+}
+
+fn privileged_option(pair: &Pair) -> Option<PrivilegedOption> {
+    let row = catalogue().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
+    let reach = row.reach;
+    let (value, origin) = (pair.value.clone(), pair.location.to_string());
+    (reach != Reach::Application).then(|| PrivilegedOption { option: pair.key.clone(), value, origin, reach })
 }
