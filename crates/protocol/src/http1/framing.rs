@@ -4,7 +4,7 @@
 //! Request smuggling is refused here: a length that two parsers could read differently is a fault, never a guess. Must not know
 //! how fields are found in the bytes. Workers run it, once for each head.
 
-use super::field::Field;
+use super::Field;
 pub use super::scan::decimal;
 use super::scan::{is_token_byte, without_blanks};
 use super::target::{is_authority, names_a_host};

@@ -9,7 +9,7 @@
 //! `head_bytes` bounds it. It must not know sockets or time. Workers run it on the hot path: it allocates nothing but space in
 //! `fields`.
 
-pub use super::field::Field;
+pub use super::Field;
 use super::framing::FieldFacts;
 pub use super::framing::{Framing, HeaderFacts, Version};
 use super::scan::{first_below, is_token_byte, token};

@@ -4,12 +4,19 @@
 //! server in front of Bolide may be the other one (RFC 9112 section 11.2, request smuggling). Workers run it.
 
 pub mod chunked;
-mod field;
 pub mod framing;
 pub mod head;
 pub(crate) mod scan;
 pub mod target;
 pub mod underscores;
 
+use crate::fault::Span;
 pub use framing::{Framing, HeaderFacts};
 pub use scan::is_token;
+
+/// One header field: spans relative to the bytes of the header block. The value is trimmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    pub name: Span,
+    pub value: Span,
+}

@@ -2,7 +2,7 @@
 //! `X-Real-IP`, with which a front server says who the client is. It must not know connections. Workers run it, for requests that
 //! have such fields.
 
-use super::field::Field;
+use super::Field;
 use crate::fault::Span;
 
 /// What happens to such fields, in gunicorn's words (`header-map`).
