@@ -20,7 +20,7 @@ use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::children::single_signals::{self, Step};
 use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
-use crate::generations::{fork_safety, helpers, imports};
+use crate::generations::{forming, helpers, imports};
 use crate::outcomes::{Asker, report_failure};
 use crate::signalling;
 use crate::statistics::routes::Numbers;
@@ -326,7 +326,7 @@ impl Supervisor {
                 }
             }
             (Role::Prototype, Report::Unshared) => {
-                fork_safety::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
+                forming::note_unshared(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
@@ -578,7 +578,7 @@ impl Supervisor {
             ends::log_end_of_prototype(prototype, cause, &self.provision);
         }
         let generations = &mut self.generations;
-        match fork_safety::continue_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
+        match forming::continue_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => return self.give_up_forming(&error.to_string(), now),
