@@ -10,7 +10,6 @@ mod assignment;
 mod children;
 mod handover;
 mod helper;
-mod imports;
 mod prototype;
 mod reader;
 pub mod signals;
@@ -28,8 +27,8 @@ pub use application::{Application, Loading};
 use assignment::ForkedAs;
 pub use handover::FailureNote;
 pub use helper::{End, Helper};
-pub use imports::report_imports;
 use prototype::Prototype;
+pub use prototype::report_imports;
 
 /// Runs the prototype and, in each forked worker, the worker. Returns the exit status of the process. `boot` is the number of the
 /// descriptor that the master passed on the command line.

@@ -1,20 +1,23 @@
 //! The loop of a prototype: it executes the master's orders and reports. The application itself is the adapter's. The prototype
-//! runs it.
+//! runs it, and workers report the files that they import (`py-autoreload`) as it does.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::{ChildKind, Task};
-use bolide_contract::message::{self, Order, Received, Report};
+use bolide_contract::message::{self, IMPORTS_BYTES, Order, Received, Report};
 use bolide_engine::Assignment;
 use bolide_engine::uwsgi_signals::report_registrations;
 use bolide_scoreboard::Scoreboard;
 use bolide_scoreboard::log_losses::LogLosses;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
 use nix::unistd::{ForkResult, getpid, getppid};
 
@@ -23,7 +26,6 @@ use crate::assignment::{ForkedAs, SharedMemory, assignment};
 use crate::children::Children;
 use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
 use crate::helper::Helper;
-use crate::imports::report_imports;
 use crate::{reader, signals};
 
 /// Time that workers have to finish their requests when the master has died, in milliseconds. All of Bolide must be gone within
@@ -306,4 +308,21 @@ impl Prototype {
             result => result,
         }
     }
+}
+
+/// Sends a list of [`message::ImportedFile`], as JSON, over a control socket, in a sealed memory file. A list that is longer than the master accepts is
+/// not sent.
+///
+/// # Errors
+/// There is no memory, or the error of `sendmsg`.
+pub fn report_imports(control: BorrowedFd<'_>, list: &[u8]) -> io::Result<()> {
+    if list.len() > IMPORTS_BYTES {
+        bolide_log::line(&format!("py-autoreload: a list of {} bytes is too long: these files are not watched", list.len()));
+        return Ok(());
+    }
+    let mut memory = File::from(memfd_create(c"bolide-imports", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?);
+    memory.write_all(list)?;
+    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+    fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(seals))?;
+    message::send(control, &Report::Imports, Some(memory.as_raw_fd()))
 }
