@@ -138,6 +138,15 @@ LOGGING_ROOMS = (
 
 LONGEST_FILE_LINES = 600
 
+#: A file with fewer lines is short: it is often a part of a thought whose rest is in a neighbour.
+SHORT_FILE_LINES = 60
+
+#: Short source files. The number only goes down, with each file that is joined.
+MAX_SHORT_FILES = 72
+
+#: How many fewer there may be until this number has to follow.
+SHORT_FILES_SLACK = 5
+
 MAX_FOLDER_FILES = 25
 
 
@@ -167,6 +176,24 @@ def test_files_stay_readable_in_one_sitting():
         if lines > LONGEST_FILE_LINES:
             long.append(f"{path}: {lines} lines")
     assert not long, "find the seam in:\n" + "\n".join(long)
+
+
+def is_source(path):
+    """Whether users get the file's code, and it has more to do than to declare modules."""
+    path = ROOT / path
+    for_tests = path.stem in ("tests", "testing") or path.stem.endswith("_tests")
+    stands_for_folder = path.stem in ("lib", "mod") or path.with_suffix("").is_dir()
+    folders = path.relative_to(ROOT).parts[:-1]
+    return "src" in folders and not for_tests and not stands_for_folder and not {"tests", "examples", "bin"} & set(folders)
+
+
+def test_short_files_are_few():
+    sources = [path for path in tracked("crates/*.rs", "adapters/*.rs") if is_source(path)]
+    assert len(sources) > 400
+    short = [path for path in sources if (ROOT / path).read_text(encoding="utf-8").count("\n") < SHORT_FILE_LINES]
+    shown = "\n".join(sorted(short))
+    assert len(short) <= MAX_SHORT_FILES, f"join a file with the neighbour that uses it, or that it is a part of:\n{shown}"
+    assert len(short) >= MAX_SHORT_FILES - SHORT_FILES_SLACK, f"set MAX_SHORT_FILES to {len(short)}: there are fewer now"
 
 
 def test_a_folder_shows_its_parts_at_a_glance():
