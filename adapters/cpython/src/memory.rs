@@ -1,5 +1,6 @@
-//! CPython's memory, which the C library's numbers do not show. Its own allocator has the objects in use, for `leak-report`. The
-//! callbacks of its garbage collector measure each collection: the worker adds ours to `gc.callbacks` only where a scraper may come.
+//! CPython's memory, which the C library's numbers do not show. Its own allocator has the objects in use, for `leak-report`.
+//! The callbacks of its garbage collector measure each collection: the worker adds ours to `gc.callbacks` only where a scraper
+//! may come.
 //!
 //! It knows no request and no series. Threads that hold the interpreter run it.
 

@@ -127,7 +127,8 @@ impl Write for Stream {
     }
 }
 
-/// Begins TLS: the counterpart of what the room `tls` has for clients, with the same cryptography. The handshake runs with the first bytes that are written.
+/// Begins TLS: the counterpart of what the room `tls` has for clients, with the same cryptography. The handshake runs with the
+/// first bytes that are written.
 fn secure(channel: Channel, host: &str, authority: Option<&Path>) -> io::Result<SecureChannel> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -48,8 +48,8 @@ pub enum Left<'a> {
     Recovered,
 }
 
-/// A lock that a process held when it died, and that has been repaired: the outcome of a recovery, for the log. A prototype has it
-/// from each structure.
+/// A lock that a process held when it died, and that has been repaired: the outcome of a recovery, for the log. A prototype has
+/// it from each structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovery {
     /// What the lock protects: `the cache "sessions"`.

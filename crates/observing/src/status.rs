@@ -1,5 +1,5 @@
-//! `bolide status`: asks the instance, measures its processes, and prints the result once or at intervals, as JSON or as lines for people.
-//! It changes nothing. The process of the command line runs it.
+//! `bolide status`: asks the instance, measures its processes, and prints the result once or at intervals, as JSON or as lines
+//! for people. It changes nothing. The process of the command line runs it.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -104,8 +104,8 @@ fn work_of(child: &Value, key: &str) -> String {
     if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") }
 }
 
-/// Returns what a process has used, as `; up 3 min, 31 MiB, CPU 1.2 s (4 %), 2.5 requests/s, 0 errors`. A number that is not known
-/// is left out.
+/// Returns what a process has used, as `; up 3 min, 31 MiB, CPU 1.2 s (4 %), 2.5 requests/s, 0 errors`. A number that is not
+/// known is left out.
 fn usage_in_words(child: &Value) -> String {
     let mut parts = Vec::new();
     if let Some(age_ms) = child["age_ms"].as_u64() {

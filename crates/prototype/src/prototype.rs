@@ -310,8 +310,8 @@ impl Prototype {
     }
 }
 
-/// Sends a list of [`message::ImportedFile`], as JSON, over a control socket, in a sealed memory file. A list that is longer than the master accepts is
-/// not sent.
+/// Sends a list of [`message::ImportedFile`], as JSON, over a control socket, in a sealed memory file. A list that is longer
+/// than the master accepts is not sent.
 ///
 /// # Errors
 /// There is no memory, or the error of `sendmsg`.

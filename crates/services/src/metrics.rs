@@ -1,5 +1,5 @@
-//! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers, and the words about a metric that has reached a
-//! threshold. It knows no socket and no clock.
+//! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers, and the words about a metric that has
+//! reached a threshold. It knows no socket and no clock.
 
 use bolide_contract::sharing::{MetricKind, Threshold};
 use bolide_scoreboard::Work;

@@ -1,5 +1,5 @@
-//! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, the engine within the
-//! event loop, and the exchanges whose tasks are still running.
+//! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, the engine
+//! within the event loop, and the exchanges whose tasks are still running.
 //!
 //! It knows no request and no task. Only the event loop's thread uses it.
 
@@ -116,7 +116,8 @@ impl Asgi {
     }
 }
 
-/// The exchanges whose application's tasks are still running. Each exchange knows its index here, so that it is found without a search.
+/// The exchanges whose application's tasks are still running. Each exchange knows its index here, so that it is found without a
+/// search.
 #[derive(Default)]
 pub struct Ongoing {
     /// The task of each holds a reference to it until it is removed here.

@@ -1,6 +1,6 @@
-//! The application's task, from the call of the application to the consequences of its end for the exchange, and the description of
-//! the tasks that an ending worker waits for, which the master's log shows. It knows no sockets.
-//! The event loop's thread runs all of it.
+//! The application's task, from the call of the application to the consequences of its end for the exchange, and the
+//! description of the tasks that an ending worker waits for, which the master's log shows. It knows no sockets. The event
+//! loop's thread runs all of it.
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::Visited;

@@ -110,7 +110,8 @@ impl CallState {
     }
 }
 
-/// Data of the few requests that use functions of the module `uwsgi`: it is kept beside the response, and dropped with the request.
+/// Data of the few requests that use functions of the module `uwsgi`: it is kept beside the response, and dropped with the
+/// request.
 #[derive(Default)]
 pub struct RequestExtras {
     /// The request's slot, and its limit before `set_user_harakiri`.

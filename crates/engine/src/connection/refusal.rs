@@ -70,8 +70,8 @@ const NAME_BYTES: usize = 128;
 
 static IS_DROP_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Logs that a field of a request was left out because its name has an underscore: once in each worker, since clients can send any
-/// number of them.
+/// Logs that a field of a request was left out because its name has an underscore: once in each worker, since clients can send
+/// any number of them.
 #[cold]
 pub(super) fn note_dropped_field(line: &RequestLine, facts: &HeaderFacts, bytes: &[u8], client: &Client, worker: &Worker) {
     let script_name = facts.script_name.filter(|_| !client.is_trusted() || !worker.clients.takes_script_name);

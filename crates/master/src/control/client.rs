@@ -1,7 +1,7 @@
 //! `bolide status`, `bolide reload` and the other commands for a running instance: the client finds the instance, sends the
 //! request to its control socket (or a signal if it has none), and turns the answer into lines and an exit status. uWSGI's
-//! `--stop FILE` and `--reload FILE` send a signal to the instance whose pid is in the file. It changes nothing in an instance itself,
-//! and starts nothing. The command-line process runs it and never becomes a master.
+//! `--stop FILE` and `--reload FILE` send a signal to the instance whose pid is in the file. It changes nothing in an instance
+//! itself, and starts nothing. The command-line process runs it and never becomes a master.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,9 +1,9 @@
 //! How a generation forms: its prototype starts, its workers pass, serve or fail, and the log reports what it waits for. It
 //! continues `Generations`, and returns the state of the generation; it does not know what follows. The master runs it.
 //!
-//! With `fork-safety = lazy` each worker loads an application that opens resources which workers can't share. The prototype that
-//! detects this can't be used any more. It ends, with all processes that the application started, and another prototype of the same
-//! generation forks workers. Only the prototype knows which resources can't be shared.
+//! With `fork-safety = lazy` each worker loads an application that opens resources which workers can't share. The prototype
+//! that detects this can't be used any more. It ends, with all processes that the application started, and another prototype of
+//! the same generation forks workers. Only the prototype knows which resources can't be shared.
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order, stack_signal};
 use bolide_contract::settings::{ForkSafety, Settings};

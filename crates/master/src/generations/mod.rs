@@ -233,8 +233,8 @@ pub struct WaitingReload {
     pub cause: ReloadCause,
 }
 
-/// The reload that was requested while a generation was starting, of which there is at most one. It follows that generation, so that
-/// requests which come faster than the application loads do not keep each other from serving.
+/// The reload that was requested while a generation was starting, of which there is at most one. It follows that generation, so
+/// that requests which come faster than the application loads do not keep each other from serving.
 #[derive(Debug, Default)]
 struct Following {
     waiting: Option<WaitingReload>,

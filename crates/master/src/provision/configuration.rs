@@ -1,6 +1,6 @@
 //! The sources of an instance's configuration: the arguments, the environment and the folder that it was started with. They are
-//! read at the start, and again at each reload, then in a child that has become the application's user if this user may write them.
-//! It compares nothing and applies nothing (`changes` does). The master runs it, and waits for the child.
+//! read at the start, and again at each reload, then in a child that has become the application's user if this user may write
+//! them. It compares nothing and applies nothing (`changes` does). The master runs it, and waits for the child.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -272,7 +272,8 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Time limit of a child that reads as the user, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+/// Time limit of a child that reads as the user, in milliseconds. The master does nothing else meanwhile, and the user could
+/// make it wait.
 const READING_MS: u64 = 10_000;
 
 /// The result of a reading, by a child or by the master itself.
@@ -287,8 +288,8 @@ struct Answer {
 /// The encoding of [`Answer`] between the child and the master.
 type Wire = Result<(Settings, Vec<String>, Vec<PrivilegedOption>), Vec<String>>;
 
-/// Reads the configuration with `read`, in a child that has permanently become this user: files that it names, and programs that it
-/// executes (`gunicorn.conf.py`), thus gain no rights of root.
+/// Reads the configuration with `read`, in a child that has permanently become this user: files that it names, and programs
+/// that it executes (`gunicorn.conf.py`), thus gain no rights of root.
 ///
 /// # Errors
 /// Log lines that describe the errors in it, or why no child can read it.

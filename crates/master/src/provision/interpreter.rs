@@ -1,6 +1,6 @@
-//! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed beside the
-//! plain program), and the folder in which it starts. It starts nothing.
-//! The master runs it at the start, so that a missing Python is an error of the start instead of each fork.
+//! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed
+//! beside the plain program), and the folder in which it starts. It starts nothing. The master runs it at the start, so that a
+//! missing Python is an error of the start instead of each fork.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

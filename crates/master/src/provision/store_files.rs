@@ -1,6 +1,7 @@
-//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload, and their content made, or put right
-//! after another instance. It does not know what a cache is beyond its head. The master runs it, with the rights of the application's
-//! user first, and maps none, since another process may cut the file: a child that has become that user does, for which it waits.
+//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload, and their content made, or put
+//! right after another instance. It does not know what a cache is beyond its head. The master runs it, with the rights of the
+//! application's user first, and maps none, since another process may cut the file: a child that has become that user does, for
+//! which it waits.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -76,8 +77,9 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
     create(opened, identity, Some(said))
 }
 
-/// Makes the content of a new file, or puts that of an old one right, through a mapping. The user may cut the file at any moment, and
-/// a read behind its end is a SIGBUS: so a child of the master does it, as that user. Returns what an old one has, for the log.
+/// Makes the content of a new file, or puts that of an old one right, through a mapping. The user may cut the file at any
+/// moment, and a read behind its end is a SIGBUS: so a child of the master does it, as that user. Returns what an old one has,
+/// for the log.
 ///
 /// # Errors
 /// The system lacks what the structure needs, or the file was cut meanwhile.

@@ -1,7 +1,7 @@
-//! uWSGI's signals in the master: the registrations of each generation (`table`), the clock of the generation in service, and the
-//! ways to the processes (`channels`). A signal goes to processes of the generation that has raised it, or to the generation in
-//! service if that one has been replaced. Statistics and `bolide status` show what is registered and what waits. Nothing here costs
-//! anything before the first registration or signal.
+//! uWSGI's signals in the master: the registrations of each generation (`table`), the clock of the generation in service, and
+//! the ways to the processes (`channels`). A signal goes to processes of the generation that has raised it, or to the
+//! generation in service if that one has been replaced. Statistics and `bolide status` show what is registered and what waits.
+//! Nothing here costs anything before the first registration or signal.
 //!
 //! It knows no handler. The master runs it.
 

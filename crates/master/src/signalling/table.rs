@@ -173,8 +173,8 @@ pub const MAX_TIMERS: usize = 2 * MAX_EACH;
 /// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
 const MAX_REPORTED: usize = 256 + 5 * MAX_EACH;
 
-/// Reads a report with registrations. It trusts nothing in it, because the reporting processes may run as another user. Returns `None` unless it is a sealed memory file with registrations in it, because only then does reading
-/// never block.
+/// Reads a report with registrations. It trusts nothing in it, because the reporting processes may run as another user. Returns
+/// `None` unless it is a sealed memory file with registrations in it, because only then does reading never block.
 pub fn read_registrations(file: OwnedFd) -> Option<Registrations> {
     let seals = fcntl(file.as_fd(), FcntlArg::F_GET_SEALS).ok().map(SealFlag::from_bits_truncate)?;
     let file = File::from(file);

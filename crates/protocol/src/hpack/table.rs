@@ -1,5 +1,5 @@
-//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has sent before, and those among them that HTTP/2
-//! handles specially. Workers run it.
+//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has sent before, and those among them that
+//! HTTP/2 handles specially. Workers run it.
 //!
 //! An entry is stored as the line that it becomes in a head (`name: value` and a line end), so an indexed field costs one copy.
 

@@ -1,5 +1,5 @@
-//! Facts about the whole request from its version and its header fields: where its body ends, whether the connection continues, its
-//! host.
+//! Facts about the whole request from its version and its header fields: where its body ends, whether the connection continues,
+//! its host.
 //!
 //! Request smuggling is refused here: a length that two parsers could read differently is a fault, never a guess. Must not know
 //! how fields are found in the bytes. Workers run it, once for each head.

@@ -432,7 +432,8 @@ impl HeaderStart {
     }
 }
 
-/// Masks or unmasks (section 5.3), which is the same operation. Returns the mask rotated for the byte after the last one of `bytes`.
+/// Masks or unmasks (section 5.3), which is the same operation. Returns the mask rotated for the byte after the last one of
+/// `bytes`.
 #[inline]
 fn apply_mask(bytes: &mut [u8], mask: [u8; 4]) -> [u8; 4] {
     let [a, b, c, d] = mask;
