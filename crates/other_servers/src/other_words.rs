@@ -2,18 +2,42 @@
 //! `other_servers`, and general words such as `cors`. `bolide explain`, `bolide help`, `bolide options` and the messages about
 //! unknown options look here before they guess a similar name. Plain data and functions over it; it must not read files.
 
-mod general;
-mod nginx;
-mod row;
+use std::sync::LazyLock;
 
 use bolide_options::catalogue::catalogue;
 use bolide_options::server::Server;
-use row::OtherWord;
 
 use crate::{Meaning, ServerSetting};
 
+/// The words. The head of the file describes the columns.
+const WORDS: &str = include_str!("other_words.tsv");
+
 /// Shorter words are parts of too many others.
 const MIN_PART: usize = 4;
+
+/// A word without an option of its name.
+struct OtherWord {
+    /// Its spellings; the first one is the usual one.
+    names: Vec<&'static str>,
+    /// The program that it is a word of; empty for a general word.
+    whose: &'static str,
+    /// The option that replaces it; empty if there is none.
+    option: &'static str,
+    /// What the option does, or why there is none: the rest of a sentence.
+    says: &'static str,
+}
+
+static TABLE: LazyLock<Vec<OtherWord>> =
+    LazyLock::new(|| WORDS.lines().filter(|line| !line.starts_with('#')).map(OtherWord::read).collect());
+
+impl OtherWord {
+    /// Reads one line. `other_words.tsv` is compiled in, so a malformed line is a bug of Bolide.
+    fn read(line: &'static str) -> OtherWord {
+        let columns: Vec<&str> = line.split('\t').map(|text| if text == "-" { "" } else { text }).collect();
+        let [whose, names, option, says] = columns[..] else { panic!("other_words.tsv: not four columns: {line}") };
+        OtherWord { names: names.split(' ').collect(), whose, option, says }
+    }
+}
 
 /// The meanings of a word.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -43,7 +67,7 @@ pub fn about(word: &str) -> Option<KnownWord> {
         }
     }
     let is_flag = word.starts_with("--") && !answer.sentences.is_empty();
-    for row in table().filter(|row| row.names.contains(&wanted.as_str()) && !is_flag) {
+    for row in TABLE.iter().filter(|row| row.names.contains(&wanted.as_str()) && !is_flag) {
         // A general word says nothing more about an option that a server's own word has led to.
         if row.whose.is_empty() && answer.option == Some(row.option) {
             continue;
@@ -63,7 +87,7 @@ pub fn advice(word: &str) -> Option<String> {
 pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
     let wanted = normal(part);
     let flags = crate::flags().filter(|row| !row.flag.is_empty()).map(|row| normal(row.flag));
-    let words = flags.chain(table().flat_map(|row| row.names).map(|name| (*name).to_owned()));
+    let words = flags.chain(TABLE.iter().flat_map(|row| &row.names).map(|name| (*name).to_owned()));
     let is_near = |word: &String| wanted.len() >= MIN_PART && word.contains(&wanted) && catalogue().get(word).is_none();
     let mut found: Vec<(String, KnownWord)> = Vec::new();
     for word in std::iter::once(wanted.clone()).chain(words.filter(is_near)) {
@@ -81,10 +105,6 @@ pub fn taken_flags() -> impl Iterator<Item = (&'static ServerSetting, String)> {
         is_first(row) && catalogue().get(row.flag).is_none() && !matches!(row.meaning, Meaning::Refused(_) | Meaning::Taken(..))
     };
     crate::flags().filter(taken).map(|row| (row, of_setting(row, &normal(row.flag)).map_or_else(String::new, |(text, _)| text)))
-}
-
-fn table() -> impl Iterator<Item = &'static OtherWord> {
-    nginx::WORDS.iter().chain(general::WORDS)
 }
 
 /// The form in which words are compared.
@@ -188,7 +208,7 @@ mod tests {
 
     #[test]
     fn test_every_word_leads_to_an_option_that_has_an_effect_or_says_why_there_is_none() {
-        for row in table() {
+        for row in TABLE.iter() {
             assert!(!row.says.is_empty() && !row.says.ends_with('.'), "{:?}", row.names);
             assert!(row.names.iter().all(|name| normal(name) == **name), "{:?}", row.names);
             let option = catalogue().get(row.option);
@@ -200,7 +220,7 @@ mod tests {
     #[test]
     fn test_every_page_that_a_word_names_exists() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let sentences = table().map(|row| row.says.to_owned()).chain(taken_flags().map(|(_, help)| help));
+        let sentences = TABLE.iter().map(|row| row.says.to_owned()).chain(taken_flags().map(|(_, help)| help));
         for text in sentences {
             for page in text.split(['(', ')', ' ', ',', ':', ';', '#']).filter(|part| part.starts_with("docs/")) {
                 assert!(root.join(page).is_file(), "{page}: {text}");
