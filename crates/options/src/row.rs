@@ -9,6 +9,8 @@ use bolide_contract::watching::{FileAction, WatchSubject};
 use serde::{Deserialize, Serialize};
 
 use crate::draft::Draft;
+use crate::row_texts::RowTexts;
+pub(crate) use crate::row_texts::rows;
 
 /// The argument of an option on the command line: a value, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +178,8 @@ pub enum Milestone {
 }
 
 impl Milestone {
+    pub const ALL: [Milestone; 3] = [Milestone::Services, Milestone::Emperor, Milestone::Languages];
+
     pub fn word(self) -> &'static str {
         match self {
             Milestone::Services => "services",
@@ -278,11 +282,7 @@ pub struct OptionEntry {
     pub status: Status,
     pub value: Value,
     pub default: &'static str,
-    /// Its effect here.
-    pub help: &'static str,
-    /// How uWSGI differs, and why; empty if it does not.
-    pub uwsgi: &'static str,
-    pub example: &'static str,
+    pub texts: RowTexts,
     /// Further names, which uWSGI does not have.
     pub also: &'static [&'static str],
     /// Set by [`OptionEntry::several`].
@@ -291,51 +291,65 @@ pub struct OptionEntry {
     pub reach: Option<Reach>,
 }
 
+/// A row without the facts that most rows do without.
+const fn plain(name: &'static str, status: Status, value: Value, default: &'static str) -> OptionEntry {
+    let texts = RowTexts { help: "", uwsgi: "", reason: "", example: "" };
+    OptionEntry { name, status, value, default, texts, also: &[], is_several: false, reach: None }
+}
+
+pub const fn supported(name: &'static str, setting: Setting, value: Value, default: &'static str) -> OptionEntry {
+    plain(name, Status::Supported(setting), value, default)
+}
+
+/// A supported switch.
+pub const fn on(name: &'static str, setting: Setting) -> OptionEntry {
+    supported(name, setting, Value::Switch, "off")
+}
+
+/// A supported option whose further values are appended to the earlier ones.
+pub const fn list(name: &'static str, setting: Setting) -> OptionEntry {
+    supported(name, setting, Value::List, "")
+}
+
+pub const fn accepted(name: &'static str, value: Value) -> OptionEntry {
+    plain(name, Status::Accepted(""), value, "")
+}
+
+pub const fn planned(name: &'static str, value: Value, milestone: Milestone) -> OptionEntry {
+    plain(name, Status::Planned(milestone, ""), value, "")
+}
+
+pub const fn protective(name: &'static str, value: Value) -> OptionEntry {
+    plain(name, Status::Protective(""), value, "")
+}
+
+pub const fn refused(name: &'static str, value: Value) -> OptionEntry {
+    plain(name, Status::Refused(""), value, "")
+}
+
 impl OptionEntry {
-    /// A row without the texts and facts that most rows do without.
-    const fn plain(name: &'static str, status: Status, value: Value, default: &'static str, help: &'static str) -> OptionEntry {
-        OptionEntry { name, status, value, default, help, uwsgi: "", example: "", also: &[], is_several: false, reach: None }
+    /// The texts of the comment above the row.
+    pub(crate) const fn texts(mut self, texts: RowTexts) -> OptionEntry {
+        self.texts = texts;
+        if texts.reason.is_empty() { self } else { self.reason(texts.reason) }
     }
 
-    pub const fn supported(
-        name: &'static str,
-        setting: Setting,
-        value: Value,
-        default: &'static str,
-        help: &'static str,
-    ) -> OptionEntry {
-        OptionEntry::plain(name, Status::Supported(setting), value, default, help)
-    }
-
-    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> OptionEntry {
-        OptionEntry::plain(name, Status::Accepted(why), value, "", help)
-    }
-
-    pub const fn planned(
-        name: &'static str,
-        value: Value,
-        milestone: Milestone,
-        help: &'static str,
-        meanwhile: &'static str,
-    ) -> OptionEntry {
-        OptionEntry::plain(name, Status::Planned(milestone, meanwhile), value, "", help)
-    }
-
-    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry::plain(name, Status::Protective(instead), value, "", help)
-    }
-
-    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
-        OptionEntry::plain(name, Status::Refused(instead), value, "", help)
-    }
-
+    /// How uWSGI differs, in words that several rows share.
     pub const fn uwsgi(mut self, differs: &'static str) -> OptionEntry {
-        self.uwsgi = differs;
+        self.texts.uwsgi = differs;
         self
     }
 
-    pub const fn example(mut self, example: &'static str) -> OptionEntry {
-        self.example = example;
+    /// The reason of the verdict, in words that several rows share.
+    pub const fn reason(mut self, reason: &'static str) -> OptionEntry {
+        self.status = match self.status {
+            Status::Supported(_) => panic!("a supported option needs no reason"),
+            Status::Accepted(_) => Status::Accepted(reason),
+            Status::Planned(milestone, _) => Status::Planned(milestone, reason),
+            Status::Protective(_) => Status::Protective(reason),
+            Status::Absent(_) => Status::Absent(reason),
+            Status::Refused(_) => Status::Refused(reason),
+        };
         self
     }
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalogue::{catalogue, example_configurations};
 use bolide_options::row::Setting;
-use bolide_options::row::{Status, Theme};
+use bolide_options::row::Status;
 
 use crate::reading::Reading;
 use crate::tests::{Folder, outcome};
@@ -164,8 +164,6 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     folder.write("gunicorn.conf.py", "");
     std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
     write_certificates(&folder);
-    // Options about files have an effect only if there are files.
-    let with_files = format!("module = shop\nstatic-map2 = /other={}\n", folder.path().display());
     let settings = |text: &str| {
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
         match outcome(&folder, "uwsgi.ini", &[]) {
@@ -178,6 +176,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                         "for development only",
                         "every user may connect to the UNIX sockets",
                         "may be untrusted",
+                        "and `allow-missing` permits that",
                         "there is no folder `/var/lib/shop/crashes`",
                         "requests run as gevent's greenlets",
                         "nothing is served there, since no option names it",
@@ -188,66 +187,43 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                     .iter()
                     .any(|known| one.message.contains(known))
                 };
-                assert!(diagnostics.iter().all(is_expected), "{text}: {diagnostics:?}");
-                format!("{settings:#?}")
+                match diagnostics.iter().find(|one| !is_expected(one)) {
+                    Some(one) => Err(format!("{text}: {}", one.message)),
+                    None => Ok(format!("{settings:#?}")),
+                }
             }
-            other => panic!("{text}: {other:?}"),
+            other => Err(format!("{text}: {other:?}")),
         }
     };
+    let mut wrong = Vec::new();
     for row in catalogue().rows() {
         let Status::Supported(setting) = row.status else { continue };
         if matches!(setting, Setting::Language(_)) {
             continue;
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
-        let is_application = matches!(row.name(), "asgi" | "module" | "wsgi-file" | "paste" | "pecan" | "eval");
-        let base = match row.name() {
-            _ if is_application => "module = other\n",
-            // A single worker without a master is lazy anyway.
-            "lazy" | "lazy-apps" => "master = true\nmodule = shop\n",
-            "farm" | "mule-app" => "module = shop\nmules = 2\n",
-            // Details of `cheaper` and `idle` have no effect without these.
-            "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
-            name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
-            // It applies to daemons.
-            "daemons-honour-stdin" => "module = shop\nattach-daemon = cat\n",
-            // A route needs a logger of that name.
-            "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n",
-            // They have an effect only if something is watched.
-            "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n",
-            name if name.contains("alarm-") || name.contains("-alarm") => "module = shop\nalarm = shout log:\n",
-            "reload-browser" | "develop-values" | "develop-editor" | "open-browser" => "module = shop\ndevelop = true\n",
-            // They are about a cache.
-            "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n",
-            name if name.starts_with("cache-") => "module = shop\ncache = 9\n",
-            "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {
-                "module = shop\ncache2 = name=pages,items=9\n"
-            }
-            // They are details of `gevent`.
-            name if name.starts_with("gevent-") => "module = shop\ngevent = 5\n",
-            "tls-certificate" => "module = shop\n",
-            "http-to" => "module = shop\nsocket = /run/shop.sock\n",
-            "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n",
-            "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n",
-            "tls-key" => "module = shop\ntls-certificate = app.pem\n",
-            "tls-client-auth" => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",
-            _ => match row.theme {
-                Theme::Files => &with_files,
-                Theme::Statistics => "module = shop\nstats = :9\nstats-push = file\n",
-                Theme::Tls => "module = shop\nhttps = :3,app.pem,app.key\n",
-                _ => "module = shop\n",
-            },
+        let here = |text: &str| {
+            text.replace("/srv/shop", &shop.display().to_string()).replace("/etc/ssl", &folder.path().display().to_string())
         };
-        for name in &row.names {
-            for line in row.example.lines().filter(|line| line.starts_with(&format!("{} =", row.name()))) {
-                let line = line.replacen(row.name(), name, 1).replace("/srv/shop", &shop.display().to_string());
-                let line = line.replace("/etc/ssl", &folder.path().display().to_string());
-                let with = if is_application { settings(&line) } else { settings(&format!("{base}{line}")) };
-                let differs = with != settings(base);
-                assert!(differs || WITHOUT_A_SETTING.contains(&row.name()), "`{line}` changes nothing");
+        for (lines, place) in example_configurations(row) {
+            for name in &row.names {
+                let mut lines: Vec<String> = lines.iter().map(|line| here(line)).collect();
+                lines[place] = lines[place].replacen(row.name(), name, 1);
+                let with = settings(&lines.join("\n"));
+                let line = lines.remove(place);
+                // Without it, other lines of the example may have no meaning.
+                let without = settings(&lines.join("\n"));
+                match with {
+                    Ok(with) if without.is_ok_and(|without| without == with) && !WITHOUT_A_SETTING.contains(&row.name()) => {
+                        wrong.push(format!("`{line}` changes nothing beside {lines:?}"));
+                    }
+                    Ok(_) => {}
+                    Err(fault) => wrong.push(format!("`{line}`: {fault}")),
+                }
             }
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Writes the files of the examples about TLS: each certificate has its key in the same file, too.

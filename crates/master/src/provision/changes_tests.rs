@@ -3,9 +3,9 @@
 
 use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalogue::{catalogue, example_configurations};
 use bolide_options::row::Reach;
-use bolide_options::row::{OptionRow, Setting, Status, Theme};
+use bolide_options::row::{Setting, Status};
 use bolide_supervision::testing::Folder;
 
 use super::*;
@@ -54,10 +54,10 @@ fn every_section_that_is_named_is_one() {
 }
 
 /// Reads a configuration of these lines, with a socket. Returns its settings, and the options that reach beyond the application.
-fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>) {
+fn configured(folder: &Folder, lines: &[String]) -> Result<(Settings, Vec<PrivilegedOption>), String> {
     let file = folder.path().join("uwsgi.ini");
-    let text =
-        format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
+    let (here, lines) = (folder.path().display(), lines.join("\n"));
+    let text = format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {here}\n{lines}\n");
     std::fs::write(&file, &text).expect("written");
     let arguments = [file.into_os_string()];
     match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
@@ -65,55 +65,9 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>)
             // The application sees its configuration as written, whatever that means.
             settings.python_module.shown_options.clear();
             settings.python_module.shown_magic.clear();
-            (*settings, sources.privileged)
+            Ok((*settings, sources.privileged))
         }
-        other => panic!("{text}: {other:?}"),
-    }
-}
-
-/// Returns the other lines that an option needs to have an effect.
-fn base_of(row: &OptionRow, folder: &Folder) -> String {
-    if matches!(row.reach, Reach::Master | Reach::Each) {
-        // Some of the options imply it.
-        let own = own_base_of(row, folder);
-        return if own.contains("master") { own } else { format!("{own}master = true\n") };
-    }
-    own_base_of(row, folder)
-}
-
-fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
-    let here = folder.path().display();
-    let tls = format!("module = shop\nhttps = :3,{here}/app.pem,{here}/app.key\n");
-    match row.name() {
-        "asgi" | "module" | "wsgi-file" | "paste" | "pecan" | "eval" => "module = other\n".to_owned(),
-        "lazy" | "lazy-apps" => "master = true\nmodule = shop\n".to_owned(),
-        "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
-        name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
-        "http-to" => "module = shop\nsocket = /run/shop.sock\n".to_owned(),
-        "shared-socket" | "undeferred-shared-socket" => "module = shop\nshared-socket = :4\nhttp = =0\n".to_owned(),
-        "farm" | "mule-app" => "module = shop\nmules = 2\n".to_owned(),
-        "daemons-honour-stdin" => "module = shop\nattach-daemon = cat\n".to_owned(),
-        "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned(),
-        "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n".to_owned(),
-        name if name.contains("alarm-") || name.contains("-alarm") => "module = shop\nalarm = shout log:\n".to_owned(),
-        "reload-browser" | "develop-values" | "develop-editor" | "open-browser" => "module = shop\ndevelop = true\n".to_owned(),
-        "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n".to_owned(),
-        name if name.starts_with("cache-") => "module = shop\ncache = 9\n".to_owned(),
-        "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {
-            "module = shop\ncache2 = name=pages,items=9\n".to_owned()
-        }
-        name if name.starts_with("gevent-") => "module = shop\ngevent = 5\n".to_owned(),
-        "tls-certificate" => "module = shop\n".to_owned(),
-        "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n".to_owned(),
-        "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n".to_owned(),
-        "tls-key" => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
-        "tls-client-auth" => format!("{tls}tls-client-ca = {here}/app.pem\n"),
-        _ => match row.theme {
-            Theme::Files => format!("module = shop\nstatic-map2 = /other={here}\n"),
-            Theme::Statistics => "module = shop\nstats = :9\nstats-push = file\n".to_owned(),
-            Theme::Tls => tls,
-            _ => "module = shop\n".to_owned(),
-        },
+        other => Err(format!("{text}: {other:?}")),
     }
 }
 
@@ -121,20 +75,15 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
 const FILES: [&str; 9] =
     ["app.pem", "app.key", "api.pem", "api.key", "org.pem", "org.key", "clients.pem", "app.ocsp", "gunicorn.conf.py"];
 
-/// Returns the lines of an option's examples, with paths to existing files.
-fn examples(row: &OptionRow, folder: &Folder) -> Vec<String> {
+/// Returns a line of an example, with paths to existing files.
+fn with_files(line: &str, folder: &Folder) -> String {
     let here = folder.path().display().to_string();
-    let start = format!("{} =", row.name());
-    let lines = row.example.lines().filter(|line| line.starts_with(&start));
-    let named = |line: &str| {
-        let line = line.replace("/etc/ssl", &here).replace("/srv/shop", &format!("{here}/shop"));
-        FILES.iter().fold(line, |line, name| {
-            [" ", ",", "=", "!", ":"]
-                .iter()
-                .fold(line, |line, before| line.replace(&format!("{before}{name}"), &format!("{before}{here}/{name}")))
-        })
-    };
-    lines.map(named).collect()
+    let line = line.replace("/etc/ssl", &here).replace("/srv/shop", &format!("{here}/shop"));
+    FILES.iter().fold(line, |line, name| {
+        [" ", ",", "=", "!", ":"]
+            .iter()
+            .fold(line, |line, before| line.replace(&format!("{before}{name}"), &format!("{before}{here}/{name}")))
+    })
 }
 
 fn prepare(folder: &Folder) {
@@ -181,12 +130,18 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
         if matches!(setting, Setting::Language(_)) {
             continue;
         }
-        for line in examples(row, &folder) {
-            let base = base_of(row, &folder);
-            let is_application = base.starts_with("module = other");
-            let (old, before) = configured(&folder, &base);
-            let with = if is_application { line.clone() } else { format!("{base}{line}") };
-            let (new, now) = configured(&folder, &with);
+        for (lines, place) in example_configurations(row) {
+            let mut lines: Vec<String> = lines.iter().map(|line| with_files(line, &folder)).collect();
+            // Some of the options imply a master.
+            let implied = matches!(row.reach, Reach::Master | Reach::Each) && !lines[0].starts_with("master");
+            let place = if implied { place + 1 } else { place };
+            if implied {
+                lines.insert(0, "master = true".to_owned());
+            }
+            let (new, now) = configured(&folder, &lines).expect("an example");
+            let line = lines.remove(place);
+            // Without it, other lines of the example may have no meaning.
+            let Ok((old, before)) = configured(&folder, &lines) else { continue };
             let found = harmless(&old, &new).expect("compared");
             let named = found.named(&before, &now);
             let (old, new, taken) = (plain(&old), plain(&new), plain(&found.settings));
@@ -194,7 +149,7 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
                 continue;
             }
             looked_at += 1;
-            let place = format!("uwsgi.ini:{}", 6 + if is_application { 0 } else { base.lines().count() });
+            let place = format!("uwsgi.ini:{}", 6 + place);
             let is_named = named.iter().any(|words| words.contains(&place) && words.contains(row.name()));
             let expected = match row.reach {
                 Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),

@@ -1,15 +1,17 @@
 //! The catalogue: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
 //! other texts about options derive from these rows. Pure data: it must not know files or processes.
 
+mod examples;
 mod families;
 mod names;
 
 use std::sync::LazyLock;
 
 use bolide_configuration::suggest;
+pub use examples::example_configurations;
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
-use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value};
+use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
 use crate::topics::{
     answering, application, asynchronous, attendant, clients, control, files, gevent, hooks, identity, interpreter, language,
     logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
@@ -234,7 +236,9 @@ fn entry_of(known: &Known, verdicts: &families::Index) -> OptionEntry {
         // A name of uWSGI without a verdict is a bug of Bolide, which the first start in any test reveals.
         panic!("the option {} has no verdict: give it a row, or a family", known.name);
     };
-    OptionEntry { status: family.status, ..OptionEntry::refused(known.name, known.value, family.help, "") }
+    let mut entry = refused(known.name, known.value);
+    (entry.status, entry.texts.help) = (family.status, family.help);
+    entry
 }
 
 /// Combines a table's entry with the facts about uWSGI's option. `family` is empty for an option that uWSGI does not have.
@@ -259,9 +263,9 @@ fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
         status: entry.status,
         value: entry.value,
         default: entry.default,
-        help: entry.help,
-        uwsgi: entry.uwsgi,
-        example: entry.example,
+        help: entry.texts.help,
+        uwsgi: entry.texts.uwsgi,
+        example: entry.texts.example,
         is_several: entry.takes_several(),
         reach: entry.stated_reach().unwrap_or(Reach::Master),
     }

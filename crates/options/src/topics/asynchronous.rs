@@ -6,7 +6,7 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Asynchronous, Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, on, rows, set, supported, words};
 use crate::topics::application::ApplicationDraft;
 use crate::topics::gevent;
 use crate::values;
@@ -22,124 +22,120 @@ const KILOBYTE: usize = 1024;
 const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "asgi",
-        Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().asgi),
-        Value::Text,
-        "",
-        "The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes precedence over `module` and `wsgi-file`.",
-    )
-    .uwsgi("uWSGI does not support ASGI.")
-    .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app").reach(Reach::Application),
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes
+    /// precedence over `module` and `wsgi-file`.
+    /// uWSGI: uWSGI does not support ASGI.
+    /// Example: asgi = shop.asgi
+    ///          asgi = shop.main:app
+    ///          asgi = shop:create_app()
+    ///          asgi = /srv/shop/main.py:app
+    supported("asgi", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().asgi), Value::Text, "")
+        .reach(Reach::Application),
+    /// Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker;
+    /// `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.
+    /// Example: lifespan = on
+    supported(
         "lifespan",
         set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?),
         Value::OneOf(&LIFESPAN_WORDS),
         "auto",
-        "Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker; `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.",
     )
-    .example("lifespan = on").reach(Reach::Application),
-    OptionEntry::supported(
-        "loop",
-        Setting::By(set_event_loop),
-        Value::OneOf(&LOOP_WORDS),
-        "auto",
-        "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the application; `auto` uses uvloop if it is installed.",
-    )
-    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async` and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.")
-    .example("loop = uvloop").reach(Reach::Application),
-    OptionEntry::supported(
-        "loop-stall",
-        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms),
-        STALL,
-        "1",
-        "If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.",
-    )
-    .example("loop-stall = 0.5").reach(Reach::Application),
-    OptionEntry::supported(
-        "harakiri-streams",
-        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams),
-        Value::Switch,
-        "off",
-        "`harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a response has started, so that event streams and long downloads are not affected.",
-    )
-    .example("harakiri = 30\nharakiri-streams = true").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the
+    /// application; `auto` uses uvloop if it is installed.
+    /// uWSGI: In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async`
+    /// and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.
+    /// Example: loop = uvloop
+    supported("loop", Setting::By(set_event_loop), Value::OneOf(&LOOP_WORDS), "auto").reach(Reach::Application),
+    /// If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.
+    /// Example: loop-stall = 0.5
+    supported("loop-stall", Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms), STALL, "1")
+            .reach(Reach::Application),
+    /// `harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a
+    /// response has started, so that event streams and long downloads are not affected.
+    /// Example: harakiri = 30
+    ///          harakiri-streams = true
+    on("harakiri-streams", Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams)).reach(Reach::Application),
+    /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get
+    /// 503. 0 means no limit.
+    /// Example: limit-concurrency = 1000
+    supported(
         "limit-concurrency",
         Setting::Count(|draft| &mut draft.of::<Asynchronous>().concurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
         "0",
-        "The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get 503. 0 means no limit.",
     )
-    .example("limit-concurrency = 1000").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by
+    /// name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered,
+    /// and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.
+    /// Example: asgi-extensions = pathsend
+    ///          asgi-extensions = pathsend,zerocopysend
+    supported(
         "asgi-extensions",
         set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?),
         Value::Text,
         "none",
-        "Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered, and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.",
     )
-    .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the
+    /// connection with 1009. 0 means the default.
+    /// Example: websocket-max-message-size = 1048576
+    supported(
         "websocket-max-message-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?),
         Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
         "16777216",
-        "The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the connection with 1009. 0 means the default.",
     )
-    .example("websocket-max-message-size = 1048576").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.
+    /// uWSGI: uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns
+    /// ASGI applications.
+    /// Example: websocket-max-size = 2048
+    supported(
         "websocket-max-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "",
-        "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.",
     )
-    .uwsgi("uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns ASGI applications.")
-    .example("websocket-max-size = 2048").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.
+    /// Example: websocket-ping-interval = 30
+    supported(
         "websocket-ping-interval",
         Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
         SECONDS,
         "20",
-        "A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.",
     )
-    .example("websocket-ping-interval = 30").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// uWSGI's name of `websocket-ping-interval`.
+    /// uWSGI: uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.
+    /// Example: websocket-ping-freq = 30
+    supported(
         "websocket-ping-freq",
         Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
         SECONDS,
         "",
-        "uWSGI's name of `websocket-ping-interval`.",
     )
-    .uwsgi("uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
-    .example("websocket-ping-freq = 30").reach(Reach::Application),
-    OptionEntry::supported(
-        "websocket-ping-timeout",
-        Setting::By(set_ping_timeout),
-        SECONDS,
-        "20",
-        "A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.",
-    )
-    .example("websocket-ping-timeout = 10").reach(Reach::Application),
-    OptionEntry::supported(
-        "websocket-pong-tolerance",
-        Setting::By(set_ping_timeout),
-        SECONDS,
-        "",
-        "uWSGI's name of `websocket-ping-timeout`.",
-    )
-    .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
-    .example("websocket-pong-tolerance = 10").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.
+    /// Example: websocket-ping-timeout = 10
+    supported("websocket-ping-timeout", Setting::By(set_ping_timeout), SECONDS, "20").reach(Reach::Application),
+    /// uWSGI's name of `websocket-ping-timeout`.
+    /// uWSGI: uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns
+    /// `uwsgi.websocket_recv`, here ASGI applications.
+    /// Example: websocket-pong-tolerance = 10
+    supported("websocket-pong-tolerance", Setting::By(set_ping_timeout), SECONDS, "").reach(Reach::Application),
+    /// WebSocket messages are compressed (permessage-deflate) for clients that offer it.
+    /// Example: websocket-compression = false
+    supported(
         "websocket-compression",
         Setting::Switch(|draft| &mut draft.of::<Asynchronous>().websocket.compression),
         Value::Switch,
         "on",
-        "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",
     )
-    .example("websocket-compression = false").reach(Reach::Application),
+    .reach(Reach::Application),
 ];
 
 /// Values of `loop`.

@@ -10,37 +10,103 @@ use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, Reach, Setting, Value, list, on, rows, set, supported};
 use crate::values;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(plain_daemon(values::text(pair)?, pair))), Value::List, "", "Runs this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3 s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.")
-        .uwsgi("A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.")
-        .example("attach-daemon = celery -A shop worker").reach(Reach::Each),
-    OptionEntry::supported("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)), Value::List, "", "Like `attach-daemon`; the instance ends when the command ends.")
-        .example("attach-control-daemon = /srv/shop/leader").reach(Reach::Each),
-    OptionEntry::supported("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, false)?)), Value::List, "", "A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a comma, is the number of seconds for which the file may be missing after a start (10).")
-        .uwsgi("Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't make the master send signals to their processes.")
-        .example("smart-attach-daemon = /run/shop/redis.pid redis-server /etc/redis.conf --daemonize yes --pidfile /run/shop/redis.pid").reach(Reach::Each),
-    OptionEntry::supported("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, true)?)), Value::List, "", "Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.")
-        .example("smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat").reach(Reach::Each),
-    OptionEntry::supported("attach-daemon2", set!(|draft, _, pair| { let daemon = daemon_in_words(draft, pair)?; draft.of::<AttendantDraft>().daemons.push(daemon) }), Value::List, "", "Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch` (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`, `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload). A comma in a value is written `\\,`.")
-        .uwsgi("There, unknown keywords have no effect; here they are errors. There `uid` fails if the option `uid` is set, because its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child COMMAND`.")
-        .example("attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf").reach(Reach::Each),
-    OptionEntry::supported("daemons-honour-stdin", Setting::Switch(|draft| &mut draft.of::<AttendantDraft>().honours_stdin), Value::Switch, "off", "Daemons have the standard input of the process that starts Bolide, instead of /dev/null.")
-        .example("daemons-honour-stdin = true\nattach-daemon = cat").reach(Reach::Master),
-    OptionEntry::supported("cron", set!(|draft, _, pair| add_job(draft, job(pair, false)?, pair)), Value::List, "", "Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at the start if the current minute matches. Its output goes to the log with its name, and so does a status other than 0.")
-        .uwsgi("There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64 commands of an instance run at the same time; further ones are skipped, and the log says so.")
-        .example("cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions\ncron = -5 -1 -1 -1 -1 /srv/shop/send-mails").reach(Reach::Application),
-    OptionEntry::supported("unique-cron", set!(|draft, _, pair| add_job(draft, job(pair, true)?, pair)), Value::List, "", "Like `cron`; it is not started while it is running.")
-        .example("unique-cron = -1 -1 -1 -1 -1 /srv/shop/worker-once").reach(Reach::Application),
-    OptionEntry::supported("cron2", set!(|draft, _, pair| { let job = job_in_words(draft, pair)?; add_job(draft, job, pair) }), Value::List, "", "Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds; 0 means none), separated by commas, then a space and the command. A time that is not given means every.")
-        .uwsgi("There, unknown keywords have no effect; here they are errors.")
-        .example("cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll").reach(Reach::Application),
-    OptionEntry::supported("cron-harakiri", Setting::Positive(|draft| &mut draft.of::<AttendantDraft>().cron_harakiri_s), Value::Number { least: 0, most: 31_536_000, unit: "seconds" }, "off", "Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.")
-        .example("cron-harakiri = 600\ncron = 0 2 -1 -1 -1 /srv/shop/backup").reach(Reach::Application),
-    OptionEntry::supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())), Value::List, "/bin/sh", "Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.")
-        .example("binsh = /bin/bash").reach(Reach::Master),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Runs this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a
+    /// reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3
+    /// s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.
+    /// uWSGI: A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the
+    /// pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the
+    /// application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.
+    /// Example: attach-daemon = celery -A shop worker
+    list(
+        "attach-daemon",
+        set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(plain_daemon(values::text(pair)?, pair))),
+    )
+    .reach(Reach::Each),
+    /// Like `attach-daemon`; the instance ends when the command ends.
+    /// Example: attach-control-daemon = /srv/shop/leader
+    list("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)))
+            .reach(Reach::Each),
+    /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no
+    /// running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a
+    /// comma, is the number of seconds for which the file may be missing after a start (10).
+    /// uWSGI: Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't
+    /// make the master send signals to their processes.
+    /// Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf --daemonize yes --pidfile /run/shop/redis.pid
+    list("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, false)?)))
+            .reach(Reach::Each),
+    /// Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.
+    /// Example: smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat
+    list("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, true)?)))
+            .reach(Reach::Each),
+    /// Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch`
+    /// (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`,
+    /// `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload).
+    /// A comma in a value is written `\,`.
+    /// uWSGI: There, unknown keywords have no effect; here they are errors. There `uid` fails if the option `uid` is set, because
+    /// its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child
+    /// COMMAND`.
+    /// Example: attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf
+    list(
+        "attach-daemon2",
+        set!(|draft, _, pair| {
+            let daemon = daemon_in_words(draft, pair)?;
+            draft.of::<AttendantDraft>().daemons.push(daemon)
+        }),
+    )
+    .reach(Reach::Each),
+    /// Daemons have the standard input of the process that starts Bolide, instead of /dev/null.
+    /// Example: daemons-honour-stdin = true
+    ///          attach-daemon = cat
+    on("daemons-honour-stdin", Setting::Switch(|draft| &mut draft.of::<AttendantDraft>().honours_stdin)).reach(Reach::Master),
+    /// Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of
+    /// the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to
+    /// 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is
+    /// skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at the start if the
+    /// current minute matches. Its output goes to the log with its name, and so does a status other than 0.
+    /// uWSGI: There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in
+    /// a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64
+    /// commands of an instance run at the same time; further ones are skipped, and the log says so.
+    /// Example: cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions
+    ///          cron = -5 -1 -1 -1 -1 /srv/shop/send-mails
+    list("cron", set!(|draft, _, pair| add_job(draft, job(pair, false)?, pair))).reach(Reach::Application),
+    /// Like `cron`; it is not started while it is running.
+    /// Example: unique-cron = -1 -1 -1 -1 -1 /srv/shop/worker-once
+    list("unique-cron", set!(|draft, _, pair| add_job(draft, job(pair, true)?, pair))).reach(Reach::Application),
+    /// Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds; 0 means none),
+    /// separated by commas, then a space and the command. A time that is not given means every.
+    /// uWSGI: There, unknown keywords have no effect; here they are errors.
+    /// Example: cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll
+    list(
+        "cron2",
+        set!(|draft, _, pair| {
+            let job = job_in_words(draft, pair)?;
+            add_job(draft, job, pair)
+        }),
+    )
+    .reach(Reach::Application),
+    /// Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.
+    /// Example: cron-harakiri = 600
+    ///          cron = 0 2 -1 -1 -1 /srv/shop/backup
+    supported(
+        "cron-harakiri",
+        Setting::Positive(|draft| &mut draft.of::<AttendantDraft>().cron_harakiri_s),
+        Value::Number { least: 0, most: 31_536_000, unit: "seconds" },
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.
+    /// Example: binsh = /bin/bash
+    supported(
+        "binsh",
+        set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())),
+        Value::List,
+        "/bin/sh",
+    )
+    .reach(Reach::Master),
 ];
 
 /// As in uWSGI.

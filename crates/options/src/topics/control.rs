@@ -7,27 +7,51 @@ use bolide_contract::control::{Background, Channel, Control, PidFile};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Reach, Value, set};
+use crate::row::{OptionEntry, Reach, Value, list, rows, set, supported};
 use crate::topics::logging::LoggingDraft;
 use crate::values;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?), Value::Path, "", "Serves in the background, with this file as the log, even if `logto` names another. The command returns when workers serve, with status 0; a failed start is shown in the terminal, and in the exit status.")
-        .uwsgi("uWSGI's command returns immediately with status 0, whatever happens to the start, and clears the umask; here only UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a container needs no daemon: leave it out there.")
-        .example("daemonize = /var/log/shop.log").reach(Reach::Master),
-    OptionEntry::supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?), Value::Path, "", "Like `daemonize`, and the log is also shown in the terminal until workers serve.")
-        .example("daemonize2 = /var/log/shop.log").reach(Reach::Master),
-    OptionEntry::supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?), Value::Path, "", "Writes the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.")
-        .example("pidfile2 = /home/shop/run/shop.pid").reach(Reach::Master),
-    OptionEntry::supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?), Value::Path, "", "Writes the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.")
-        .example("safe-pidfile = /run/shop.pid").reach(Reach::Master),
-    OptionEntry::supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?), Value::Path, "", "Like `safe-pidfile`, with the rights of `uid` and `gid`.")
-        .example("safe-pidfile2 = /home/shop/run/shop.pid").reach(Reach::Master),
-    OptionEntry::supported("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into())), Value::List, "", "A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the beginning, and a digit selects another. The page about signals and processes lists the letters.")
-        .uwsgi("uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing meanwhile; unknown letters are silently ignored.")
-        .example("master-fifo = /run/shop.fifo").reach(Reach::Master),
-    OptionEntry::supported("control-socket", set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?), Value::Path, "an abstract socket", "The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it. Only root and the user that started the master may use it.")
-        .example("control-socket = /run/shop/control.sock").reach(Reach::Master),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Serves in the background, with this file as the log, even if `logto` names another. The command returns when workers
+    /// serve, with status 0; a failed start is shown in the terminal, and in the exit status.
+    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens to the start, and clears the umask; here only
+    /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a
+    /// container needs no daemon: leave it out there.
+    /// Example: daemonize = /var/log/shop.log
+    supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?), Value::Path, "")
+            .reach(Reach::Master),
+    /// Like `daemonize`, and the log is also shown in the terminal until workers serve.
+    /// Example: daemonize2 = /var/log/shop.log
+    supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?), Value::Path, "")
+            .reach(Reach::Master),
+    /// Writes the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.
+    /// Example: pidfile2 = /home/shop/run/shop.pid
+    supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?), Value::Path, "").reach(Reach::Master),
+    /// Writes the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.
+    /// Example: safe-pidfile = /run/shop.pid
+    supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?), Value::Path, "")
+            .reach(Reach::Master),
+    /// Like `safe-pidfile`, with the rights of `uid` and `gid`.
+    /// Example: safe-pidfile2 = /home/shop/run/shop.pid
+    supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?), Value::Path, "")
+            .reach(Reach::Master),
+    /// A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the
+    /// beginning, and a digit selects another. The page about signals and processes lists the letters.
+    /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing meanwhile;
+    /// unknown letters are silently ignored.
+    /// Example: master-fifo = /run/shop.fifo
+    list("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into())))
+            .reach(Reach::Master),
+    /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it.
+    /// Only root and the user that started the master may use it.
+    /// Example: control-socket = /run/shop/control.sock
+    supported(
+        "control-socket",
+        set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?),
+        Value::Path,
+        "an abstract socket",
+    )
+    .reach(Reach::Master),
 ];
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {

@@ -11,7 +11,7 @@ use bolide_contract::settings::{Application, ApplicationSettings};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, rows, set, supported};
 use crate::values;
 
 /// Values of `static-serve`.
@@ -19,72 +19,229 @@ const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", 
 
 const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches; here the first rule that matches sets the only field, in the order file, path, URI, type.";
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?), Value::Special, "", "Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the application (see `static-serve`).").several()
-        .uwsgi("In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A folder without a trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see `static-dot-files`).")
-        .example("static-map = /static=/srv/shop/static\nstatic-map = /favicon.ico=/srv/shop/static/favicon.ico").reach(Reach::Application),
-    OptionEntry::supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?), Value::Special, "", "Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.").several()
-        .example("static-map2 = /static=/srv/shop").reach(Reach::Application),
-    OptionEntry::supported("check-static", set!(|draft, _, pair| draft.of::<FilesDraft>().maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()))), Value::Path, "", "Looks for every path in this folder first; missing files go to the application.").several()
-        .example("check-static = /srv/shop/public").reach(Reach::Application),
-    OptionEntry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
-        .example("check-static-docroot = true").reach(Reach::Application),
-    OptionEntry::supported("static-serve", set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?), Value::Special, "fallback", "Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the server, with 404, or 405 for methods that files do not support.")
-        .example("static-serve = only").reach(Reach::Application),
-    OptionEntry::supported("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?)), Value::List, "", "A file with this name is served for its folder; of several, the first that exists.").example("static-index = index.html").reach(Reach::Application),
-    OptionEntry::supported("static-skip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().skip), Value::List, "", "Paths and files with this extension are never served from a folder.").example("static-skip-ext = .php").reach(Reach::Application),
-    OptionEntry::supported("static-safe", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().safe), Value::List, "", "A folder, or a file, to which symbolic links out of a served folder may point.")
-        .uwsgi("uWSGI compares the text; here only complete folder names match.")
-        .example("static-safe = /srv/shared").reach(Reach::Application),
-    OptionEntry::supported("static-dot-files", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().dot_files), Value::Switch, "off", "Also serves names that begin with a dot. `.well-known` is always served.")
-        .example("static-dot-files = true").reach(Reach::Application),
-    OptionEntry::supported("static-expires", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::File, false)?)), Value::List, "", "`PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.")
-        .uwsgi(ONE_FIELD)
-        .example("static-expires = /images/.*\\.png$ 3600").reach(Reach::Application),
-    OptionEntry::supported("static-expires-mtime", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::File, true)?)), Value::List, "", "Like `static-expires`, counted from the file's last modification.")
-        .example("static-expires-mtime = \\.css$ 86400").reach(Reach::Application),
-    OptionEntry::supported("static-expires-path-info", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Path, false)?)), Value::List, "", "Like `static-expires`, for the request's PATH_INFO.")
-        .example("static-expires-path-info = ^/static/ 3600").reach(Reach::Application),
-    OptionEntry::supported("static-expires-path-info-mtime", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Path, true)?)), Value::List, "", "Like `static-expires-path-info`, counted from the file's last modification.")
-        .example("static-expires-path-info-mtime = ^/static/ 3600").reach(Reach::Application),
-    OptionEntry::supported("static-expires-uri", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Uri, false)?)), Value::List, "", "Like `static-expires`, for the request's REQUEST_URI, including the query.")
-        .example("static-expires-uri = \\?v= 31536000").reach(Reach::Application),
-    OptionEntry::supported("static-expires-uri-mtime", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Uri, true)?)), Value::List, "", "Like `static-expires-uri`, counted from the file's last modification.")
-        .example("static-expires-uri-mtime = \\?v= 31536000").reach(Reach::Application),
-    OptionEntry::supported("static-expires-type", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Type, false)?)), Value::List, "", "`TYPE=SECONDS`: sets `Expires` on files of this MIME type.")
-        .uwsgi(ONE_FIELD)
-        .example("static-expires-type = image/png=3600").reach(Reach::Application),
-    OptionEntry::supported("static-expires-type-mtime", set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Type, true)?)), Value::List, "", "Like `static-expires-type`, counted from the file's last modification.")
-        .example("static-expires-type-mtime = image/png=3600").reach(Reach::Application),
-    OptionEntry::supported("static-cache-control", set!(|draft, _, pair| draft.of::<FilesDraft>().cache_control = Some(header_value(pair)?)), Value::Text, "", "The value of `Cache-Control` on all files.").example("static-cache-control = public, max-age=300").reach(Reach::Application),
-    OptionEntry::supported("static-immutable", set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)), Value::List, "", "Files whose path matches this pattern never change, such as those with a hash in their names: clients keep them for a year without revalidation.")
-        .example("static-immutable = \\.[0-9a-f]{8,}\\.(css|js)$").reach(Reach::Application),
-    OptionEntry::supported("static-gzip-all", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().compressed.all), Value::Switch, "off", "Sends the `.br`, `.zst` or `.gz` beside a file to clients that accept it.")
-        .uwsgi("uWSGI 2.0 supports `.gz` only, and sends no `Vary`.")
-        .example("static-gzip-all = true").reach(Reach::Application),
-    OptionEntry::supported("static-gzip-dir", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed_folders), Value::List, "", "Like `static-gzip-all`, for files whose own path begins with this.")
-        .uwsgi("A relative path, which has no effect in uWSGI, is a path below `chdir`.")
-        .example("static-gzip-dir = /srv/shop/static/CACHE").reach(Reach::Application),
-    OptionEntry::supported("static-gzip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed.suffixes), Value::List, "", "Like `static-gzip-all`, for files whose own path ends with this.").example("static-gzip-ext = .js").reach(Reach::Application),
-    OptionEntry::supported("static-gzip", set!(|draft, _, pair| draft.of::<FilesDraft>().compressed.patterns.push(pattern(pair, &values::text(pair)?)?)), Value::List, "", "Like `static-gzip-all`, for files whose own path matches this pattern.")
-        .example("static-gzip = /static/.*\\.(css|js)$").reach(Reach::Application),
-    OptionEntry::supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().mime_files), Value::Path, "", "A file of media types in the format of /etc/mime.types; they take precedence over the built-in ones.")
-        .uwsgi("uWSGI has no built-in types and reads /etc/mime.types if it exists.")
-        .example("mime-file = /srv/shop/mime.types").reach(Reach::Application),
-    OptionEntry::supported("static-charset", Setting::By(set_charset), Value::Text, "", "The charset of text files. Without it none is stated, because only their author knows it.").example("static-charset = utf-8").reach(Reach::Application),
-    OptionEntry::supported("file-serve-mode", Setting::By(set_mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
-        .example("file-serve-mode = nginx").reach(Reach::Application),
-    OptionEntry::supported("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().sendfile_paths), Value::List, "", "The application may name a file in this folder with the header `X-Sendfile`; it is sent instead of a body, with its validators and ranges.")
-        .example("x-sendfile = /srv/shop/private").reach(Reach::Application),
-    OptionEntry::supported("x-accel-redirect", Setting::By(add_sendfile_location), Value::List, "", "`/PATH=FOLDER`: the application may name a file in the folder by a path that begins with this, in the header `X-Accel-Redirect`.")
-        .example("x-accel-redirect = /protected=/srv/shop/private").reach(Reach::Application),
-    OptionEntry::supported("static-cache-files", Setting::Size(|draft| &mut draft.of::<FilesDraft>().cache.files), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "The number of files that a worker caches. They are checked again after a second; 0 looks at the disk for each request.")
-        .example("static-cache-files = 5000").reach(Reach::Application),
-    OptionEntry::supported("static-cache-memory", set!(|draft, row, pair| draft.of::<FilesDraft>().cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.")
-        .example("static-cache-memory = 67108864").reach(Reach::Application),
-    OptionEntry::accepted("static-cache-paths", Value::Special, "Caches the location of files for this time.", "each worker remembers the files that it has found, and looks again after a second; a path from memory that the application can write would not be below its folder for certain"),
-    OptionEntry::accepted("static-cache-paths-name", Value::Special, "The cache for the location of files.", "each worker has its own, which the application can't write"),
-    OptionEntry::accepted("honour-range", Value::Switch, "Answers requests for a part of a file.", "they are always answered"),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the
+    /// application (see `static-serve`).
+    /// uWSGI: In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A folder without a
+    /// trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see
+    /// `static-dot-files`).
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
+    supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?), Value::Special, "")
+            .several()
+            .reach(Reach::Application),
+    /// Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.
+    /// Example: static-map2 = /static=/srv/shop
+    supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?), Value::Special, "")
+            .several()
+            .reach(Reach::Application),
+    /// Looks for every path in this folder first; missing files go to the application.
+    /// Example: check-static = /srv/shop/public
+    supported(
+        "check-static",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().maps.push((
+            MapKind::Check,
+            String::new(),
+            values::text(pair)?,
+            pair.location.clone()
+        ))),
+        Value::Path,
+        "",
+    )
+    .several()
+    .reach(Reach::Application),
+    /// Looks for every path in the folder that the front server names in DOCUMENT_ROOT.
+    /// Example: check-static-docroot = true
+    on("check-static-docroot", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().document_root)).reach(Reach::Application),
+    /// Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
+    /// server, with 404, or 405 for methods that files do not support.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-serve = only
+    supported(
+        "static-serve",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?),
+        Value::Special,
+        "fallback",
+    )
+    .reach(Reach::Application),
+    /// A file with this name is served for its folder; of several, the first that exists.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-index = index.html
+    list("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?)))
+            .reach(Reach::Application),
+    /// Paths and files with this extension are never served from a folder.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-skip-ext = .php
+    list("static-skip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().skip)).reach(Reach::Application),
+    /// A folder, or a file, to which symbolic links out of a served folder may point.
+    /// uWSGI: uWSGI compares the text; here only complete folder names match.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-safe = /srv/shared
+    list("static-safe", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().safe)).reach(Reach::Application),
+    /// Also serves names that begin with a dot. `.well-known` is always served.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-dot-files = true
+    on("static-dot-files", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().dot_files)).reach(Reach::Application),
+    /// `PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires = /images/.*\.png$ 3600
+    list(
+        "static-expires",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::File, false)?)),
+    )
+    .uwsgi(ONE_FIELD)
+    .reach(Reach::Application),
+    /// Like `static-expires`, counted from the file's last modification.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-mtime = \.css$ 86400
+    list(
+        "static-expires-mtime",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::File, true)?)),
+    )
+    .reach(Reach::Application),
+    /// Like `static-expires`, for the request's PATH_INFO.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-path-info = ^/static/ 3600
+    list(
+        "static-expires-path-info",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Path, false)?)),
+    )
+    .reach(Reach::Application),
+    /// Like `static-expires-path-info`, counted from the file's last modification.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-path-info-mtime = ^/static/ 3600
+    list(
+        "static-expires-path-info-mtime",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Path, true)?)),
+    )
+    .reach(Reach::Application),
+    /// Like `static-expires`, for the request's REQUEST_URI, including the query.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-uri = \?v= 31536000
+    list(
+        "static-expires-uri",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Uri, false)?)),
+    )
+    .reach(Reach::Application),
+    /// Like `static-expires-uri`, counted from the file's last modification.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-uri-mtime = \?v= 31536000
+    list(
+        "static-expires-uri-mtime",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Uri, true)?)),
+    )
+    .reach(Reach::Application),
+    /// `TYPE=SECONDS`: sets `Expires` on files of this MIME type.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-type = image/png=3600
+    list(
+        "static-expires-type",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Type, false)?)),
+    )
+    .uwsgi(ONE_FIELD)
+    .reach(Reach::Application),
+    /// Like `static-expires-type`, counted from the file's last modification.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-expires-type-mtime = image/png=3600
+    list(
+        "static-expires-type-mtime",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Type, true)?)),
+    )
+    .reach(Reach::Application),
+    /// The value of `Cache-Control` on all files.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-cache-control = public, max-age=300
+    supported(
+        "static-cache-control",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().cache_control = Some(header_value(pair)?)),
+        Value::Text,
+        "",
+    )
+    .reach(Reach::Application),
+    /// Files whose path matches this pattern never change, such as those with a hash in their names: clients keep them for a year
+    /// without revalidation.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-immutable = \.[0-9a-f]{8,}\.(css|js)$
+    list(
+        "static-immutable",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)),
+    )
+    .reach(Reach::Application),
+    /// Sends the `.br`, `.zst` or `.gz` beside a file to clients that accept it.
+    /// uWSGI: uWSGI 2.0 supports `.gz` only, and sends no `Vary`.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-gzip-all = true
+    on("static-gzip-all", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().compressed.all)).reach(Reach::Application),
+    /// Like `static-gzip-all`, for files whose own path begins with this.
+    /// uWSGI: A relative path, which has no effect in uWSGI, is a path below `chdir`.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-gzip-dir = /srv/shop/static/CACHE
+    list("static-gzip-dir", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed_folders)).reach(Reach::Application),
+    /// Like `static-gzip-all`, for files whose own path ends with this.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-gzip-ext = .js
+    list("static-gzip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed.suffixes))
+            .reach(Reach::Application),
+    /// Like `static-gzip-all`, for files whose own path matches this pattern.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-gzip = /static/.*\.(css|js)$
+    list(
+        "static-gzip",
+        set!(|draft, _, pair| draft.of::<FilesDraft>().compressed.patterns.push(pattern(pair, &values::text(pair)?)?)),
+    )
+    .reach(Reach::Application),
+    /// A file of media types in the format of /etc/mime.types; they take precedence over the built-in ones.
+    /// uWSGI: uWSGI has no built-in types and reads /etc/mime.types if it exists.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          mime-file = /srv/shop/mime.types
+    supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().mime_files), Value::Path, "")
+            .reach(Reach::Application),
+    /// The charset of text files. Without it none is stated, because only their author knows it.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-charset = utf-8
+    supported("static-charset", Setting::By(set_charset), Value::Text, "").reach(Reach::Application),
+    /// Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
+    /// Example: static-map = /static=/srv/shop/static
+    ///          file-serve-mode = nginx
+    supported("file-serve-mode", Setting::By(set_mode), Value::Special, "").reach(Reach::Application),
+    /// The application may name a file in this folder with the header `X-Sendfile`; it is sent instead of a body, with its
+    /// validators and ranges.
+    /// Example: x-sendfile = /srv/shop/private
+    list("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().sendfile_paths)).reach(Reach::Application),
+    /// `/PATH=FOLDER`: the application may name a file in the folder by a path that begins with this, in the header
+    /// `X-Accel-Redirect`.
+    /// Example: x-accel-redirect = /protected=/srv/shop/private
+    list("x-accel-redirect", Setting::By(add_sendfile_location)).reach(Reach::Application),
+    /// The number of files that a worker caches. They are checked again after a second; 0 looks at the disk for each request.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-cache-files = 5000
+    supported(
+        "static-cache-files",
+        Setting::Size(|draft| &mut draft.of::<FilesDraft>().cache.files),
+        Value::Number { least: 0, most: 1_000_000, unit: "files" },
+        "1024",
+    )
+    .reach(Reach::Application),
+    /// Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.
+    /// Example: static-map = /static=/srv/shop/static
+    ///          static-cache-memory = 67108864
+    supported(
+        "static-cache-memory",
+        set!(|draft, row, pair| draft.of::<FilesDraft>().cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()),
+        Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" },
+        "16777216",
+    )
+    .reach(Reach::Application),
+    /// Caches the location of files for this time.
+    /// Why: each worker remembers the files that it has found, and looks again after a second; a path from memory that the
+    /// application can write would not be below its folder for certain
+    accepted("static-cache-paths", Value::Special),
+    /// The cache for the location of files.
+    /// Why: each worker has its own, which the application can't write
+    accepted("static-cache-paths-name", Value::Special),
+    /// Answers requests for a part of a file.
+    /// Why: they are always answered
+    accepted("honour-range", Value::Switch),
 ];
 
 /// Values of `file-serve-mode`. uWSGI has several names for each, in any case.

@@ -8,7 +8,7 @@ use bolide_contract::settings::{Application, Gevent, Interface};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, supported};
 
 const REQUESTS: Value = Value::Number { least: 1, most: MAX_GREENLETS, unit: "requests" };
 
@@ -16,83 +16,65 @@ const REQUESTS: Value = Value::Number { least: 1, most: MAX_GREENLETS, unit: "re
 const CALLS: &str =
     "requests of `async` are greenlets of gevent, in which `uwsgi.suspend`, `wait_fd_read` and `async_sleep` work";
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "gevent",
-        Setting::By(set_greenlets),
-        REQUESTS,
-        "",
-        "Serves WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this many requests at the same time, in one thread; when all greenlets are busy, it accepts no connections. Requests that wait let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.",
-    )
-    .uwsgi("uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.")
-    .example("gevent = 100\ngevent-monkey-patch = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "gevent-monkey-patch",
-        Setting::By(set_patching),
-        Value::Switch,
-        "off",
-        "Calls `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps, and libraries that are written in Python, let other requests run while they wait. Without it a request that waits blocks all others of its worker, unless the application patches itself or waits with gevent's own functions.",
-    )
-    .uwsgi("uWSGI patches after the application is loaded, which is too late: modules have taken unpatched functions by then, and locks that they have created block the worker.")
-    .example("gevent = 100\ngevent-monkey-patch = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "gevent-early-monkey-patch",
-        Setting::By(set_patching),
-        Value::Switch,
-        "off",
-        "Replaces blocking functions of the standard library by gevent's, as `gevent-monkey-patch`, which also patches before the application is imported.",
-    )
-    .uwsgi("In uWSGI only this option patches before the application is loaded.")
-    .example("gevent = 100\ngevent-early-monkey-patch = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "gevent-wait-for-hub",
-        Setting::By(set_wait_for_hub),
-        Value::Switch,
-        "off",
-        "The end of a worker also waits for greenlets that the application has started itself, for at most `reload-mercy`. Without it only requests are awaited.",
-    )
-    .uwsgi("uWSGI's worker then waits until gevent's hub ends by itself, without a limit of its own.")
-    .example("gevent = 100\ngevent-wait-for-hub = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "gevent-websocket",
-        Setting::By(set_websocket),
-        Value::Switch,
-        "off",
-        "Flask-SocketIO, python-socketio and python-engineio use the mode `gevent` and `environ[\"wsgi.websocket\"]`, as under gunicorn, if the application names no `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which a binary message can end the connection. gunicorn's `-k gevent` and its variants set it.",
-    )
-    .uwsgi("uWSGI does not have it: python-engineio chooses `gevent_uwsgi` there.")
-    .example("gevent = 100\ngevent-websocket = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "async",
-        Setting::By(set_async),
-        Value::Number { least: 0, most: MAX_GREENLETS, unit: "requests" },
-        "",
-        "Serves up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets of gevent, as with `gevent`, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read`, `wait_fd_write` and `async_sleep` let other requests run. Nothing is patched without `gevent-monkey-patch`. 0 and 1 turn it off.",
-    )
-    .uwsgi("uWSGI has an engine of its own for it, in which requests take turns by `ugreen`, `greenlet`, or a generator that they return.")
-    .example("async = 100").reach(Reach::Application),
-    OptionEntry::supported(
-        "asyncio",
-        Setting::By(set_by_another_name),
-        REQUESTS,
-        "",
-        "Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An application of asyncio's is served with `asgi = module:callable`.",
-    )
-    .uwsgi("uWSGI runs the greenlets of WSGI requests on asyncio's loop, which the application may use for its own tasks.")
-    .example("asyncio = 100").reach(Reach::Application),
-    OptionEntry::supported(
-        "tornado",
-        Setting::By(set_by_another_name),
-        REQUESTS,
-        "",
-        "Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on Tornado's loop.",
-    )
-    .uwsgi("uWSGI runs the greenlets of WSGI requests on Tornado's loop, which the application may use for its own tasks.")
-    .example("tornado = 100").reach(Reach::Application),
-    OptionEntry::accepted("greenlet", Value::Switch, "Requests of `async` and `asyncio` take turns as greenlets.", CALLS)
-        .uwsgi("In uWSGI `async` and `asyncio` need it."),
-    OptionEntry::accepted("ugreen", Value::Switch, "Requests of `async` take turns on uWSGI's own stacks.", CALLS)
-        .uwsgi("In uWSGI it is an alternative to `greenlet`."),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Serves WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this
+    /// many requests at the same time, in one thread; when all greenlets are busy, it accepts no connections. Requests that wait
+    /// let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.
+    /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.
+    /// Example: gevent = 100
+    ///          gevent-monkey-patch = true
+    supported("gevent", Setting::By(set_greenlets), REQUESTS, "").reach(Reach::Application),
+    /// Calls `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,
+    /// and libraries that are written in Python, let other requests run while they wait. Without it a request that waits blocks
+    /// all others of its worker, unless the application patches itself or waits with gevent's own functions.
+    /// uWSGI: uWSGI patches after the application is loaded, which is too late: modules have taken unpatched functions by then,
+    /// and locks that they have created block the worker.
+    /// Example: gevent = 100
+    ///          gevent-monkey-patch = true
+    on("gevent-monkey-patch", Setting::By(set_patching)).reach(Reach::Application),
+    /// Replaces blocking functions of the standard library by gevent's, as `gevent-monkey-patch`, which also patches before the
+    /// application is imported.
+    /// uWSGI: In uWSGI only this option patches before the application is loaded.
+    /// Example: gevent = 100
+    ///          gevent-early-monkey-patch = true
+    on("gevent-early-monkey-patch", Setting::By(set_patching)).reach(Reach::Application),
+    /// The end of a worker also waits for greenlets that the application has started itself, for at most `reload-mercy`. Without
+    /// it only requests are awaited.
+    /// uWSGI: uWSGI's worker then waits until gevent's hub ends by itself, without a limit of its own.
+    /// Example: gevent = 100
+    ///          gevent-wait-for-hub = true
+    on("gevent-wait-for-hub", Setting::By(set_wait_for_hub)).reach(Reach::Application),
+    /// Flask-SocketIO, python-socketio and python-engineio use the mode `gevent` and `environ["wsgi.websocket"]`, as under
+    /// gunicorn, if the application names no `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which a
+    /// binary message can end the connection. gunicorn's `-k gevent` and its variants set it.
+    /// uWSGI: uWSGI does not have it: python-engineio chooses `gevent_uwsgi` there.
+    /// Example: gevent = 100
+    ///          gevent-websocket = true
+    on("gevent-websocket", Setting::By(set_websocket)).reach(Reach::Application),
+    /// Serves up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets
+    /// of gevent, as with `gevent`, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read`,
+    /// `wait_fd_write` and `async_sleep` let other requests run. Nothing is patched without `gevent-monkey-patch`. 0 and 1 turn
+    /// it off.
+    /// uWSGI: uWSGI has an engine of its own for it, in which requests take turns by `ugreen`, `greenlet`, or a generator that
+    /// they return.
+    /// Example: async = 100
+    supported("async", Setting::By(set_async), Value::Number { least: 0, most: MAX_GREENLETS, unit: "requests" }, "")
+            .reach(Reach::Application),
+    /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An
+    /// application of asyncio's is served with `asgi = module:callable`.
+    /// uWSGI: uWSGI runs the greenlets of WSGI requests on asyncio's loop, which the application may use for its own tasks.
+    /// Example: asyncio = 100
+    supported("asyncio", Setting::By(set_by_another_name), REQUESTS, "").reach(Reach::Application),
+    /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on Tornado's loop.
+    /// uWSGI: uWSGI runs the greenlets of WSGI requests on Tornado's loop, which the application may use for its own tasks.
+    /// Example: tornado = 100
+    supported("tornado", Setting::By(set_by_another_name), REQUESTS, "").reach(Reach::Application),
+    /// Requests of `async` and `asyncio` take turns as greenlets.
+    /// uWSGI: In uWSGI `async` and `asyncio` need it.
+    accepted("greenlet", Value::Switch).reason(CALLS),
+    /// Requests of `async` take turns on uWSGI's own stacks.
+    /// uWSGI: In uWSGI it is an alternative to `greenlet`.
+    accepted("ugreen", Value::Switch).reason(CALLS),
 ];
 
 /// The number of greenlets of `loop = gevent` without a number.

@@ -11,7 +11,7 @@ use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, Watching}
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Value, list, refused, rows, set};
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
@@ -20,127 +20,182 @@ const FIXED_WAIT: &str =
     "it is one minute; for another time write `hook-as-root = exec:timeout 10 sh -c 'until test -e FILE; do sleep 1; done'`";
 const MOUNT: &str = "write `exec-as-root = mount …`, or let the service manager mount it";
 
-macro_rules! hook {
-    ($name:literal, $phase:expr, $help:literal) => {
-        OptionEntry::supported(
-            $name,
-            set!(|draft, _, pair| add_hook(draft, HookKind::Hook, $phase, pair)?),
-            Value::List,
-            "",
-            $help,
-        )
+/// The setter of an option that adds an action, or a command, of a phase.
+macro_rules! add {
+    ($kind:ident, $phase:ident) => {
+        set!(|draft, _, pair| add_hook(draft, HookKind::$kind, HookPhase::$phase, pair)?)
     };
 }
 
-macro_rules! exec {
-    ($name:literal, $phase:expr, $help:literal) => {
-        OptionEntry::supported(
-            $name,
-            set!(|draft, _, pair| add_hook(draft, HookKind::Exec, $phase, pair)?),
-            Value::List,
-            "",
-            $help,
-        )
-    };
-}
-
-const fn no_call(name: &'static str) -> OptionEntry {
-    OptionEntry::refused(name, Value::List, "Calls a C function of uWSGI.", NO_PYTHON)
-}
-
-const fn no_mount(name: &'static str) -> OptionEntry {
-    OptionEntry::refused(name, Value::List, "Mounts or unmounts a file system.", MOUNT)
-}
-
-pub const ENTRIES: &[OptionEntry] = &[
-    hook!("hook-asap", HookPhase::Asap, "Runs an action at the very beginning, in the master, with the rights that it was started with. The actions: `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`, `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`, `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`, `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and `callintret:`. A failing action ends the start, and the last line names it. A `!` before it keeps it out of the log.")
-        .uwsgi("`call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.")
-        .example("hook-asap = mkdir:/run/shop\nhook-asap = chown:/run/shop www-data www-data").reach(Reach::Each),
-    hook!("hook-pre-jail", HookPhase::PreJail, "Like `hook-asap`, after it.")
-        .example("hook-pre-jail = print:pre-jail").reach(Reach::Each),
-    hook!("hook-post-jail", HookPhase::PostJail, "Like `hook-pre-jail`, after it; with `unshare` in the namespaces of the instance, when its sockets are bound.")
-        .example("hook-post-jail = print:post-jail").reach(Reach::Each),
-    hook!("hook-in-jail", HookPhase::InJail, "Like `hook-post-jail`, after it.")
-        .example("hook-in-jail = print:in-jail").reach(Reach::Each),
-    hook!("hook-as-root", HookPhase::AsRoot, "Runs an action in the master, the last before sockets are opened and the application is started as its user; with `unshare` when sockets are bound, and with `chroot` inside that folder.")
-        .example("hook-as-root = exec:install -d -o www-data /run/shop").reach(Reach::Each),
-    hook!("hook-as-user", HookPhase::AsUser, "Runs an action as the user of the application, in each generation before anything is loaded.")
-        .uwsgi("There it runs once at the start, and at each reload too, because a reload is a new start.")
-        .example("hook-as-user = print:as-user").reach(Reach::Each),
-    hook!("hook-pre-app", HookPhase::PreApp, "Runs an action before the application is loaded, in the process that loads it: as its user, with Python.")
-        .example("hook-pre-app = exec:python manage.py migrate").reach(Reach::Each),
-    hook!("hook-post-app", HookPhase::PostApp, "Runs an action after the application is loaded, in the process that loads it.")
-        .example("hook-post-app = call:shop.cache:warm").reach(Reach::Each),
-    hook!("hook-as-mule", HookPhase::AsMule, "Runs an action in each mule, before its work.").example("hook-as-mule = call:shop.metrics:begin").reach(Reach::Each),
-    hook!("hook-post-fork", HookPhase::PostFork, "Runs an action in each worker after the fork.").example("hook-post-fork = call:shop.metrics:begin").reach(Reach::Each),
-    hook!("hook-accepting", HookPhase::Accepting, "Runs an action in each worker just before it accepts connections.")
-        .example("hook-accepting = print:accepting").reach(Reach::Each),
-    hook!("hook-accepting-once", HookPhase::AcceptingOnce, "Like `hook-accepting`, but not in replacement workers of the same generation.")
-        .example("hook-accepting-once = print:accepting-once").reach(Reach::Each),
-    hook!("hook-accepting1", HookPhase::Accepting1, "Like `hook-accepting`, in worker 1 only.")
-        .example("hook-accepting1 = exec:curl -fsS http://127.0.0.1:9000/ready").reach(Reach::Each),
-    hook!("hook-accepting1-once", HookPhase::Accepting1Once, "Like `hook-accepting-once`, in worker 1 only.")
-        .example("hook-accepting1-once = exec:touch /run/shop/ready").reach(Reach::Each),
-    hook!("hook-master-start", HookPhase::MasterStart, "Runs an action when the master begins, before it starts the application, as the user of the application.")
-        .uwsgi("There it runs when the application is loaded.")
-        .example("hook-master-start = print:the master begins").reach(Reach::Each),
-    hook!("hook-as-user-atexit", HookPhase::AsUserAtExit, "Runs an action at the end of the instance, as the user of the application. A failure is logged; all of them together have 30 s.")
-        .example("hook-as-user-atexit = unlink:/run/shop/ready").reach(Reach::Each),
-    exec!("exec-asap", HookPhase::Asap, "Runs this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after the hooks of their step, and a failing one ends the start.")
-        .example("exec-asap = date").reach(Reach::Each),
-    exec!("exec-pre-jail", HookPhase::PreJail, "Like `exec-asap`, after it.")
-        .example("exec-pre-jail = date").reach(Reach::Each),
-    exec!("exec-post-jail", HookPhase::PostJail, "Like `exec-pre-jail`, after it.")
-        .example("exec-post-jail = date").reach(Reach::Each),
-    exec!("exec-in-jail", HookPhase::InJail, "Like `exec-post-jail`, after it.")
-        .example("exec-in-jail = date").reach(Reach::Each),
-    exec!("exec-as-root", HookPhase::AsRoot, "Runs this command in the master, the last before sockets are opened and the application is started as its user.")
-        .example("exec-as-root = install -d -o www-data /run/shop").reach(Reach::Each),
-    exec!("exec-as-user", HookPhase::AsUser, "Runs this command as the user of the application, in each generation before anything is loaded.")
-        .example("exec-as-user = date").reach(Reach::Each),
-    exec!("exec-pre-app", HookPhase::PreApp, "Runs this command before the application is loaded, in the process that loads it.")
-        .example("exec-pre-app = python manage.py migrate").reach(Reach::Each),
-    exec!("exec-post-app", HookPhase::PostApp, "Runs this command after the application is loaded, in the process that loads it.")
-        .example("exec-post-app = date").reach(Reach::Each),
-    exec!("exec-as-user-atexit", HookPhase::AsUserAtExit, "Runs this command at the end of the instance, as the user of the application.")
-        .example("exec-as-user-atexit = rm -f /run/shop/ready").reach(Reach::Each),
-    OptionEntry::supported("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?), Value::List, "", "Calls this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.")
-        .uwsgi("There it is a C function.")
-        .example("call-pre-app = shop.setup:prepare").reach(Reach::Each),
-    OptionEntry::supported("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?), Value::List, "", "Like `call-pre-app`, after the application is loaded.")
-        .uwsgi("There it is a C function.")
-        .example("call-post-app = shop.cache:warm").reach(Reach::Each),
-    OptionEntry::supported("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?), Value::List, "", "Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.")
-        .example("wait-for-file = /run/secrets/shop.env").reach(Reach::Each),
-    OptionEntry::supported("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?), Value::List, "", "Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start fails.")
-        .example("wait-for-socket = 127.0.0.1:5432").reach(Reach::Each),
-    OptionEntry::refused("wait-for-fs-timeout", Value::Special, "How long to wait for files.", FIXED_WAIT),
-    OptionEntry::refused("wait-for-socket-timeout", Value::Special, "How long to wait for an address.", FIXED_WAIT),
-    OptionEntry::refused("wait-for-iface", Value::List, "Waits for a network interface.", "write `After=network-online.target` in systemd's unit"),
-    OptionEntry::refused("wait-for-iface-timeout", Value::Special, "How long to wait for a network interface.", "write `After=network-online.target` in systemd's unit"),
-    OptionEntry::refused("wait-for-mountpoint", Value::List, "Waits until a file system is mounted.", "write `RequiresMountsFor=` in systemd's unit"),
-    no_call("call-asap"),
-    no_call("call-pre-jail"),
-    no_call("call-post-jail"),
-    no_call("call-in-jail"),
-    no_call("call-as-root"),
-    no_call("call-as-user"),
-    no_call("call-as-user-atexit"),
-    no_mount("mount-asap"),
-    no_mount("mount-pre-jail"),
-    no_mount("mount-post-jail"),
-    no_mount("mount-in-jail"),
-    no_mount("mount-as-root"),
-    no_mount("umount-asap"),
-    no_mount("umount-pre-jail"),
-    no_mount("umount-post-jail"),
-    no_mount("umount-in-jail"),
-    no_mount("umount-as-root"),
-    OptionEntry::supported("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?), Value::List, "", "Runs an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.")
-        .uwsgi("There the master itself does it, and supervises nothing meanwhile.")
-        .example("hook-touch = /run/shop/flush exec:shop-cache flush").reach(Reach::Master),
-    OptionEntry::supported("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?), Value::List, "", "Runs this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.")
-        .example("touch-exec = /run/shop/flush shop-cache flush").reach(Reach::Master),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Runs an action at the very beginning, in the master, with the rights that it was started with. The actions:
+    /// `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`,
+    /// `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`,
+    /// `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`,
+    /// `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and
+    /// in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and
+    /// `callintret:`. A failing action ends the start, and the last line names it. A `!` before it keeps it out of the log.
+    /// uWSGI: `call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for
+    /// what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.
+    /// Example: hook-asap = mkdir:/run/shop
+    ///          hook-asap = chown:/run/shop www-data www-data
+    list("hook-asap", add!(Hook, Asap)).reach(Reach::Each),
+    /// Like `hook-asap`, after it.
+    /// Example: hook-pre-jail = print:pre-jail
+    list("hook-pre-jail", add!(Hook, PreJail)).reach(Reach::Each),
+    /// Like `hook-pre-jail`, after it; with `unshare` in the namespaces of the instance, when its sockets are bound.
+    /// Example: hook-post-jail = print:post-jail
+    list("hook-post-jail", add!(Hook, PostJail)).reach(Reach::Each),
+    /// Like `hook-post-jail`, after it.
+    /// Example: hook-in-jail = print:in-jail
+    list("hook-in-jail", add!(Hook, InJail)).reach(Reach::Each),
+    /// Runs an action in the master, the last before sockets are opened and the application is started as its user; with
+    /// `unshare` when sockets are bound, and with `chroot` inside that folder.
+    /// Example: hook-as-root = exec:install -d -o www-data /run/shop
+    list("hook-as-root", add!(Hook, AsRoot)).reach(Reach::Each),
+    /// Runs an action as the user of the application, in each generation before anything is loaded.
+    /// uWSGI: There it runs once at the start, and at each reload too, because a reload is a new start.
+    /// Example: hook-as-user = print:as-user
+    list("hook-as-user", add!(Hook, AsUser)).reach(Reach::Each),
+    /// Runs an action before the application is loaded, in the process that loads it: as its user, with Python.
+    /// Example: hook-pre-app = exec:python manage.py migrate
+    list("hook-pre-app", add!(Hook, PreApp)).reach(Reach::Each),
+    /// Runs an action after the application is loaded, in the process that loads it.
+    /// Example: hook-post-app = call:shop.cache:warm
+    list("hook-post-app", add!(Hook, PostApp)).reach(Reach::Each),
+    /// Runs an action in each mule, before its work.
+    /// Example: hook-as-mule = call:shop.metrics:begin
+    list("hook-as-mule", add!(Hook, AsMule)).reach(Reach::Each),
+    /// Runs an action in each worker after the fork.
+    /// Example: hook-post-fork = call:shop.metrics:begin
+    list("hook-post-fork", add!(Hook, PostFork)).reach(Reach::Each),
+    /// Runs an action in each worker just before it accepts connections.
+    /// Example: hook-accepting = print:accepting
+    list("hook-accepting", add!(Hook, Accepting)).reach(Reach::Each),
+    /// Like `hook-accepting`, but not in replacement workers of the same generation.
+    /// Example: hook-accepting-once = print:accepting-once
+    list("hook-accepting-once", add!(Hook, AcceptingOnce)).reach(Reach::Each),
+    /// Like `hook-accepting`, in worker 1 only.
+    /// Example: hook-accepting1 = exec:curl -fsS http://127.0.0.1:9000/ready
+    list("hook-accepting1", add!(Hook, Accepting1)).reach(Reach::Each),
+    /// Like `hook-accepting-once`, in worker 1 only.
+    /// Example: hook-accepting1-once = exec:touch /run/shop/ready
+    list("hook-accepting1-once", add!(Hook, Accepting1Once)).reach(Reach::Each),
+    /// Runs an action when the master begins, before it starts the application, as the user of the application.
+    /// uWSGI: There it runs when the application is loaded.
+    /// Example: hook-master-start = print:the master begins
+    list("hook-master-start", add!(Hook, MasterStart)).reach(Reach::Each),
+    /// Runs an action at the end of the instance, as the user of the application. A failure is logged; all of them together have
+    /// 30 s.
+    /// Example: hook-as-user-atexit = unlink:/run/shop/ready
+    list("hook-as-user-atexit", add!(Hook, AsUserAtExit)).reach(Reach::Each),
+    /// Runs this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after
+    /// the hooks of their step, and a failing one ends the start.
+    /// Example: exec-asap = date
+    list("exec-asap", add!(Exec, Asap)).reach(Reach::Each),
+    /// Like `exec-asap`, after it.
+    /// Example: exec-pre-jail = date
+    list("exec-pre-jail", add!(Exec, PreJail)).reach(Reach::Each),
+    /// Like `exec-pre-jail`, after it.
+    /// Example: exec-post-jail = date
+    list("exec-post-jail", add!(Exec, PostJail)).reach(Reach::Each),
+    /// Like `exec-post-jail`, after it.
+    /// Example: exec-in-jail = date
+    list("exec-in-jail", add!(Exec, InJail)).reach(Reach::Each),
+    /// Runs this command in the master, the last before sockets are opened and the application is started as its user.
+    /// Example: exec-as-root = install -d -o www-data /run/shop
+    list("exec-as-root", add!(Exec, AsRoot)).reach(Reach::Each),
+    /// Runs this command as the user of the application, in each generation before anything is loaded.
+    /// Example: exec-as-user = date
+    list("exec-as-user", add!(Exec, AsUser)).reach(Reach::Each),
+    /// Runs this command before the application is loaded, in the process that loads it.
+    /// Example: exec-pre-app = python manage.py migrate
+    list("exec-pre-app", add!(Exec, PreApp)).reach(Reach::Each),
+    /// Runs this command after the application is loaded, in the process that loads it.
+    /// Example: exec-post-app = date
+    list("exec-post-app", add!(Exec, PostApp)).reach(Reach::Each),
+    /// Runs this command at the end of the instance, as the user of the application.
+    /// Example: exec-as-user-atexit = rm -f /run/shop/ready
+    list("exec-as-user-atexit", add!(Exec, AsUserAtExit)).reach(Reach::Each),
+    /// Calls this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.
+    /// uWSGI: There it is a C function.
+    /// Example: call-pre-app = shop.setup:prepare
+    list("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?)).reach(Reach::Each),
+    /// Like `call-pre-app`, after the application is loaded.
+    /// uWSGI: There it is a C function.
+    /// Example: call-post-app = shop.cache:warm
+    list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
+    /// Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.
+    /// Example: wait-for-file = /run/secrets/shop.env
+    list(
+        "wait-for-dir",
+        set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?),
+    )
+    .reach(Reach::Each),
+    /// Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
+    /// fails.
+    /// Example: wait-for-socket = 127.0.0.1:5432
+    list(
+        "wait-for-socket",
+        set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?),
+    )
+    .reach(Reach::Each),
+    /// How long to wait for files.
+    refused("wait-for-fs-timeout", Value::Special).reason(FIXED_WAIT),
+    /// How long to wait for an address.
+    refused("wait-for-socket-timeout", Value::Special).reason(FIXED_WAIT),
+    /// Waits for a network interface.
+    /// Instead: write `After=network-online.target` in systemd's unit
+    refused("wait-for-iface", Value::List),
+    /// How long to wait for a network interface.
+    /// Instead: write `After=network-online.target` in systemd's unit
+    refused("wait-for-iface-timeout", Value::Special),
+    /// Waits until a file system is mounted.
+    /// Instead: write `RequiresMountsFor=` in systemd's unit
+    refused("wait-for-mountpoint", Value::List),
+    /// Calls a C function of uWSGI.
+    refused("call-asap", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-pre-jail", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-post-jail", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-in-jail", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-as-root", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-as-user", Value::List).reason(NO_PYTHON),
+    /// Calls a C function of uWSGI.
+    refused("call-as-user-atexit", Value::List).reason(NO_PYTHON),
+    /// Mounts or unmounts a file system.
+    refused("mount-asap", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("mount-pre-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("mount-post-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("mount-in-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("mount-as-root", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("umount-asap", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("umount-pre-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("umount-post-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("umount-in-jail", Value::List).reason(MOUNT),
+    /// Mounts or unmounts a file system.
+    refused("umount-as-root", Value::List).reason(MOUNT),
+    /// Runs an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as
+    /// the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is
+    /// touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.
+    /// uWSGI: There the master itself does it, and supervises nothing meanwhile.
+    /// Example: hook-touch = /run/shop/flush exec:shop-cache flush
+    list("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?)).reach(Reach::Master),
+    /// Runs this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.
+    /// Example: touch-exec = /run/shop/flush shop-cache flush
+    list("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?)).reach(Reach::Master),
 ];
 
 /// Signals with the functions of uWSGI whose effect these signals have here anyway.

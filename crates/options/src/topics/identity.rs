@@ -9,81 +9,150 @@ use bolide_contract::settings::{Identity, Naming};
 
 use crate::context::normalized;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, protective, rows, set, supported};
 use crate::values;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("uid", Setting::Text(|draft| &mut draft.of::<Identity>().user), Value::Text, "", "Runs the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.")
-        .uwsgi("uWSGI keeps the group of the process that started it if `gid` is not set: root's group 0. Here the application gets the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes the user too; here it stays root, so that a reload can switch to the user again.")
-        .example("uid = www-data").reach(Reach::Master),
-    OptionEntry::supported("gid", Setting::Text(|draft| &mut draft.of::<Identity>().group), Value::Text, "", "Runs the application as this group, a name or a number.")
-        .example("gid = www-data").reach(Reach::Master),
-    OptionEntry::supported("no-initgroups", Setting::Switch(|draft| &mut draft.of::<Identity>().no_further_groups), Value::Switch, "off", "The application has only the group of `gid`, not the supplementary groups of its user.")
-        .example("no-initgroups = true").reach(Reach::Master),
-    OptionEntry::supported("add-gid", Setting::Texts(|draft| &mut draft.of::<Identity>().added_groups), Value::List, "", "The application also has this group, a name or a number.")
-        .example("add-gid = media").reach(Reach::Master),
-    OptionEntry::supported("umask", set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)), Value::Text, "that of the process that starts Bolide", "The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or four octal digits.")
-        .uwsgi("An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets mode 666 if neither this nor `chmod-socket` is set.")
-        .example("umask = 027").reach(Reach::Master),
-    OptionEntry::supported("auto-procname", Setting::Switch(|draft| &mut draft.of::<Naming>().auto), Value::Switch, "off", "Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.")
-        .uwsgi("There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.")
-        .example("auto-procname = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "procname-prefix",
-        set!(|draft, _, pair| set_name_prefix(draft, pair, "")),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Runs the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.
+    /// uWSGI: uWSGI keeps the group of the process that started it if `gid` is not set: root's group 0. Here the application gets
+    /// the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes
+    /// the user too; here it stays root, so that a reload can switch to the user again.
+    /// Example: uid = www-data
+    supported("uid", Setting::Text(|draft| &mut draft.of::<Identity>().user), Value::Text, "").reach(Reach::Master),
+    /// Runs the application as this group, a name or a number.
+    /// Example: gid = www-data
+    supported("gid", Setting::Text(|draft| &mut draft.of::<Identity>().group), Value::Text, "").reach(Reach::Master),
+    /// The application has only the group of `gid`, not the supplementary groups of its user.
+    /// Example: no-initgroups = true
+    on("no-initgroups", Setting::Switch(|draft| &mut draft.of::<Identity>().no_further_groups)).reach(Reach::Master),
+    /// The application also has this group, a name or a number.
+    /// Example: add-gid = media
+    list("add-gid", Setting::Texts(|draft| &mut draft.of::<Identity>().added_groups)).reach(Reach::Master),
+    /// The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or
+    /// four octal digits.
+    /// uWSGI: An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets
+    /// mode 666 if neither this nor `chmod-socket` is set.
+    /// Example: umask = 027
+    supported(
+        "umask",
+        set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)),
+        Value::Text,
+        "that of the process that starts Bolide",
+    )
+    .reach(Reach::Master),
+    /// Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its
+    /// command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.
+    /// uWSGI: There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.
+    /// Example: auto-procname = true
+    on("auto-procname", Setting::Switch(|draft| &mut draft.of::<Naming>().auto)).reach(Reach::Application),
+    /// Puts this before the names of the processes; implies `auto-procname`.
+    /// Example: procname-prefix = shop-
+    supported("procname-prefix", set!(|draft, _, pair| set_name_prefix(draft, pair, "")), Value::Text, "")
+        .reach(Reach::Application),
+    /// Like `procname-prefix`, with a space after it.
+    /// Example: procname-prefix-spaced = shop
+    supported("procname-prefix-spaced", set!(|draft, _, pair| set_name_prefix(draft, pair, " ")), Value::Text, "")
+            .reach(Reach::Application),
+    /// Puts this after the names of the processes; implies `auto-procname`.
+    /// Example: procname-append = -shop
+    supported(
+        "procname-append",
+        set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?),
         Value::Text,
         "",
-        "Puts this before the names of the processes; implies `auto-procname`.",
     )
-    .example("procname-prefix = shop-").reach(Reach::Application),
-    OptionEntry::supported(
-        "procname-prefix-spaced",
-        set!(|draft, _, pair| set_name_prefix(draft, pair, " ")),
+    .reach(Reach::Application),
+    /// Names all processes; implies `auto-procname`.
+    /// Example: procname = shop
+    supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)), Value::Text, "")
+            .reach(Reach::Application),
+    /// Names the master; implies `auto-procname`.
+    /// Example: procname-master = shop-master
+    supported(
+        "procname-master",
+        set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)),
         Value::Text,
         "",
-        "Like `procname-prefix`, with a space after it.",
     )
-    .example("procname-prefix-spaced = shop").reach(Reach::Application),
-    OptionEntry::supported("procname-append", set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?), Value::Text, "", "Puts this after the names of the processes; implies `auto-procname`.")
-        .example("procname-append = -shop").reach(Reach::Application),
-    OptionEntry::supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)), Value::Text, "", "Names all processes; implies `auto-procname`.").example("procname = shop").reach(Reach::Application),
-    OptionEntry::supported("procname-master", set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)), Value::Text, "", "Names the master; implies `auto-procname`.")
-        .example("procname-master = shop-master").reach(Reach::Application),
+    .reach(Reach::Application),
 ];
 
 /// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
 /// protection than its configuration requests.
-pub const CONFINEMENT: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "allow-missing",
-        Setting::AllowMissing,
-        Value::List,
+pub const CONFINEMENT: &[OptionEntry] = rows![
+    /// Starts without these options, which protect and are not supported yet; names, separated by commas. Without it each of them
+    /// is an error.
+    /// Example: pivot-root = /srv/jail /old
+    ///          allow-missing = pivot-root
+    list("allow-missing", Setting::AllowMissing).reach(Reach::Application),
+    /// The application, its daemons and its hooks from `hook-as-root` on see only this folder. The Python that runs Bolide, the
+    /// package and the application must be in it, at the same paths, or at their paths without the folder's own; `chdir`,
+    /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
+    /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
+    /// and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect.
+    /// uWSGI: There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir`
+    /// leads in, which allows an escape from the jail.
+    /// Example: chroot = /srv/jail
+    ///          chdir = /app
+    ///          uid = www-data
+    supported(
+        "chroot",
+        set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
+        Value::Path,
         "",
-        "Starts without these options, which protect and are not supported yet; names, separated by commas. Without it each of them is an error.",
     )
-    .example("pivot-root = /srv/jail /old\nallow-missing = pivot-root").reach(Reach::Application),
-    OptionEntry::supported("chroot", set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))), Value::Path, "", "The application, its daemons and its hooks from `hook-as-root` on see only this folder. The Python that runs Bolide, the package and the application must be in it, at the same paths, or at their paths without the folder's own; `chdir`, `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host, and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect.")
-        .uwsgi("There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads in, which allows an escape from the jail.")
-        .example("chroot = /srv/jail\nchdir = /app\nuid = www-data").reach(Reach::Master),
-    OptionEntry::protective("pivot-root", Value::Text, "Locks the processes into another root.", "use a container"),
-    OptionEntry::supported("immediate-uid", Setting::Text(|draft| &mut draft.of::<Confinement>().user), Value::Text, "", "The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024, logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each reload reads the configuration and certificates as that user; the start warns about files that it could not read.")
-        .uwsgi("There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the start too.")
-        .example("immediate-uid = www-data").reach(Reach::Master),
-    OptionEntry::supported("immediate-gid", Setting::Text(|draft| &mut draft.of::<Confinement>().group), Value::Text, "", "The master itself has this group, a name or a number, and no other, as soon as the configuration is read.")
-        .example("immediate-gid = www-data").reach(Reach::Master),
-    OptionEntry::supported("cap", Setting::By(keep_capabilities), Value::List, "", "The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it is root. Only for a start as root.")
-        .uwsgi("There the master has no others either, and setuid programs are not affected. Unknown names are ignored there.")
-        .example("uid = www-data\ncap = net_bind_service,sys_nice").reach(Reach::Master),
-    OptionEntry::supported("unshare", Setting::By(unshare), Value::List, "", "The instance has separate namespaces from the moment when its sockets are bound: `fs` (mounts), `ipc`, `uts` (the host name), `net`; separated by commas. Hooks from `hook-post-jail` on run in them. Sockets that a reload adds are in `net`. Only for a start as root.")
-        .uwsgi("There mounts inside also affect a host that shares them, as systemd configures it. `pid`, `user` and unknown names are errors here.")
-        .example("unshare = fs,ipc,uts").reach(Reach::Master),
-    OptionEntry::protective("unshare2", Value::List, "As `unshare`, later.", "use systemd or a container, as for `unshare`"),
-    OptionEntry::protective("ns", Value::Text, "Runs the processes in a namespace with its own root.", "use a container"),
-    OptionEntry::protective("ns-net", Value::Text, "Runs the processes in a network namespace.", "use `NetworkNamespacePath=` of systemd, or a container"),
-    OptionEntry::protective("setns", Value::Text, "Joins namespaces.", "use `nsenter`, or a container"),
-    OptionEntry::protective("jail", Value::Path, "Locks the processes into a FreeBSD jail.", "Bolide runs on Linux only; use a container"),
-    OptionEntry::protective("jail2", Value::List, "Locks the processes into a FreeBSD jail.", "Bolide runs on Linux only; use a container"),
-    OptionEntry::protective("jail-attach", Value::Text, "Enters a FreeBSD jail.", "Bolide runs on Linux only; use a container"),
+    .reach(Reach::Master),
+    /// Locks the processes into another root.
+    /// Instead: use a container
+    protective("pivot-root", Value::Text),
+    /// The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups
+    /// unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024,
+    /// logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each
+    /// reload reads the configuration and certificates as that user; the start warns about files that it could not read.
+    /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the
+    /// start too.
+    /// Example: immediate-uid = www-data
+    supported("immediate-uid", Setting::Text(|draft| &mut draft.of::<Confinement>().user), Value::Text, "")
+            .reach(Reach::Master),
+    /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.
+    /// Example: immediate-gid = www-data
+    supported("immediate-gid", Setting::Text(|draft| &mut draft.of::<Confinement>().group), Value::Text, "")
+            .reach(Reach::Master),
+    /// The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through
+    /// setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it
+    /// is root. Only for a start as root.
+    /// uWSGI: There the master has no others either, and setuid programs are not affected. Unknown names are ignored there.
+    /// Example: uid = www-data
+    ///          cap = net_bind_service,sys_nice
+    list("cap", Setting::By(keep_capabilities)).reach(Reach::Master),
+    /// The instance has separate namespaces from the moment when its sockets are bound: `fs` (mounts), `ipc`, `uts` (the host
+    /// name), `net`; separated by commas. Hooks from `hook-post-jail` on run in them. Sockets that a reload adds are in `net`.
+    /// Only for a start as root.
+    /// uWSGI: There mounts inside also affect a host that shares them, as systemd configures it. `pid`, `user` and unknown names
+    /// are errors here.
+    /// Example: unshare = fs,ipc,uts
+    list("unshare", Setting::By(unshare)).reach(Reach::Master),
+    /// As `unshare`, later.
+    /// Instead: use systemd or a container, as for `unshare`
+    protective("unshare2", Value::List),
+    /// Runs the processes in a namespace with its own root.
+    /// Instead: use a container
+    protective("ns", Value::Text),
+    /// Runs the processes in a network namespace.
+    /// Instead: use `NetworkNamespacePath=` of systemd, or a container
+    protective("ns-net", Value::Text),
+    /// Joins namespaces.
+    /// Instead: use `nsenter`, or a container
+    protective("setns", Value::Text),
+    /// Locks the processes into a FreeBSD jail.
+    /// Instead: Bolide runs on Linux only; use a container
+    protective("jail", Value::Path),
+    /// Locks the processes into a FreeBSD jail.
+    /// Instead: Bolide runs on Linux only; use a container
+    protective("jail2", Value::List),
+    /// Enters a FreeBSD jail.
+    /// Instead: Bolide runs on Linux only; use a container
+    protective("jail-attach", Value::Text),
 ];
 
 /// uWSGI's names of namespaces.

@@ -18,146 +18,109 @@ use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLog
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
 use crate::server::Server;
 use crate::topics::gunicorn_hooks::names_not_called;
 use crate::values;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "import",
-        Setting::Texts(|draft| &mut draft.of::<PythonDraft>().imports),
-        Value::List,
-        "",
-        "Imports this module, or runs this file, before the application is loaded. If it fails, its traceback is logged and the start continues, as in uWSGI.",
-    )
-    .example("import = shop.signals\nimport = /srv/shop/patches.py").reach(Reach::Application),
-    OptionEntry::supported(
-        "shared-import",
-        Setting::Texts(|draft| &mut draft.of::<PythonDraft>().shared_imports),
-        Value::List,
-        "",
-        "Like `import`, and before those.",
-    )
-    .uwsgi("In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it; here the process that loads the application imports them.")
-    .example("shared-import = shop.settings").reach(Reach::Application),
-    OptionEntry::supported(
-        "pymodule-alias",
-        set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?)),
-        Value::List,
-        "",
-        "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
-    )
-    .example("pymodule-alias = settings=shop.production").reach(Reach::Application),
-    OptionEntry::supported(
-        "post-pymodule-alias",
-        set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)),
-        Value::List,
-        "",
-        "Like `pymodule-alias`, after the application is loaded.",
-    )
-    .example("post-pymodule-alias = settings=shop.production").reach(Reach::Application),
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Imports this module, or runs this file, before the application is loaded. If it fails, its traceback is logged and the
+    /// start continues, as in uWSGI.
+    /// Example: import = shop.signals
+    ///          import = /srv/shop/patches.py
+    list("import", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().imports)).reach(Reach::Application),
+    /// Like `import`, and before those.
+    /// uWSGI: In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it; here the process that
+    /// loads the application imports them.
+    /// Example: shared-import = shop.settings
+    list("shared-import", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().shared_imports)).reach(Reach::Application),
+    /// `NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.
+    /// Example: pymodule-alias = settings=shop.production
+    list("pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?)))
+            .reach(Reach::Application),
+    /// Like `pymodule-alias`, after the application is loaded.
+    /// Example: post-pymodule-alias = settings=shop.production
+    list("post-pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)))
+            .reach(Reach::Application),
+    /// Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
+    /// Example: optimize = 1
+    supported(
         "optimize",
-        set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
+        set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize =
+            u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
         Value::Number { least: 0, most: 2, unit: "" },
         "0",
-        "Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).",
     )
-    .example("optimize = 1").reach(Reach::Application),
-    OptionEntry::supported(
-        "no-site",
-        Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_site),
-        Value::Switch,
-        "off",
-        "The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library, `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and `sitecustomize` have no effect.",
-    )
-    .uwsgi("In uWSGI, the packages of the virtualenv are missing too.")
-    .example("no-site = true\nvirtualenv = /srv/shop/venv").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library,
+    /// `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and
+    /// `sitecustomize` have no effect.
+    /// uWSGI: In uWSGI, the packages of the virtualenv are missing too.
+    /// Example: no-site = true
+    ///          virtualenv = /srv/shop/venv
+    on("no-site", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_site)).reach(Reach::Application),
+    /// The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.
+    /// Example: py-sys-executable = /srv/shop/venv/bin/python
+    supported(
         "py-sys-executable",
         Setting::Text(|draft| &mut draft.of::<PythonDraft>().executable),
         Value::Path,
         "the running interpreter",
-        "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",
     )
-    .example("py-sys-executable = /srv/shop/venv/bin/python").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// The stack size of each additional thread of a worker. 0 means the system's.
+    /// Example: threads = 32
+    ///          thread-stack-size = 512
+    supported(
         "thread-stack-size",
         Setting::By(set_stack_size),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "the system's, usually 8192",
-        "The stack size of each additional thread of a worker. 0 means the system's.",
     )
-    .example("threads = 32\nthread-stack-size = 512").reach(Reach::Application),
-    OptionEntry::supported(
-        "env-file",
-        Setting::By(read_environment_file),
-        Value::List,
-        "",
-        "A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes, comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.",
-    )
-    .example("env-file = /srv/shop/.env").reach(Reach::Surroundings),
-    OptionEntry::supported(
-        "envdir",
-        Setting::By(read_environment_folder),
-        Value::Path,
-        "",
-        "Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir). An empty file removes the variable.",
-    ).several()
-    .example("envdir = /srv/shop/env").reach(Reach::Surroundings),
-    OptionEntry::supported(
-        "early-envdir",
-        Setting::By(read_environment_folder),
-        Value::Path,
-        "",
-        "As `envdir`.",
-    ).several()
-    .uwsgi("In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for the application only.")
-    .example("early-envdir = /srv/shop/env").reach(Reach::Surroundings),
-    OptionEntry::supported(
-        "unenv",
-        set!(|draft, _, pair| remove_variable(draft, values::text(pair)?)),
-        Value::List,
-        "",
-        "Removes this variable from the environment of the application.",
-    )
-    .example("unenv = PYTHONDONTWRITEBYTECODE").reach(Reach::Surroundings),
+    .reach(Reach::Application),
+    /// A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes,
+    /// comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the
+    /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
+    /// Example: env-file = /srv/shop/.env
+    list("env-file", Setting::By(read_environment_file)).reach(Reach::Surroundings),
+    /// Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir).
+    /// An empty file removes the variable.
+    /// Example: envdir = /srv/shop/env
+    supported("envdir", Setting::By(read_environment_folder), Value::Path, "").several().reach(Reach::Surroundings),
+    /// As `envdir`.
+    /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
+    /// the application only.
+    /// Example: early-envdir = /srv/shop/env
+    supported("early-envdir", Setting::By(read_environment_folder), Value::Path, "").several().reach(Reach::Surroundings),
+    /// Removes this variable from the environment of the application.
+    /// Example: unenv = PYTHONDONTWRITEBYTECODE
+    list("unenv", set!(|draft, _, pair| remove_variable(draft, values::text(pair)?))).reach(Reach::Surroundings),
 ];
 
-pub const PYTHON_MODULE: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "uwsgi-module",
-        Setting::Off(|draft| &mut draft.of::<PythonModuleDraft>().0.is_hidden),
-        Value::Switch,
-        "on",
-        "Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for one that would use an unsupported part of the module.",
-    )
-    .example("uwsgi-module = false").reach(Reach::Application),
-    OptionEntry::supported(
-        "post-fork",
-        set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)),
-        Value::List,
-        "",
-        "A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker forked: for resources that processes must not share. An exception is logged, and the worker serves.",
-    )
-    .example("post-fork = shop.hooks:opened").reach(Reach::Application),
-    OptionEntry::supported(
-        "worker-exit",
-        set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(named_function(pair)?)),
-        Value::List,
-        "",
-        "A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't call it.",
-    )
-    .example("worker-exit = shop.metrics:forget_worker").reach(Reach::Application),
-    OptionEntry::supported(
-        "gunicorn-hooks",
-        Setting::By(set_gunicorn_hooks),
-        Value::Path,
-        "",
-        "A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An exception in a hook is logged.",
-    )
-    .example("gunicorn-hooks = gunicorn.conf.py").reach(Reach::Application),
+pub const PYTHON_MODULE: &[OptionEntry] = rows![
+    /// Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for
+    /// one that would use an unsupported part of the module.
+    /// Example: uwsgi-module = false
+    supported("uwsgi-module", Setting::Off(|draft| &mut draft.of::<PythonModuleDraft>().0.is_hidden), Value::Switch, "on")
+            .reach(Reach::Application),
+    /// A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker
+    /// forked: for resources that processes must not share. An exception is logged, and the worker serves.
+    /// Example: post-fork = shop.hooks:opened
+    list("post-fork", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)))
+            .reach(Reach::Application),
+    /// A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a
+    /// reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't
+    /// call it.
+    /// Example: worker-exit = shop.metrics:forget_worker
+    list("worker-exit", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(named_function(pair)?)))
+            .reach(Reach::Application),
+    /// A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and
+    /// `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for
+    /// WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to
+    /// `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An
+    /// exception in a hook is logged.
+    /// Example: gunicorn-hooks = gunicorn.conf.py
+    supported("gunicorn-hooks", Setting::By(set_gunicorn_hooks), Value::Path, "").reach(Reach::Application),
 ];
 
 /// Most files of an `envdir`.

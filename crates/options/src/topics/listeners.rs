@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::row::SocketKind;
 use crate::topics::clients::ClientsDraft;
 use crate::topics::sockets::{SocketDraft, SocketsDraft, open_daemonized_sockets};
-use crate::topics::tls::TlsDraft;
+use crate::topics::tls::certificates::TlsDraft;
 
 /// Completes the sockets with what TLS and the front servers ask of them.
 pub fn complete(

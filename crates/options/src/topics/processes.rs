@@ -8,7 +8,7 @@ use bolide_contract::settings::{ApplicationSettings, Lifecycle, ReloadOrder, Thr
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, set, supported, words};
 use crate::topics::interpreter::PythonDraft;
 
 /// Values of `reload-order`.
@@ -17,37 +17,138 @@ const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
 const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::accepted("harakiri-verbose", Value::Switch, "Shows the position of a stuck request.", "the log always shows the Python stack of a request that harakiri ends"),
-    OptionEntry::accepted("http-processes", Value::Special, "The number of router processes.", "the workers speak HTTP themselves, there is no router process"),
-    OptionEntry::accepted("offload-threads", Value::Special, "Threads that send data to slow clients.", "the event loop sends it, without a thread"),
-    OptionEntry::supported("master", Setting::Switch(|draft| &mut draft.of::<ProcessesDraft>().has_master), Value::Switch, "off", "Loads the application once, before workers are forked: they share its memory, and one that dies is replaced immediately. Without it a single worker loads the application itself, so that threads that the application starts while loading keep running; several workers are always forked.")
-        .uwsgi("The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and reloads do nothing.")
-        .example("master = true").reach(Reach::Application),
-    OptionEntry::supported("reload-order", set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.reload_order = draft.one_of(pair, &RELOAD_ORDERS)?), Value::OneOf(&RELOAD_ORDER_WORDS), "start-first", "The order of generations at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the old one ends before the new one is loaded, for applications that need exclusive resources (a database file with a lock, their own port). The sockets stay open, and clients wait.")
-        .example("reload-order = stop-first").reach(Reach::Application),
-    OptionEntry::supported("prio", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.process.priority = Some(draft.bounded(row, pair)?.try_into().unwrap_or(0))), Value::Number { least: -20, most: 19, unit: "" }, "that of the process that starts Bolide", "The priority of prototypes and workers, from -20 to 19 (nice(1)); only root may raise it. The master is not affected.")
-        .example("prio = 10").reach(Reach::Master),
-    OptionEntry::supported("cpu-affinity", Setting::Number(|draft| &mut draft.of::<ProcessesDraft>().cpus_of_each), Value::Number { least: 0, most: 1024, unit: "CPUs" }, "0", "The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of those that the instance may use. 0 leaves it to the kernel.")
-        .example("cpu-affinity = 1").reach(Reach::Application),
-    OptionEntry::supported("honour-stdin", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().honour_stdin), Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.")
-        .example("honour-stdin = true").reach(Reach::Master),
-    OptionEntry::supported("processes", Setting::By(set_processes), Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" }, "1", "The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an application on the command line, `WEB_CONCURRENCY` applies if this is not set.")
-        .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.")
-        .example("processes = 4\nprocesses = auto").reach(Reach::Application),
-    OptionEntry::supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1", "The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the running ones are blocked.")
-        .uwsgi("uWSGI has no `auto`.")
-        .example("threads = 8\nthreads = auto").reach(Reach::Application),
-    OptionEntry::supported("harakiri", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_ms), SECONDS, "off", "Kills a worker whose request takes longer than this; the log names the request and shows its stack.").example("harakiri = 30").reach(Reach::Application),
-    OptionEntry::supported("reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?), SECONDS, "60", "How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter, at most 5 s before its end, so that the lifespan can shut down.").example("reload-mercy = 30").reach(Reach::Application),
-    OptionEntry::supported("worker-reload-mercy", set!(|draft, row, pair| draft.of::<LifecycleDraft>().worker_mercy = Some(mercy_ms(draft, row, pair)?)), SECONDS, "60", "Like `reload-mercy`, for workers; it takes precedence if both are set.").example("worker-reload-mercy = 30").reach(Reach::Application),
-    OptionEntry::supported("load-timeout", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.load_timeout_ms), SECONDS, "off", "Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails. SIGHUP also abandons it, at any time, and starts another.").example("load-timeout = 120").reach(Reach::Application),
-    OptionEntry::supported("pidfile", Setting::Text(|draft| &mut draft.of::<LifecycleDraft>().pidfile), Value::Path, "", "Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the pid in it.").uwsgi("With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.").example("pidfile = /run/shop.pid").reach(Reach::Master),
-    OptionEntry::supported("vacuum", Setting::Switch(|draft| &mut draft.of::<LifecycleDraft>().settings.vacuum), Value::Switch, "off", "Removes the files of UNIX sockets and the pidfile at the end.").example("vacuum = true").reach(Reach::Master),
-    OptionEntry::accepted("die-on-term", Value::Switch, "SIGTERM stops the instance.", "SIGTERM always stops gracefully, as service managers, containers and `kill` expect").uwsgi("uWSGI reloads at SIGTERM unless this is set, without waiting for requests. For that, use `bolide reload --now`, or `R` to the `master-fifo`."),
-    OptionEntry::accepted("no-orphans", Value::Switch, "Ends workers whose master died.", "no process outlives the master, however it dies"),
-    OptionEntry::accepted("close-on-exec", Value::Switch, "Closes sockets when a program is executed.", "descriptors are always closed on exec"),
-    OptionEntry::accepted("reaper", Value::Switch, "Reaps orphaned children.", "the master reaps all of its children"),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Shows the position of a stuck request.
+    /// Why: the log always shows the Python stack of a request that harakiri ends
+    accepted("harakiri-verbose", Value::Switch),
+    /// The number of router processes.
+    /// Why: the workers speak HTTP themselves, there is no router process
+    accepted("http-processes", Value::Special),
+    /// Threads that send data to slow clients.
+    /// Why: the event loop sends it, without a thread
+    accepted("offload-threads", Value::Special),
+    /// Loads the application once, before workers are forked: they share its memory, and one that dies is replaced immediately.
+    /// Without it a single worker loads the application itself, so that threads that the application starts while loading keep
+    /// running; several workers are always forked.
+    /// uWSGI: The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and
+    /// reloads do nothing.
+    /// Example: master = true
+    on("master", Setting::Switch(|draft| &mut draft.of::<ProcessesDraft>().has_master)).reach(Reach::Application),
+    /// The order of generations at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the
+    /// old one ends before the new one is loaded, for applications that need exclusive resources (a database file with a lock,
+    /// their own port). The sockets stay open, and clients wait.
+    /// Example: reload-order = stop-first
+    supported(
+        "reload-order",
+        set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.reload_order = draft.one_of(pair, &RELOAD_ORDERS)?),
+        Value::OneOf(&RELOAD_ORDER_WORDS),
+        "start-first",
+    )
+    .reach(Reach::Application),
+    /// The priority of prototypes and workers, from -20 to 19 (nice(1)); only root may raise it. The master is not affected.
+    /// Example: prio = 10
+    supported(
+        "prio",
+        set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.process.priority =
+            Some(draft.bounded(row, pair)?.try_into().unwrap_or(0))),
+        Value::Number { least: -20, most: 19, unit: "" },
+        "that of the process that starts Bolide",
+    )
+    .reach(Reach::Master),
+    /// The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of
+    /// those that the instance may use. 0 leaves it to the kernel.
+    /// Example: cpu-affinity = 1
+    supported(
+        "cpu-affinity",
+        Setting::Number(|draft| &mut draft.of::<ProcessesDraft>().cpus_of_each),
+        Value::Number { least: 0, most: 1024, unit: "CPUs" },
+        "0",
+    )
+    .reach(Reach::Application),
+    /// Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.
+    /// Example: honour-stdin = true
+    supported(
+        "honour-stdin",
+        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().honour_stdin),
+        Value::Switch,
+        "off, but on with one worker at a terminal",
+    )
+    .reach(Reach::Master),
+    /// The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an
+    /// application on the command line, `WEB_CONCURRENCY` applies if this is not set.
+    /// uWSGI: uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.
+    /// Example: processes = 4
+    ///          processes = auto
+    supported(
+        "processes",
+        Setting::By(set_processes),
+        Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" },
+        "1",
+    )
+    .reach(Reach::Application),
+    /// The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the
+    /// running ones are blocked.
+    /// uWSGI: uWSGI has no `auto`.
+    /// Example: threads = 8
+    ///          threads = auto
+    supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1")
+            .reach(Reach::Application),
+    /// Kills a worker whose request takes longer than this; the log names the request and shows its stack.
+    /// Example: harakiri = 30
+    supported("harakiri", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_ms), SECONDS, "off")
+            .reach(Reach::Application),
+    /// How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter,
+    /// at most 5 s before its end, so that the lifespan can shut down.
+    /// Example: reload-mercy = 30
+    supported(
+        "reload-mercy",
+        set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?),
+        SECONDS,
+        "60",
+    )
+    .reach(Reach::Application),
+    /// Like `reload-mercy`, for workers; it takes precedence if both are set.
+    /// Example: worker-reload-mercy = 30
+    supported(
+        "worker-reload-mercy",
+        set!(|draft, row, pair| draft.of::<LifecycleDraft>().worker_mercy = Some(mercy_ms(draft, row, pair)?)),
+        SECONDS,
+        "60",
+    )
+    .reach(Reach::Application),
+    /// Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
+    /// SIGHUP also abandons it, at any time, and starts another.
+    /// Example: load-timeout = 120
+    supported(
+        "load-timeout",
+        Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.load_timeout_ms),
+        SECONDS,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
+    /// pid in it.
+    /// uWSGI: With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.
+    /// Example: pidfile = /run/shop.pid
+    supported("pidfile", Setting::Text(|draft| &mut draft.of::<LifecycleDraft>().pidfile), Value::Path, "")
+            .reach(Reach::Master),
+    /// Removes the files of UNIX sockets and the pidfile at the end.
+    /// Example: vacuum = true
+    on("vacuum", Setting::Switch(|draft| &mut draft.of::<LifecycleDraft>().settings.vacuum)).reach(Reach::Master),
+    /// SIGTERM stops the instance.
+    /// uWSGI: uWSGI reloads at SIGTERM unless this is set, without waiting for requests. For that, use `bolide reload --now`, or
+    /// `R` to the `master-fifo`.
+    /// Why: SIGTERM always stops gracefully, as service managers, containers and `kill` expect
+    accepted("die-on-term", Value::Switch),
+    /// Ends workers whose master died.
+    /// Why: no process outlives the master, however it dies
+    accepted("no-orphans", Value::Switch),
+    /// Closes sockets when a program is executed.
+    /// Why: descriptors are always closed on exec
+    accepted("close-on-exec", Value::Switch),
+    /// Reaps orphaned children.
+    /// Why: the master reaps all of its children
+    accepted("reaper", Value::Switch),
 ];
 
 /// Prefixes of options for which uWSGI starts a master implicitly (its flag UWSGI_OPT_MASTER).

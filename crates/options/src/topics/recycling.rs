@@ -8,7 +8,7 @@ use bolide_contract::settings::{Lifecycle, ReloadOrder};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, set, supported};
 use crate::topics::processes::LifecycleDraft;
 use crate::values;
 
@@ -23,69 +23,277 @@ const MEGABYTES: Value = Value::Number { least: 0, most: 1_048_576, unit: "MiB" 
 /// The difference that all memory limits share.
 const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("max-requests", Setting::Positive(|draft| &mut draft.of::<RecyclingDraft>().settings.max_requests), REQUESTS, "off", "Replaces a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so that workers are not replaced together.")
-        .uwsgi("uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.")
-        .example("max-requests = 5000").reach(Reach::Application),
-    OptionEntry::supported("max-requests-delta", set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_requests_delta = draft.positive_or(row, pair, 0)?), REQUESTS, "0", "Worker 2 serves this many more requests than worker 1 before it is replaced, worker 3 twice as many more, and so on. The number is not reduced randomly then.")
-        .example("max-requests = 5000\nmax-requests-delta = 500").reach(Reach::Application),
-    OptionEntry::supported("max-worker-lifetime", Setting::Seconds(|draft| &mut draft.of::<RecyclingDraft>().settings.max_lifetime_ms), SECONDS, "off", "Replaces a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.")
-        .example("max-worker-lifetime = 3600").reach(Reach::Application),
-    OptionEntry::supported("max-worker-lifetime-delta", set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_lifetime_delta_ms = least_ms(draft, row, pair)?), SECONDS, "0", "Worker 2 lives this much longer than worker 1, worker 3 twice as much, and so on. The time is not reduced randomly then.")
-        .example("max-worker-lifetime = 3600\nmax-worker-lifetime-delta = 60").reach(Reach::Application),
-    OptionEntry::supported("min-worker-lifetime", Setting::By(set_min_lifetime), SECONDS, "10", "How long a worker serves at least before `max-requests` or a memory limit replaces it: a limit that each worker exceeds from its first request causes no restart loop.")
-        .example("min-worker-lifetime = 60").reach(Reach::Application),
-    OptionEntry::supported("reload-on-rss", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.resident), MEGABYTES, "off", "Replaces a worker whose resident memory, including shared memory, is this many MiB or more.")
-        .uwsgi(MEMORY_CHECKS)
-        .example("reload-on-rss = 512").reach(Reach::Application),
-    OptionEntry::supported("reload-on-as", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.address_space), MEGABYTES, "off", "Replaces a worker whose address space is this many MiB or more.")
-        .uwsgi(MEMORY_CHECKS)
-        .example("reload-on-as = 2048").reach(Reach::Application),
-    OptionEntry::supported("reload-on-uss", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.unique), MEGABYTES, "off", "Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.")
-        .uwsgi("An option of uWSGI 2.1.")
-        .example("reload-on-uss = 200").reach(Reach::Application),
-    OptionEntry::supported("reload-on-pss", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.proportional), MEGABYTES, "off", "Like `reload-on-uss`, for resident memory with the shared part divided by the number of processes that share it.")
-        .uwsgi("An option of uWSGI 2.1.")
-        .example("reload-on-pss = 300").reach(Reach::Application),
-    OptionEntry::supported("evil-reload-on-rss", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_resident), MEGABYTES, "off", "Kills a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that would exhaust the machine. The master checks once a second.")
-        .uwsgi("uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause, which doubles up to 10 s.")
-        .example("reload-on-rss = 512\nevil-reload-on-rss = 2048").reach(Reach::Application),
-    OptionEntry::supported("evil-reload-on-as", Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_address_space), MEGABYTES, "off", "Like `evil-reload-on-rss`, for the address space.")
-        .example("evil-reload-on-as = 8192").reach(Reach::Application),
-    OptionEntry::supported("reload-on-pressure", Setting::Count(|draft| &mut draft.of::<RecyclingDraft>().settings.pressure_percent), Value::Number { least: 0, most: 100, unit: "percent" }, "off", "In a cgroup version 2 (a container, a systemd service): replaces the largest worker when its processes have waited for memory for this share of the last ten seconds (`memory.pressure`), or have reached `memory.high` or nine tenths of `memory.max`, before the kernel kills one. One worker at a time, ten seconds apart so that the numbers can follow.")
-        .example("reload-on-pressure = 10").reach(Reach::Application),
-    OptionEntry::supported("limit-as", Setting::Mebibytes(|draft| &mut draft.of::<LifecycleDraft>().settings.process.address_space_bytes), MEGABYTES, "no limit", "The maximum address space of a prototype and of each worker, in MiB: beyond it Python raises MemoryError, and a library that can't continue (for example TLS) ends the worker with SIGABRT: the log then names the limit. The master has no limit.")
-        .example("limit-as = 2048").reach(Reach::Application),
-    OptionEntry::supported("limit-nproc", Setting::Positive(|draft| &mut draft.of::<LifecycleDraft>().settings.process.processes_most), Value::Number { least: 0, most: i64::MAX, unit: "processes and threads" }, "no limit", "The maximum number of processes and threads of the user of `uid`, of all programs together: beyond it no more can be started. Root has no such limit.")
-        .example("limit-nproc = 200").reach(Reach::Application),
-    OptionEntry::supported("crash-reports", set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports = Some(draft.host.folder.join(values::text(pair)?))), Value::Path, "off", "Writes a report to this folder when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are removed. The folder must exist, and the application's user must be able to write to it. `bolide crash FILE` reads a report aloud.")
-        .example("crash-reports = /var/lib/shop/crashes").reach(Reach::Master),
-    OptionEntry::supported("harakiri-graceful-timeout", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_ms), SECONDS, "off", "A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this additional time, unless the request has ended: its other threads can finish, and a signal handler of the application can abort the request.")
-        .example("harakiri = 30\nharakiri-graceful-timeout = 5").reach(Reach::Application),
-    OptionEntry::supported("harakiri-graceful-signal", set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_signal = draft.signal(row, pair)?), Value::Number { least: 1, most: 64, unit: "(number of a signal)" }, "15", "The signal that `harakiri-graceful-timeout` sends. With 15 (SIGTERM) a worker accepts nothing new, and its replacement starts.")
-        .example("harakiri-graceful-signal = 10").reach(Reach::Application),
-    OptionEntry::supported("harakiri-queue-threshold", Setting::Number(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.queue_threshold), Value::Number { least: 0, most: 65_535, unit: "connections" }, "0", "`harakiri` kills no worker while fewer connections than this wait at the listening sockets; the master checks again every second.")
-        .example("harakiri-queue-threshold = 10").reach(Reach::Application),
-    OptionEntry::accepted("harakiri-no-arh", Value::Switch, "Excludes work after a request from harakiri.", "a request's time ends with its response"),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Replaces a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so
+    /// that workers are not replaced together.
+    /// uWSGI: uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.
+    /// Example: max-requests = 5000
+    supported(
+        "max-requests",
+        Setting::Positive(|draft| &mut draft.of::<RecyclingDraft>().settings.max_requests),
+        REQUESTS,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Worker 2 serves this many more requests than worker 1 before it is replaced, worker 3 twice as many more, and so on. The
+    /// number is not reduced randomly then.
+    /// Example: max-requests = 5000
+    ///          max-requests-delta = 500
+    supported(
+        "max-requests-delta",
+        set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_requests_delta = draft.positive_or(row, pair, 0)?),
+        REQUESTS,
+        "0",
+    )
+    .reach(Reach::Application),
+    /// Replaces a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
+    /// Example: max-worker-lifetime = 3600
+    supported(
+        "max-worker-lifetime",
+        Setting::Seconds(|draft| &mut draft.of::<RecyclingDraft>().settings.max_lifetime_ms),
+        SECONDS,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Worker 2 lives this much longer than worker 1, worker 3 twice as much, and so on. The time is not reduced randomly then.
+    /// Example: max-worker-lifetime = 3600
+    ///          max-worker-lifetime-delta = 60
+    supported(
+        "max-worker-lifetime-delta",
+        set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_lifetime_delta_ms = least_ms(draft, row, pair)?),
+        SECONDS,
+        "0",
+    )
+    .reach(Reach::Application),
+    /// How long a worker serves at least before `max-requests` or a memory limit replaces it: a limit that each worker exceeds
+    /// from its first request causes no restart loop.
+    /// Example: min-worker-lifetime = 60
+    supported("min-worker-lifetime", Setting::By(set_min_lifetime), SECONDS, "10").reach(Reach::Application),
+    /// Replaces a worker whose resident memory, including shared memory, is this many MiB or more.
+    /// Example: reload-on-rss = 512
+    supported(
+        "reload-on-rss",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.resident),
+        MEGABYTES,
+        "off",
+    )
+    .uwsgi(MEMORY_CHECKS)
+    .reach(Reach::Application),
+    /// Replaces a worker whose address space is this many MiB or more.
+    /// Example: reload-on-as = 2048
+    supported(
+        "reload-on-as",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.address_space),
+        MEGABYTES,
+        "off",
+    )
+    .uwsgi(MEMORY_CHECKS)
+    .reach(Reach::Application),
+    /// Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
+    /// the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
+    /// uWSGI: An option of uWSGI 2.1.
+    /// Example: reload-on-uss = 200
+    supported(
+        "reload-on-uss",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.unique),
+        MEGABYTES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Like `reload-on-uss`, for resident memory with the shared part divided by the number of processes that share it.
+    /// uWSGI: An option of uWSGI 2.1.
+    /// Example: reload-on-pss = 300
+    supported(
+        "reload-on-pss",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.proportional),
+        MEGABYTES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Kills a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
+    /// would exhaust the machine. The master checks once a second.
+    /// uWSGI: uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause,
+    /// which doubles up to 10 s.
+    /// Example: reload-on-rss = 512
+    ///          evil-reload-on-rss = 2048
+    supported(
+        "evil-reload-on-rss",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_resident),
+        MEGABYTES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Like `evil-reload-on-rss`, for the address space.
+    /// Example: evil-reload-on-as = 8192
+    supported(
+        "evil-reload-on-as",
+        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_address_space),
+        MEGABYTES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// In a cgroup version 2 (a container, a systemd service): replaces the largest worker when its processes have waited for
+    /// memory for this share of the last ten seconds (`memory.pressure`), or have reached `memory.high` or nine tenths of
+    /// `memory.max`, before the kernel kills one. One worker at a time, ten seconds apart so that the numbers can follow.
+    /// Example: reload-on-pressure = 10
+    supported(
+        "reload-on-pressure",
+        Setting::Count(|draft| &mut draft.of::<RecyclingDraft>().settings.pressure_percent),
+        Value::Number { least: 0, most: 100, unit: "percent" },
+        "off",
+    )
+    .reach(Reach::Application),
+    /// The maximum address space of a prototype and of each worker, in MiB: beyond it Python raises MemoryError, and a library
+    /// that can't continue (for example TLS) ends the worker with SIGABRT: the log then names the limit. The master has no limit.
+    /// Example: limit-as = 2048
+    supported(
+        "limit-as",
+        Setting::Mebibytes(|draft| &mut draft.of::<LifecycleDraft>().settings.process.address_space_bytes),
+        MEGABYTES,
+        "no limit",
+    )
+    .reach(Reach::Application),
+    /// The maximum number of processes and threads of the user of `uid`, of all programs together: beyond it no more can be
+    /// started. Root has no such limit.
+    /// Example: limit-nproc = 200
+    supported(
+        "limit-nproc",
+        Setting::Positive(|draft| &mut draft.of::<LifecycleDraft>().settings.process.processes_most),
+        Value::Number { least: 0, most: i64::MAX, unit: "processes and threads" },
+        "no limit",
+    )
+    .reach(Reach::Application),
+    /// Writes a report to this folder when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It
+    /// has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and
+    /// the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are
+    /// removed. The folder must exist, and the application's user must be able to write to it. `bolide crash FILE` reads a report
+    /// aloud.
+    /// Example: crash-reports = /var/lib/shop/crashes
+    supported(
+            "crash-reports",
+            set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
+                Some(draft.host.folder.join(values::text(pair)?))),
+            Value::Path,
+            "off",
+        )
+        .reach(Reach::Master),
+    /// A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this
+    /// additional time, unless the request has ended: its other threads can finish, and a signal handler of the application can
+    /// abort the request.
+    /// Example: harakiri = 30
+    ///          harakiri-graceful-timeout = 5
+    supported(
+        "harakiri-graceful-timeout",
+        Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_ms),
+        SECONDS,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// The signal that `harakiri-graceful-timeout` sends. With 15 (SIGTERM) a worker accepts nothing new, and its replacement
+    /// starts.
+    /// Example: harakiri-graceful-signal = 10
+    supported(
+        "harakiri-graceful-signal",
+        set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_signal = draft.signal(row, pair)?),
+        Value::Number { least: 1, most: 64, unit: "(number of a signal)" },
+        "15",
+    )
+    .reach(Reach::Application),
+    /// `harakiri` kills no worker while fewer connections than this wait at the listening sockets; the master checks again every
+    /// second.
+    /// Example: harakiri-queue-threshold = 10
+    supported(
+        "harakiri-queue-threshold",
+        Setting::Number(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.queue_threshold),
+        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        "0",
+    )
+    .reach(Reach::Application),
+    /// Excludes work after a request from harakiri.
+    /// Why: a request's time ends with its response
+    accepted("harakiri-no-arh", Value::Switch),
 ];
 
-pub const RELOADS: &[OptionEntry] = &[
-    OptionEntry::supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)), Value::Text, "", "Before a worker of a new generation serves, it requests this path from its own application, and none serves before all have their response. If a response has status 500 or above, raises an exception, or does not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at the start, where there is no old generation.")
-        .example("reload-probe = /health").reach(Reach::Application),
-    OptionEntry::supported("reload-probe-timeout", set!(|draft, row, pair| draft.of::<ReloadingDraft>().0.probe_timeout_ms = draft.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "10", "How long the response to `reload-probe` may take.")
-        .example("reload-probe-timeout = 5").reach(Reach::Application),
-    OptionEntry::supported("reload-canary", Setting::Seconds(|draft| &mut draft.of::<ReloadingDraft>().0.canary_ms), Value::Number { least: 1, most: 86_400, unit: "seconds" }, "", "At a reload one worker of the new generation is forked first, and serves beside the old ones for this long. An error is a response of 500 or above, a response that an exception cuts off, or a request that `harakiri` kills. If the canary makes at least two errors and significantly more than the old workers in the same time, or dies, the generation is rolled back, as if it had failed to load: the old one continues, with its settings. A clear failure is rolled back immediately. New connections are distributed round-robin among it and the old workers. A canary with too few requests to judge (10 of its own) passes, and the log says so: use `reload-probe` to check without traffic. One without any successful response is watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it. Not at the start, where there is no old generation, and not at a chain reload.")
-        .example("reload-canary = 30").reach(Reach::Application),
-    OptionEntry::supported("warmup", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)), Value::Text, "", "Requests this path from the application after it is loaded, before workers are forked: objects that it creates at its first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only: each worker has its own event loop for ASGI applications, which have their lifespan.").several()
-        .example("warmup = /\nwarmup = /login").reach(Reach::Application),
-    OptionEntry::supported("exit-on-reload", Setting::Switch(|draft| &mut draft.of::<ReloadingDraft>().0.exits), Value::Switch, "off", "A reload ends the instance gracefully, with status 0, for a container or a service manager that starts it again.")
-        .example("exit-on-reload = true").reach(Reach::Application),
-    OptionEntry::supported("binary-path", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program = Some(normalized(&draft.host.folder.join(values::text(pair)?)))), Value::Path, "", "The program that an upgrade executes, with the arguments of the start. The default is the program that was started.")
-        .uwsgi("uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.")
-        .example("binary-path = /opt/bolide/bin/bolide").reach(Reach::Master),
-    OptionEntry::supported("max-fd", Setting::Positive(|draft| &mut draft.of::<ReloadingDraft>().0.descriptors_most), Value::Number { least: 16, most: 1_048_576, unit: "descriptors" }, "", "The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is not available, the log says so.")
-        .example("max-fd = 65536").reach(Reach::Master),
-    OptionEntry::accepted("reload-os-env", Value::Switch, "Reads the environment again when an application is loaded.", "each generation is a fresh interpreter, which reads the environment and `env` again"),
+pub const RELOADS: &[OptionEntry] = rows![
+    /// Before a worker of a new generation serves, it requests this path from its own application, and none serves before all
+    /// have their response. If a response has status 500 or above, raises an exception, or does not arrive within
+    /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at the start, where
+    /// there is no old generation.
+    /// Example: reload-probe = /health
+    supported(
+        "reload-probe",
+        set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)),
+        Value::Text,
+        "",
+    )
+    .reach(Reach::Application),
+    /// How long the response to `reload-probe` may take.
+    /// Example: reload-probe-timeout = 5
+    supported(
+        "reload-probe-timeout",
+        set!(|draft, row, pair| draft.of::<ReloadingDraft>().0.probe_timeout_ms =
+            draft.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000),
+        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        "10",
+    )
+    .reach(Reach::Application),
+    /// At a reload one worker of the new generation is forked first, and serves beside the old ones for this long. An error is a
+    /// response of 500 or above, a response that an exception cuts off, or a request that `harakiri` kills. If the canary makes
+    /// at least two errors and significantly more than the old workers in the same time, or dies, the generation is rolled back,
+    /// as if it had failed to load: the old one continues, with its settings. A clear failure is rolled back immediately. New
+    /// connections are distributed round-robin among it and the old workers. A canary with too few requests to judge (10 of its
+    /// own) passes, and the log says so: use `reload-probe` to check without traffic. One without any successful response is
+    /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
+    /// Not at the start, where there is no old generation, and not at a chain reload.
+    /// Example: reload-canary = 30
+    supported(
+        "reload-canary",
+        Setting::Seconds(|draft| &mut draft.of::<ReloadingDraft>().0.canary_ms),
+        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        "",
+    )
+    .reach(Reach::Application),
+    /// Requests this path from the application after it is loaded, before workers are forked: objects that it creates at its
+    /// first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections
+    /// are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only:
+    /// each worker has its own event loop for ASGI applications, which have their lifespan.
+    /// Example: warmup = /
+    ///          warmup = /login
+    supported(
+        "warmup",
+        set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)),
+        Value::Text,
+        "",
+    )
+    .several()
+    .reach(Reach::Application),
+    /// A reload ends the instance gracefully, with status 0, for a container or a service manager that starts it again.
+    /// Example: exit-on-reload = true
+    on("exit-on-reload", Setting::Switch(|draft| &mut draft.of::<ReloadingDraft>().0.exits)).reach(Reach::Application),
+    /// The program that an upgrade executes, with the arguments of the start. The default is the program that was started.
+    /// uWSGI: uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.
+    /// Example: binary-path = /opt/bolide/bin/bolide
+    supported(
+            "binary-path",
+            set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program =
+                Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
+            Value::Path,
+            "",
+        )
+        .reach(Reach::Master),
+    /// The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is
+    /// not available, the log says so.
+    /// Example: max-fd = 65536
+    supported(
+        "max-fd",
+        Setting::Positive(|draft| &mut draft.of::<ReloadingDraft>().0.descriptors_most),
+        Value::Number { least: 16, most: 1_048_576, unit: "descriptors" },
+        "",
+    )
+    .reach(Reach::Master),
+    /// Reads the environment again when an application is loaded.
+    /// Why: each generation is a fresh interpreter, which reads the environment and `env` again
+    accepted("reload-os-env", Value::Switch),
 ];
 
 /// Seconds as milliseconds; 0 stays 0.

@@ -7,7 +7,7 @@ use bolide_contract::scaling::{Algorithm, Cheaper, Scaling};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, on, refused, rows, set, supported, words};
 use crate::topics::processes::MAX_PROCESSES;
 
 const PROCESSES: Value = Value::Number { least: 0, most: MAX_PROCESSES, unit: "processes" };
@@ -39,52 +39,240 @@ fn algorithm(draft: &mut Draft, pair: &Pair) -> Algorithm {
     }
 }
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("cheaper", set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?), PROCESSES, "off", "The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait, regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.")
-        .uwsgi("uWSGI only checks once a second, so a burst waits for several seconds.")
-        .example("processes = 16\ncheaper = 2").reach(Reach::Application),
-    OptionEntry::supported("cheaper-initial", set!(|draft, row, pair| {
-        draft.of::<ScalingDraft>().first = located_number(draft, row, pair)?;
-        note_detail(draft, pair)
-    }), PROCESSES, "as `cheaper`", "The initial number of workers with `cheaper`.").example("cheaper-initial = 4").reach(Reach::Application),
-    OptionEntry::supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?), PROCESSES, "1", "The number of workers that are added at a time.").example("cheaper-step = 2").reach(Reach::Application),
-    OptionEntry::supported("cheaper-overload", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?), Value::Number { least: 0, most: 86_400, unit: "seconds, or connections" }, "3", "With `spare`: the seconds for which all workers must be busy before some are added, and after which one is removed when several are idle. With `busyness`: the length of an interval in seconds. With `backlog`: the number of connections that may wait.")
-        .example("cheaper-overload = 30").reach(Reach::Application),
-    OptionEntry::supported("cheaper-idle", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?), SECONDS, "10", "With `spare2`: the seconds for which more workers than `cheaper` must be idle before one is removed.")
-        .uwsgi("An option of uWSGI 2.1.")
-        .example("cheaper-idle = 60").reach(Reach::Application),
-    OptionEntry::supported("cheaper-algo", set!(|draft, _, pair| {
-        draft.of::<ScalingDraft>().cheaper.algorithm = algorithm(draft, pair);
-        note_detail(draft, pair)
-    }), Value::OneOf(&ALGORITHM_WORDS), "spare", "The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.")
-        .uwsgi("uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.")
-        .example("cheaper-algo = busyness").reach(Reach::Application),
-    OptionEntry::refused("cheaper-algo-list", Value::Switch, "Lists the algorithms, and exits.", "they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`"),
-    OptionEntry::supported("cheaper-rss-limit-soft", set!(|draft, row, pair| {
-        draft.of::<ScalingDraft>().cheaper.resident_soft = draft.positive(row, pair)?;
-        note_detail(draft, pair)
-    }), BYTES, "off", "No workers are added while the total resident memory of all workers is this many bytes or more.")
-        .uwsgi("uWSGI asks for `memory-report` with it; here the master measures.")
-        .example("cheaper-rss-limit-soft = 1073741824").reach(Reach::Application),
-    OptionEntry::supported("cheaper-rss-limit-hard", Setting::By(set_hard_limit), BYTES, "off", "One worker per second is removed while the total resident memory of all workers is this many bytes or more; the last one stays.")
-        .example("cheaper-rss-limit-hard = 2147483648").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-max", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.most_percent)?), PERCENT, "50", "Workers are added when they were busy for more than this share of an interval (`cheaper-overload` seconds), on average.").example("cheaper-busyness-max = 70").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-min", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.least_percent)?), PERCENT, "25", "A worker is removed when they were busy for less than this share of an interval, on average, for long enough.").example("cheaper-busyness-min = 20").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.multiplier)?), COUNT, "10", "The minimum number of intervals before a worker is removed.").example("cheaper-busyness-multiplier = 20").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-penalty", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.penalty)?), COUNT, "2", "The number of intervals that are added to that minimum when workers are added again soon after one was removed.").example("cheaper-busyness-penalty = 4").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-verbose", set!(|draft, _, pair| {
-        draft.of::<ScalingDraft>().cheaper.busyness.is_verbose = draft.switch(pair);
-        note_detail(draft, pair)
-    }), Value::Switch, "off", "The log reports each interval, even if nothing changes.").example("cheaper-busyness-verbose = true").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-backlog-alert", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_alert)?), CONNECTIONS, "33", "Workers are added immediately when more connections than this wait.").example("cheaper-busyness-backlog-alert = 16").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-backlog-multiplier", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_multiplier)?), COUNT, "3", "The number of intervals before one of those workers is removed.").example("cheaper-busyness-backlog-multiplier = 5").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-backlog-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_step)?), PROCESSES, "1", "The number of workers that are added when too many connections wait.").example("cheaper-busyness-backlog-step = 2").reach(Reach::Application),
-    OptionEntry::supported("cheaper-busyness-backlog-nonzero", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_nonzero_s)?), SECONDS, "60", "Workers are also added when any connections have waited for this long.").example("cheaper-busyness-backlog-nonzero = 30").reach(Reach::Application),
-    OptionEntry::supported("cheap", Setting::Switch(|draft| &mut draft.of::<ScalingDraft>().settings.starts_empty), Value::Switch, "off", "Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.").example("cheap = true").reach(Reach::Application),
-    OptionEntry::supported("idle", set!(|draft, row, pair| draft.of::<ScalingDraft>().settings.idle_ms = draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))), SECONDS, "off", "Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded application. Clients notice a few milliseconds.")
-        .uwsgi("uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds, during which it does nothing else.")
-        .example("idle = 600").reach(Reach::Application),
-    OptionEntry::supported("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.of::<ScalingDraft>().dies), Value::Switch, "off", "Ends the instance when `idle` would end the workers: for socket activation.").example("idle = 600\ndie-on-idle = true").reach(Reach::Application),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides
+    /// once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait,
+    /// regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.
+    /// uWSGI: uWSGI only checks once a second, so a burst waits for several seconds.
+    /// Example: processes = 16
+    ///          cheaper = 2
+    supported(
+        "cheaper",
+        set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?),
+        PROCESSES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// The initial number of workers with `cheaper`.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-initial = 4
+    supported(
+        "cheaper-initial",
+        set!(|draft, row, pair| {
+            draft.of::<ScalingDraft>().first = located_number(draft, row, pair)?;
+            note_detail(draft, pair)
+        }),
+        PROCESSES,
+        "as `cheaper`",
+    )
+    .reach(Reach::Application),
+    /// The number of workers that are added at a time.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-step = 2
+    supported(
+        "cheaper-step",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?),
+        PROCESSES,
+        "1",
+    )
+    .reach(Reach::Application),
+    /// With `spare`: the seconds for which all workers must be busy before some are added, and after which one is removed when
+    /// several are idle. With `busyness`: the length of an interval in seconds. With `backlog`: the number of connections that
+    /// may wait.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-overload = 30
+    supported(
+        "cheaper-overload",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?),
+        Value::Number { least: 0, most: 86_400, unit: "seconds, or connections" },
+        "3",
+    )
+    .reach(Reach::Application),
+    /// With `spare2`: the seconds for which more workers than `cheaper` must be idle before one is removed.
+    /// uWSGI: An option of uWSGI 2.1.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-idle = 60
+    supported(
+        "cheaper-idle",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?),
+        SECONDS,
+        "10",
+    )
+    .reach(Reach::Application),
+    /// The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says
+    /// should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a
+    /// share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.
+    /// uWSGI: uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    supported(
+        "cheaper-algo",
+        set!(|draft, _, pair| {
+            draft.of::<ScalingDraft>().cheaper.algorithm = algorithm(draft, pair);
+            note_detail(draft, pair)
+        }),
+        Value::OneOf(&ALGORITHM_WORDS),
+        "spare",
+    )
+    .reach(Reach::Application),
+    /// Lists the algorithms, and exits.
+    /// Instead: they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`
+    refused("cheaper-algo-list", Value::Switch),
+    /// No workers are added while the total resident memory of all workers is this many bytes or more.
+    /// uWSGI: uWSGI asks for `memory-report` with it; here the master measures.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-rss-limit-soft = 1073741824
+    supported(
+        "cheaper-rss-limit-soft",
+        set!(|draft, row, pair| {
+            draft.of::<ScalingDraft>().cheaper.resident_soft = draft.positive(row, pair)?;
+            note_detail(draft, pair)
+        }),
+        BYTES,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// One worker per second is removed while the total resident memory of all workers is this many bytes or more; the last one
+    /// stays.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-rss-limit-hard = 2147483648
+    supported("cheaper-rss-limit-hard", Setting::By(set_hard_limit), BYTES, "off").reach(Reach::Application),
+    /// Workers are added when they were busy for more than this share of an interval (`cheaper-overload` seconds), on average.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-max = 70
+    supported(
+        "cheaper-busyness-max",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.most_percent)?),
+        PERCENT,
+        "50",
+    )
+    .reach(Reach::Application),
+    /// A worker is removed when they were busy for less than this share of an interval, on average, for long enough.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-min = 20
+    supported(
+        "cheaper-busyness-min",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.least_percent)?),
+        PERCENT,
+        "25",
+    )
+    .reach(Reach::Application),
+    /// The minimum number of intervals before a worker is removed.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-multiplier = 20
+    supported(
+        "cheaper-busyness-multiplier",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.multiplier)?),
+        COUNT,
+        "10",
+    )
+    .reach(Reach::Application),
+    /// The number of intervals that are added to that minimum when workers are added again soon after one was removed.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-penalty = 4
+    supported(
+        "cheaper-busyness-penalty",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.penalty)?),
+        COUNT,
+        "2",
+    )
+    .reach(Reach::Application),
+    /// The log reports each interval, even if nothing changes.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-verbose = true
+    on(
+        "cheaper-busyness-verbose",
+        set!(|draft, _, pair| {
+            draft.of::<ScalingDraft>().cheaper.busyness.is_verbose = draft.switch(pair);
+            note_detail(draft, pair)
+        }),
+    )
+    .reach(Reach::Application),
+    /// Workers are added immediately when more connections than this wait.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-backlog-alert = 16
+    supported(
+        "cheaper-busyness-backlog-alert",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_alert)?),
+        CONNECTIONS,
+        "33",
+    )
+    .reach(Reach::Application),
+    /// The number of intervals before one of those workers is removed.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-backlog-multiplier = 5
+    supported(
+        "cheaper-busyness-backlog-multiplier",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_multiplier)?),
+        COUNT,
+        "3",
+    )
+    .reach(Reach::Application),
+    /// The number of workers that are added when too many connections wait.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-backlog-step = 2
+    supported(
+        "cheaper-busyness-backlog-step",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_step)?),
+        PROCESSES,
+        "1",
+    )
+    .reach(Reach::Application),
+    /// Workers are also added when any connections have waited for this long.
+    /// Example: processes = 8
+    ///          cheaper = 2
+    ///          cheaper-algo = busyness
+    ///          cheaper-busyness-backlog-nonzero = 30
+    supported(
+        "cheaper-busyness-backlog-nonzero",
+        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_nonzero_s)?),
+        SECONDS,
+        "60",
+    )
+    .reach(Reach::Application),
+    /// Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.
+    /// Example: cheap = true
+    on("cheap", Setting::Switch(|draft| &mut draft.of::<ScalingDraft>().settings.starts_empty)).reach(Reach::Application),
+    /// Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded
+    /// application. Clients notice a few milliseconds.
+    /// uWSGI: uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds,
+    /// during which it does nothing else.
+    /// Example: idle = 600
+    supported(
+        "idle",
+        set!(|draft, row, pair| draft.of::<ScalingDraft>().settings.idle_ms =
+            draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))),
+        SECONDS,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Ends the instance when `idle` would end the workers: for socket activation.
+    /// Example: idle = 600
+    ///          die-on-idle = true
+    on("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.of::<ScalingDraft>().dies)).reach(Reach::Application),
 ];
 
 /// Sets a number; 0 stands for the default, as in uWSGI.

@@ -9,7 +9,10 @@ use bolide_contract::sockets::SocketTuning;
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{Milestone, OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, set};
+use crate::row::{
+    Milestone, OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, accepted, list, on, planned, refused, rows, set,
+    supported,
+};
 use crate::topics::interpreter::PythonDraft;
 use crate::topics::platform;
 use crate::{address, values};
@@ -24,170 +27,287 @@ const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
 /// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
 const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported yet";
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
-        .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/shop.sock").reach(Reach::Master),
-    OptionEntry::supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol.")
-        .example("uwsgi-socket = 127.0.0.1:3031").reach(Reach::Master),
-    OptionEntry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.")
-        .uwsgi("uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length waits forever; here bodies are read, and such a response ends with its connection.")
-        .example("puwsgi-socket = 127.0.0.1:3031").reach(Reach::Master),
-    OptionEntry::supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
-        .uwsgi("uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx: `fastcgi_keep_conn on`).")
-        .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000").reach(Reach::Master),
-    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "Listen on this address with FastCGI, with an HTTP status line at the head of each response instead of CGI's field Status. nginx does not support it.")
-        .example("fastcgi-nph-socket = 127.0.0.1:9000").reach(Reach::Master),
-    OptionEntry::refused("fastcgi-modifier1", MODIFIER, "The uWSGI plugin that serves FastCGI requests.", ONE_PLUGIN),
-    OptionEntry::refused("fastcgi-modifier2", MODIFIER, "A variant of `fastcgi-modifier1`.", ONE_PLUGIN),
-    OptionEntry::supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "", "Listen on this address with SCGI.")
-        .uwsgi("uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol specifies.")
-        .example("scgi-socket = 127.0.0.1:4000").reach(Reach::Master),
-    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.")
-        .example("scgi-nph-socket = 127.0.0.1:4000").reach(Reach::Master),
-    OptionEntry::refused("scgi-modifier1", MODIFIER, "The uWSGI plugin that serves SCGI requests.", ONE_PLUGIN),
-    OptionEntry::refused("scgi-modifier2", MODIFIER, "A variant of `scgi-modifier1`.", ONE_PLUGIN),
-    OptionEntry::planned("raw-socket", Value::Address, Milestone::Services, "Listen on this address, and call the function of `python-raw` with the descriptor of each connection.", INSTEAD_OF_RAW),
-    OptionEntry::planned("python-raw", Value::Path, Milestone::Services, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
-    OptionEntry::planned("raw-modifier1", MODIFIER, Milestone::Services, "The uWSGI plugin that serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
-    OptionEntry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of `raw-modifier1`.", INSTEAD_OF_RAW),
-    OptionEntry::supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "", "Listen on this address with HTTP/1.1.")
-        .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
-        .example("http = 127.0.0.1:8080\nhttp = :8080").reach(Reach::Master),
-    OptionEntry::supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
-        .uwsgi("uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.")
-        .example("http-socket = :8080").reach(Reach::Master),
-    OptionEntry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
-        .example("http11-socket = :8080").reach(Reach::Master),
-    OptionEntry::supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
-        .example("protocol = http").reach(Reach::Master),
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Listen on this address with the uwsgi protocol (or with the one that `protocol` names).
+    /// Example: socket = /run/app.sock
+    ///          socket = 127.0.0.1:3031
+    ///          socket = @app
+    ///          socket = fd://3
+    ///          socket = unix:/run/shop.sock
+    supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with the uwsgi protocol.
+    /// Example: uwsgi-socket = 127.0.0.1:3031
+    supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.
+    /// uWSGI: uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length
+    /// waits forever; here bodies are read, and such a response ends with its connection.
+    /// Example: puwsgi-socket = 127.0.0.1:3031
+    supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "")
+            .reach(Reach::Master),
+    /// Listen on this address with FastCGI, as a responder.
+    /// uWSGI: uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx:
+    /// `fastcgi_keep_conn on`).
+    /// Example: fastcgi-socket = /run/app.sock
+    ///          fastcgi-socket = 127.0.0.1:9000
+    supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with FastCGI, with an HTTP status line at the head of each response instead of CGI's field Status.
+    /// nginx does not support it.
+    /// Example: fastcgi-nph-socket = 127.0.0.1:9000
+    supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "")
+            .reach(Reach::Master),
+    /// The uWSGI plugin that serves FastCGI requests.
+    refused("fastcgi-modifier1", MODIFIER).reason(ONE_PLUGIN),
+    /// A variant of `fastcgi-modifier1`.
+    refused("fastcgi-modifier2", MODIFIER).reason(ONE_PLUGIN),
+    /// Listen on this address with SCGI.
+    /// uWSGI: uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is
+    /// refused, as the protocol specifies.
+    /// Example: scgi-socket = 127.0.0.1:4000
+    supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.
+    /// Example: scgi-nph-socket = 127.0.0.1:4000
+    supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "").reach(Reach::Master),
+    /// The uWSGI plugin that serves SCGI requests.
+    refused("scgi-modifier1", MODIFIER).reason(ONE_PLUGIN),
+    /// A variant of `scgi-modifier1`.
+    refused("scgi-modifier2", MODIFIER).reason(ONE_PLUGIN),
+    /// Listen on this address, and call the function of `python-raw` with the descriptor of each connection.
+    planned("raw-socket", Value::Address, Milestone::Services).reason(INSTEAD_OF_RAW),
+    /// A file whose callable gets the descriptors of `raw-socket`.
+    planned("python-raw", Value::Path, Milestone::Services).reason(INSTEAD_OF_RAW),
+    /// The uWSGI plugin that serves the connections of `raw-socket`.
+    planned("raw-modifier1", MODIFIER, Milestone::Services).reason(INSTEAD_OF_RAW),
+    /// A variant of `raw-modifier1`.
+    planned("raw-modifier2", MODIFIER, Milestone::Services).reason(INSTEAD_OF_RAW),
+    /// Listen on this address with HTTP/1.1.
+    /// uWSGI: uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.
+    /// Example: http = 127.0.0.1:8080
+    ///          http = :8080
+    supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with HTTP/1.1.
+    /// uWSGI: uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.
+    /// Example: http-socket = :8080
+    supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "").reach(Reach::Master),
+    /// Listen on this address with HTTP/1.1.
+    /// Example: http11-socket = :8080
+    supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "").reach(Reach::Master),
+    /// The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`,
+    /// `scgi`, `scgi-nph`.
+    /// Example: protocol = http
+    supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?), Value::Text, "uwsgi").reach(Reach::Master),
+    /// The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.
+    /// uWSGI: uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is
+    /// the default, and a larger number is reduced to it.
+    /// Example: listen = 1024
+    supported(
         "listen",
         Setting::Number(|draft| &mut draft.of::<SocketsDraft>().backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
-        "The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.",
     )
-    .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is reduced to it.")
-    .example("listen = 1024").reach(Reach::Master),
-    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.of::<SocketsDraft>().mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "The mode of the files of UNIX sockets, three octal digits; without a value, 666.")
-        .example("chmod-socket = 660").reach(Reach::Master),
-    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.of::<SocketsDraft>().owner), Value::Text, "", "The owner of the files of UNIX sockets: `user` or `user:group`.")
-        .example("chown-socket = www-data:www-data").reach(Reach::Master),
-    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.")
-        .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.")
-        .example("socket-timeout = 10").reach(Reach::Application),
-    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.of::<SocketsDraft>().http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may take for the next byte, or until it reads more.")
-        .example("http-timeout = 120").reach(Reach::Application),
-    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
-        .uwsgi("uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
-        .example("http-keepalive = 75").reach(Reach::Application),
-    OptionEntry::supported("shared-socket", Setting::By(check_shared), Value::List, "", "An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`, `socket` or a related option names it, with the protocol of that option.")
-        .example("shared-socket = 127.0.0.1:8443\nhttps = =0,shop.crt,shop.key").reach(Reach::Master),
-    OptionEntry::supported("undeferred-shared-socket", Setting::By(check_shared), Value::List, "", "Like `shared-socket`: the master opens all sockets before it drops privileges.")
-        .example("undeferred-shared-socket = 127.0.0.1:8080\nhttp = =0").reach(Reach::Master),
-    OptionEntry::supported("http-to", Setting::LocatedTexts(|draft| &mut draft.of::<SocketsDraft>().router_targets), Value::List, "", "The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration, `http` serves the application itself. Another address is an error: let a front server forward requests.")
-        .example("http = 127.0.0.1:8000\nsocket = /run/shop.sock\nhttp-to = /run/shop.sock").reach(Reach::Master),
-    OptionEntry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
-    OptionEntry::accepted("http-auto-chunked", Value::Switch, "Sends responses of unknown length in chunks.", "HTTP/1.1 responses of unknown length are always chunked"),
-    OptionEntry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "WebSocket requests are always recognised, and an ASGI application gets them"),
-    OptionEntry::accepted("no-defer-accept", Value::Switch, "Accepts connections before their first byte has arrived.", "waiting connections occupy no worker, so accept is never deferred"),
-    OptionEntry::accepted("tcp-nodelay", Value::Switch, "Sends small packets immediately.", "TCP_NODELAY is always set"),
+    .reach(Reach::Master),
+    /// The mode of the files of UNIX sockets, three octal digits; without a value, 666.
+    /// Example: chmod-socket = 660
+    supported(
+        "chmod-socket",
+        set!(|draft, _, pair| draft.of::<SocketsDraft>().mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))),
+        Value::Text,
+        "the umask",
+    )
+    .reach(Reach::Master),
+    /// The owner of the files of UNIX sockets: `user` or `user:group`.
+    /// Example: chown-socket = www-data:www-data
+    supported("chown-socket", Setting::Text(|draft| &mut draft.of::<SocketsDraft>().owner), Value::Text, "")
+            .reach(Reach::Master),
+    /// How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.
+    /// uWSGI: uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.
+    /// Example: socket-timeout = 10
+    supported(
+        "socket-timeout",
+        set!(|draft, row, pair| draft.of::<SocketsDraft>().timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?),
+        SECONDS,
+        "30",
+    )
+    .reach(Reach::Application),
+    /// How long a client of `http` may take for the next byte, or until it reads more.
+    /// Example: http-timeout = 120
+    supported(
+        "http-timeout",
+        set!(|draft, row, pair| draft.of::<SocketsDraft>().http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?),
+        SECONDS,
+        "60",
+    )
+    .reach(Reach::Application),
+    /// How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger
+    /// value is a number of seconds.
+    /// uWSGI: uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections
+    /// are kept by default, and `true` is on.
+    /// Example: http-keepalive = 75
+    supported(
+        "http-keepalive",
+        set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?),
+        SECONDS,
+        "65",
+    )
+    .reach(Reach::Application),
+    /// An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`,
+    /// `socket` or a related option names it, with the protocol of that option.
+    /// Example: shared-socket = 127.0.0.1:8443
+    ///          https = =0,/etc/ssl/app.pem,/etc/ssl/app.key
+    list("shared-socket", Setting::By(check_shared)).reach(Reach::Master),
+    /// Like `shared-socket`: the master opens all sockets before it drops privileges.
+    /// Example: undeferred-shared-socket = 127.0.0.1:8080
+    ///          http = =0
+    list("undeferred-shared-socket", Setting::By(check_shared)).reach(Reach::Master),
+    /// The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration,
+    /// `http` serves the application itself. Another address is an error: let a front server forward requests.
+    /// Example: http = 127.0.0.1:8000
+    ///          socket = /run/shop.sock
+    ///          http-to = /run/shop.sock
+    list("http-to", Setting::LocatedTexts(|draft| &mut draft.of::<SocketsDraft>().router_targets)).reach(Reach::Master),
+    /// Lets one worker at a time wait for connections.
+    /// Why: workers share the sockets fairly, without a lock
+    accepted("thunder-lock", Value::Switch),
+    /// Sends responses of unknown length in chunks.
+    /// Why: HTTP/1.1 responses of unknown length are always chunked
+    accepted("http-auto-chunked", Value::Switch),
+    /// Passes WebSockets on to the application.
+    /// Why: WebSocket requests are always recognised, and an ASGI application gets them
+    accepted("http-websockets", Value::Switch),
+    /// Accepts connections before their first byte has arrived.
+    /// Why: waiting connections occupy no worker, so accept is never deferred
+    accepted("no-defer-accept", Value::Switch),
+    /// Sends small packets immediately.
+    /// Why: TCP_NODELAY is always set
+    accepted("tcp-nodelay", Value::Switch),
 ];
 
 const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" };
 
-pub const TUNING: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "so-keepalive",
-        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.keepalive),
-        Value::Switch,
-        "off",
-        "Lets the kernel probe silent TCP peers (SO_KEEPALIVE).",
-    )
-    .example("so-keepalive = true").reach(Reach::Master),
-    OptionEntry::supported(
-        "reuse-port",
-        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.reuse_port),
-        Value::Switch,
-        "off",
-        "Another instance of the same user may listen on the same address, and the kernel distributes the connections (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.",
-    )
-    .example("reuse-port = true").reach(Reach::Master),
-    OptionEntry::supported(
-        "freebind",
-        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.free_bind),
-        Value::Switch,
-        "off",
-        "Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines (IP_FREEBIND).",
-    )
-    .example("freebind = true").reach(Reach::Master),
-    OptionEntry::supported(
+pub const TUNING: &[OptionEntry] = rows![
+    /// Lets the kernel probe silent TCP peers (SO_KEEPALIVE).
+    /// Example: so-keepalive = true
+    on("so-keepalive", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.keepalive)).reach(Reach::Master),
+    /// Another instance of the same user may listen on the same address, and the kernel distributes the connections
+    /// (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.
+    /// Example: reuse-port = true
+    on("reuse-port", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.reuse_port)).reach(Reach::Master),
+    /// Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines
+    /// (IP_FREEBIND).
+    /// Example: freebind = true
+    on("freebind", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.free_bind)).reach(Reach::Master),
+    /// The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.
+    /// Example: socket-sndbuf = 65536
+    supported(
         "socket-sndbuf",
         Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.send_buffer_bytes),
         BUFFER,
         "the kernel's own",
-        "The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.",
     )
-    .example("socket-sndbuf = 65536").reach(Reach::Master),
-    OptionEntry::supported(
+    .reach(Reach::Master),
+    /// The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.
+    /// Example: socket-rcvbuf = 65536
+    supported(
         "socket-rcvbuf",
         Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.receive_buffer_bytes),
         BUFFER,
         "the kernel's own",
-        "The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.",
     )
-    .example("socket-rcvbuf = 65536").reach(Reach::Master),
-    OptionEntry::supported(
+    .reach(Reach::Master),
+    /// The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request
+    /// with its first packet.
+    /// Example: tcp-fast-open = 256
+    supported(
         "tcp-fast-open",
         Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.fast_open_queue),
         Value::Number { least: 0, most: 65_535, unit: "connections" },
         "off",
-        "The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request with its first packet.",
     )
-    .example("tcp-fast-open = 256").reach(Reach::Master),
-    OptionEntry::supported(
-        "abstract-socket",
-        Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().are_abstract),
-        Value::Switch,
-        "off",
-        "UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.",
-    )
-    .example("abstract-socket = true").reach(Reach::Master),
-    OptionEntry::accepted(
-        "tcp-fast-open-client",
-        Value::Switch,
-        "Fast Open for connections of uWSGI's routers.",
-        "Bolide opens no connections to other servers",
-    ),
-    OptionEntry::accepted(
-        "so-send-timeout",
-        Value::Special,
-        "How long the kernel waits for a client that does not read.",
-        "`socket-timeout` and `http-timeout` limit it, without a waiting thread",
-    ),
+    .reach(Reach::Master),
+    /// UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.
+    /// Example: abstract-socket = true
+    on("abstract-socket", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().are_abstract)).reach(Reach::Master),
+    /// Fast Open for connections of uWSGI's routers.
+    /// Why: Bolide opens no connections to other servers
+    accepted("tcp-fast-open-client", Value::Switch),
+    /// How long the kernel waits for a client that does not read.
+    /// Why: `socket-timeout` and `http-timeout` limit it, without a waiting thread
+    accepted("so-send-timeout", Value::Special),
 ];
 
-pub const REQUESTS: &[OptionEntry] = &[
-    OptionEntry::accepted("http-chunked-input", Value::Switch, "Accepts chunked request bodies.", "chunked request bodies are always read"),
-    OptionEntry::accepted("http-manage-expect", Value::Special, "Answers `Expect: 100-continue`.", "it is always answered when the body is wanted"),
-    OptionEntry::accepted("post-buffering-bufsize", Value::Special, "The size of the buffer for request bodies.", "the buffer grows as needed"),
-    OptionEntry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.")
-        .example("wsgi-strict = true").reach(Reach::Application),
-    OptionEntry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the default.")
-        .uwsgi("uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger head.")
-        .example("buffer-size = 32768").reach(Reach::Application),
-    OptionEntry::supported("post-buffering", Setting::By(set_body_memory), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1048576", "Bytes of a request's body that are kept in memory; the rest goes to a temporary file.")
-        .uwsgi("uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a slow client occupies no thread. 0 means the default.")
-        .example("post-buffering = 65536").reach(Reach::Application),
-    OptionEntry::supported("limit-post", Setting::Positive(|draft| &mut draft.of::<Limits>().body_bytes), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "no limit", "The maximum size of a request's body in bytes; a larger one is answered with 413.").example("limit-post = 10485760").reach(Reach::Application),
-    OptionEntry::supported("limit-post-disk", set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes = draft.positive_or(row, pair, Limits::default().body_disk_bytes)?), Value::Number { least: 0, most: i64::MAX, unit: "bytes" }, "1073741824", "The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they arrive, without files.")
-        .uwsgi("uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, at most one per thread at the same time.")
-        .example("limit-post-disk = 10737418240").reach(Reach::Application),
-    OptionEntry::supported("body-min-rate", set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" }, "500", "The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps the connection open forever.")
-        .example("body-min-rate = 50").reach(Reach::Application),
-    OptionEntry::supported("lenient-targets", Setting::Switch(|draft| &mut draft.of::<Limits>().lenient_targets), Value::Switch, "off", "Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send unescaped; without it they are answered with 400.")
-        .uwsgi("uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications fail on them.")
-        .example("lenient-targets = true").reach(Reach::Application),
+pub const REQUESTS: &[OptionEntry] = rows![
+    /// Accepts chunked request bodies.
+    /// Why: chunked request bodies are always read
+    accepted("http-chunked-input", Value::Switch),
+    /// Answers `Expect: 100-continue`.
+    /// Why: it is always answered when the body is wanted
+    accepted("http-manage-expect", Value::Special),
+    /// The size of the buffer for request bodies.
+    /// Why: the buffer grows as needed
+    accepted("post-buffering-bufsize", Value::Special),
+    /// A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python
+    /// such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.
+    /// Example: wsgi-strict = true
+    on("wsgi-strict", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.wsgi_strict)).reach(Reach::Application),
+    /// The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for
+    /// the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the
+    /// default.
+    /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
+    /// head.
+    /// Example: buffer-size = 32768
+    supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536")
+            .reach(Reach::Application),
+    /// Bytes of a request's body that are kept in memory; the rest goes to a temporary file.
+    /// uWSGI: uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a
+    /// slow client occupies no thread. 0 means the default.
+    /// Example: post-buffering = 65536
+    supported(
+        "post-buffering",
+        Setting::By(set_body_memory),
+        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        "1048576",
+    )
+    .reach(Reach::Application),
+    /// The maximum size of a request's body in bytes; a larger one is answered with 413.
+    /// Example: limit-post = 10485760
+    supported(
+        "limit-post",
+        Setting::Positive(|draft| &mut draft.of::<Limits>().body_bytes),
+        Value::Number { least: 0, most: i64::MAX, unit: "bytes" },
+        "no limit",
+    )
+    .reach(Reach::Application),
+    /// The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered
+    /// with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
+    /// arrive, without files.
+    /// uWSGI: uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, at most one per thread at the same
+    /// time.
+    /// Example: limit-post-disk = 10737418240
+    supported(
+        "limit-post-disk",
+        set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes =
+            draft.positive_or(row, pair, Limits::default().body_disk_bytes)?),
+        Value::Number { least: 0, most: i64::MAX, unit: "bytes" },
+        "1073741824",
+    )
+    .reach(Reach::Application),
+    /// The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time
+    /// in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps
+    /// the connection open forever.
+    /// Example: body-min-rate = 50
+    supported(
+        "body-min-rate",
+        set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?),
+        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" },
+        "500",
+    )
+    .reach(Reach::Application),
+    /// Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send
+    /// unescaped; without it they are answered with 400.
+    /// uWSGI: uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications
+    /// fail on them.
+    /// Example: lenient-targets = true
+    on("lenient-targets", Setting::Switch(|draft| &mut draft.of::<Limits>().lenient_targets)).reach(Reach::Application),
 ];
 
 /// `chmod-socket` without a value.

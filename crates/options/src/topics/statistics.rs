@@ -7,92 +7,63 @@ use bolide_contract::statistics::{MAX_GROUPS, Pusher, PusherKind, RouteGroup, St
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
 use crate::{address, values};
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported(
-        "stats",
-        Setting::By(set_address),
-        Value::Address,
-        "",
-        "The address at which the statistics of the instance are available as JSON.",
-    )
-    .uwsgi("memory is reported without `memory-report` too, and the numbers of a worker continue over reloads")
-    .example("stats = 127.0.0.1:9191").reach(Reach::Master),
-    OptionEntry::supported(
-        "stats-http",
-        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_http),
-        Value::Switch,
-        "off",
-        "The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is the JSON, as in uWSGI.",
-    )
-    .example("stats-http = true").reach(Reach::Master),
-    OptionEntry::supported(
-        "metrics",
-        Setting::By(set_metrics_address),
-        Value::Address,
-        "",
-        "The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`, over HTTP. It needs no `stats`.",
-    )
-    .example("metrics = 127.0.0.1:9192").reach(Reach::Master),
-    OptionEntry::supported(
-        "metrics-host",
-        Setting::Texts(|draft| &mut draft.of::<StatisticsDraft>().hosts),
-        Value::List,
-        "",
-        "A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always be used; other names are refused, since a page of another site could have a name of its own that points to this address.",
-    )
-    .example("metrics-host = shop.internal").reach(Reach::Master),
-    OptionEntry::supported(
-        "route-group",
-        Setting::By(add_route_group),
-        Value::List,
-        "",
-        "A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is counted.",
-    )
-    .example("route-group = orders /api/orders/").reach(Reach::Master),
-    OptionEntry::supported(
-        "stats-minified",
-        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_minified),
-        Value::Switch,
-        "off",
-        "The JSON of the statistics is one line.",
-    )
-    .example("stats-minified = true").reach(Reach::Master),
-    OptionEntry::supported(
-        "stats-no-cores",
-        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_cores),
-        Value::Switch,
-        "off",
-        "The statistics do not list threads.",
-    )
-    .example("stats-no-cores = true").reach(Reach::Master),
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// The address at which the statistics of the instance are available as JSON.
+    /// uWSGI: memory is reported without `memory-report` too, and the numbers of a worker continue over reloads
+    /// Example: stats = 127.0.0.1:9191
+    supported("stats", Setting::By(set_address), Value::Address, "").reach(Reach::Master),
+    /// The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is
+    /// the JSON, as in uWSGI.
+    /// Example: stats-http = true
+    on("stats-http", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_http)).reach(Reach::Master),
+    /// The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`,
+    /// over HTTP. It needs no `stats`.
+    /// Example: metrics = 127.0.0.1:9192
+    supported("metrics", Setting::By(set_metrics_address), Value::Address, "").reach(Reach::Master),
+    /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always
+    /// be used; other names are refused, since a page of another site could have a name of its own that points to this address.
+    /// Example: metrics-host = shop.internal
+    list("metrics-host", Setting::Texts(|draft| &mut draft.of::<StatisticsDraft>().hosts)).reach(Reach::Master),
+    /// A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the
+    /// paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group
+    /// `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is
+    /// counted.
+    /// Example: route-group = orders /api/orders/
+    list("route-group", Setting::By(add_route_group)).reach(Reach::Master),
+    /// The JSON of the statistics is one line.
+    /// Example: stats-minified = true
+    on("stats-minified", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_minified)).reach(Reach::Master),
+    /// The statistics do not list threads.
+    /// Example: stats-no-cores = true
+    on("stats-no-cores", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_cores)).reach(Reach::Master),
+    /// Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
+    /// send a datagram for each number.
+    /// uWSGI: statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no
+    /// `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused
+    /// Example: stats-push = statsd:127.0.0.1:8125,shop
+    list(
         "stats-push",
-        set!(|draft, _, pair| { let pusher = pusher_of(pair, draft.host)?; draft.of::<StatisticsDraft>().pushers.push(pusher) }),
-        Value::List,
-        "",
-        "Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
+        set!(|draft, _, pair| {
+            let pusher = pusher_of(pair, draft.host)?;
+            draft.of::<StatisticsDraft>().pushers.push(pusher)
+        }),
     )
-    .uwsgi("statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused")
-    .example("stats-push = statsd:127.0.0.1:8125,shop").reach(Reach::Master),
-    OptionEntry::supported(
+    .reach(Reach::Master),
+    /// The time between two pushes of `stats-push`.
+    /// Example: stats-pusher-default-freq = 10
+    supported(
         "stats-pusher-default-freq",
         Setting::Positive(|draft| &mut draft.of::<StatisticsDraft>().push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
         "3",
-        "The time between two pushes of `stats-push`.",
     )
-    .example("stats-pusher-default-freq = 10").reach(Reach::Master),
-    OptionEntry::supported(
-        "stats-no-metrics",
-        Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_metrics),
-        Value::Switch,
-        "off",
-        "The statistics do not list the metrics of `enable-metrics`.",
-    )
-    .example("stats-no-metrics = true").reach(Reach::Master),
+    .reach(Reach::Master),
+    /// The statistics do not list the metrics of `enable-metrics`.
+    /// Example: stats-no-metrics = true
+    on("stats-no-metrics", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_metrics)).reach(Reach::Master),
 ];
 
 /// Bytes of the name of a group of routes, and of its pattern.

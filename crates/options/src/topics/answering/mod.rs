@@ -11,66 +11,182 @@ use bolide_routes::Routes;
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
 use crate::topics::services::named_in_rules::CompiledRules;
 use crate::values;
 
-const fn route(name: &'static str, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, Setting::By(add_route), Value::List, "", help)
-}
-
-pub const ENTRIES: &[OptionEntry] = &[
-    route("route", "Runs an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in order until one answers; see the page about routes.")
-        .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with an alternative; a negative lookahead at the start, as in `^(?!/api).*$`, is supported.")
-        .example("route = ^/healthz$ donotlog:\nroute = ^/old/(.*)$ redirect-permanent:/new/$1").reach(Reach::Application),
-    route("route-uri", "Like `route`, for REQUEST_URI: path and query as the client wrote them.").example("route-uri = ^/search\\?old= return:410").reach(Reach::Application),
-    route("route-host", "Like `route`, for the Host header.").example("route-host = ^shop\\.example$ redirect-permanent:https://www.shop.example${REQUEST_URI}").reach(Reach::Application),
-    route("route-qs", "Like `route`, for QUERY_STRING.").example("route-qs = (^|&)debug=1 return:403").reach(Reach::Application),
-    route("route-remote-addr", "Like `route`, for the client's address (REMOTE_ADDR).").example("route-remote-addr = ^10\\. donotlog:").reach(Reach::Application),
-    route("route-user-agent", "Like `route`, for the User-Agent header.").example("route-user-agent = (?i)badbot return:403").reach(Reach::Application),
-    route("route-referer", "Like `route`, for the Referer header.").example("route-referer = spam\\.example return:403").reach(Reach::Application),
-    route("route-remote-user", "Like `route`, for the user (REMOTE_USER).").example("route-remote-user = ^guest$ return:403").reach(Reach::Application),
-    route("route-if", "Runs an action if a condition holds: `CONDITION:TEXT ACTION:TEXT`.")
-        .example("route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}").reach(Reach::Application),
-    route("route-if-not", "The opposite of `route-if`.").example("route-if-not = ipv4in:${REMOTE_ADDR};10.0.0.0/8 return:403").reach(Reach::Application),
-    route("route-run", "Runs an action for every request.").example("route-run = basicauth:Staff only,ann:secret").reach(Reach::Application),
-    route("route-label", "A target for `goto:`.").example("route-if = startswith:${PATH_INFO};/open/ goto:open\nroute-run = basicauth:Staff,ann:secret\nroute-label = open").reach(Reach::Application),
-    route("response-route", "Runs an action after the application has answered, for paths that match a regular expression: header fields, status, log.").example("response-route = ^/static/ addheader:Cache-Control: max-age=3600")
-        .uwsgi("In uWSGI `delheader` comes too late for fields that the application set; here it removes them.").reach(Reach::Application),
-    route("response-route-status", "Like `response-route`, for responses with this status.").example("response-route-status = 404 addheader:Cache-Control: max-age=60").reach(Reach::Application),
-    route("response-route-uri", "Like `response-route`, for REQUEST_URI.").example("response-route-uri = \\?v= addheader:Cache-Control: immutable").reach(Reach::Application),
-    route("response-route-host", "Like `response-route`, for the Host header.").example("response-route-host = ^test\\. addheader:X-Robots-Tag: noindex").reach(Reach::Application),
-    route("response-route-qs", "Like `response-route`, for QUERY_STRING.").example("response-route-qs = debug=1 addheader:Cache-Control: no-store").reach(Reach::Application),
-    route("response-route-remote-addr", "Like `response-route`, for the client's address (REMOTE_ADDR).").example("response-route-remote-addr = ^10\\. delheader:X-Debug").reach(Reach::Application),
-    route("response-route-user-agent", "Like `response-route`, for the User-Agent header.").example("response-route-user-agent = bot addheader:X-Robots-Tag: nosnippet").reach(Reach::Application),
-    route("response-route-referer", "Like `response-route`, for the Referer header.").example("response-route-referer = . addheader:Vary: Referer").reach(Reach::Application),
-    route("response-route-remote-user", "Like `response-route`, for the user (REMOTE_USER).").example("response-route-remote-user = . addheader:Cache-Control: private").reach(Reach::Application),
-    route("response-route-if", "Like `route-if`, after the application has answered. `collect-header` makes response fields available as variables.")
-        .example("collect-header = Content-Security-Policy CSP\nresponse-route-if = empty:${CSP} addheader:Content-Security-Policy: default-src 'self'").reach(Reach::Application),
-    route("response-route-if-not", "The opposite of `response-route-if`.").example("response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie").reach(Reach::Application),
-    route("response-route-run", "Runs an action for every response of the application.").example("response-route-run = addheader:X-Worker: ${uwsgi[wid]}").reach(Reach::Application),
-    route("response-route-label", "A target for `goto:` in response routes.").example("response-route-if = startswith:${PATH_INFO};/api/ goto:end\nresponse-route-run = addheader:X-Frame-Options: DENY\nresponse-route-label = end").reach(Reach::Application),
-    OptionEntry::supported("add-header", Setting::By(add_header), Value::List, "", "Adds a field to every response: `Name: value`.")
-        .example("add-header = X-Content-Type-Options: nosniff").reach(Reach::Application),
-    OptionEntry::supported("del-header", Setting::By(remove_header), Value::List, "", "Removes a field from every response of the application, and `Server` and `Date` from those of the server.")
-        .example("del-header = X-Powered-By").reach(Reach::Application),
-    OptionEntry::supported("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)), Value::List, "", "Makes a field of the response a variable for response routes: `NAME VARIABLE`.")
-        .example("collect-header = Content-Type TYPE").reach(Reach::Application),
-    OptionEntry::supported("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, true)?)), Value::List, "", "Like `collect-header`, and removes the field from the response.").example("pull-header = X-Internal-User APP_USER").reach(Reach::Application),
-    OptionEntry::supported("error-page-403", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((403, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is sent.").example("error-page-403 = /srv/shop/403.html").reach(Reach::Application),
-    OptionEntry::supported("error-page-404", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((404, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is sent.").example("error-page-404 = /srv/shop/404.html").reach(Reach::Application),
-    OptionEntry::supported("error-page-500", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))), Value::List, "", "An HTML page for failures of the application. Of several, the first readable one is sent.")
-        .example("error-page-500 = /srv/shop/500.html").reach(Reach::Application),
-    OptionEntry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true").reach(Reach::Application),
-    OptionEntry::supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?), Value::List, "off", "Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`. It applies to complete responses and streams, but not to event streams and already compressed responses.")
-        .example("compress = br,zstd,gzip").reach(Reach::Application),
-    OptionEntry::supported("compress-types", Setting::By(add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.")
-        .example("compress = gzip\ncompress-types = text/html,application/json").reach(Reach::Application),
-    OptionEntry::supported("compress-min-size", set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes = draft.bounded_usize(row, pair)? as u64), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Shorter responses are not compressed. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096").reach(Reach::Application),
-    OptionEntry::supported("compress-level", Setting::Number(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" }, "5", "The compression level of `compress`.").example("compress = gzip\ncompress-level = 3").reach(Reach::Application),
-    OptionEntry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither Content-Length nor Content-Encoding.")
-        .example("http-auto-gzip = true")
-        .uwsgi("Set `compress` to compress responses without involving the application.").reach(Reach::Application),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Runs an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
+    /// order until one answers; see the page about routes.
+    /// uWSGI: In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences
+    /// are refused, with an alternative; a negative lookahead at the start, as in `^(?!/api).*$`, is supported.
+    /// Example: route = ^/healthz$ donotlog:
+    ///          route = ^/old/(.*)$ redirect-permanent:/new/$1
+    list("route", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for REQUEST_URI: path and query as the client wrote them.
+    /// Example: route-uri = ^/search\?old= return:410
+    list("route-uri", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for the Host header.
+    /// Example: route-host = ^shop\.example$ redirect-permanent:https://www.shop.example${REQUEST_URI}
+    list("route-host", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for QUERY_STRING.
+    /// Example: route-qs = (^|&)debug=1 return:403
+    list("route-qs", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for the client's address (REMOTE_ADDR).
+    /// Example: route-remote-addr = ^10\. donotlog:
+    list("route-remote-addr", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for the User-Agent header.
+    /// Example: route-user-agent = (?i)badbot return:403
+    list("route-user-agent", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for the Referer header.
+    /// Example: route-referer = spam\.example return:403
+    list("route-referer", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route`, for the user (REMOTE_USER).
+    /// Example: route-remote-user = ^guest$ return:403
+    list("route-remote-user", Setting::By(add_route)).reach(Reach::Application),
+    /// Runs an action if a condition holds: `CONDITION:TEXT ACTION:TEXT`.
+    /// Example: route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}
+    list("route-if", Setting::By(add_route)).reach(Reach::Application),
+    /// The opposite of `route-if`.
+    /// Example: route-if-not = ipv4in:${REMOTE_ADDR};10.0.0.0/8 return:403
+    list("route-if-not", Setting::By(add_route)).reach(Reach::Application),
+    /// Runs an action for every request.
+    /// Example: route-run = basicauth:Staff only,ann:secret
+    list("route-run", Setting::By(add_route)).reach(Reach::Application),
+    /// A target for `goto:`.
+    /// Example: route-if = startswith:${PATH_INFO};/open/ goto:open
+    ///          route-run = basicauth:Staff,ann:secret
+    ///          route-label = open
+    list("route-label", Setting::By(add_route)).reach(Reach::Application),
+    /// Runs an action after the application has answered, for paths that match a regular expression: header fields, status, log.
+    /// uWSGI: In uWSGI `delheader` comes too late for fields that the application set; here it removes them.
+    /// Example: response-route = ^/static/ addheader:Cache-Control: max-age=3600
+    list("response-route", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for responses with this status.
+    /// Example: response-route-status = 404 addheader:Cache-Control: max-age=60
+    list("response-route-status", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for REQUEST_URI.
+    /// Example: response-route-uri = \?v= addheader:Cache-Control: immutable
+    list("response-route-uri", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for the Host header.
+    /// Example: response-route-host = ^test\. addheader:X-Robots-Tag: noindex
+    list("response-route-host", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for QUERY_STRING.
+    /// Example: response-route-qs = debug=1 addheader:Cache-Control: no-store
+    list("response-route-qs", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for the client's address (REMOTE_ADDR).
+    /// Example: response-route-remote-addr = ^10\. delheader:X-Debug
+    list("response-route-remote-addr", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for the User-Agent header.
+    /// Example: response-route-user-agent = bot addheader:X-Robots-Tag: nosnippet
+    list("response-route-user-agent", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for the Referer header.
+    /// Example: response-route-referer = . addheader:Vary: Referer
+    list("response-route-referer", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `response-route`, for the user (REMOTE_USER).
+    /// Example: response-route-remote-user = . addheader:Cache-Control: private
+    list("response-route-remote-user", Setting::By(add_route)).reach(Reach::Application),
+    /// Like `route-if`, after the application has answered. `collect-header` makes response fields available as variables.
+    /// Example: collect-header = Content-Security-Policy CSP
+    ///          response-route-if = empty:${CSP} addheader:Content-Security-Policy: default-src 'self'
+    list("response-route-if", Setting::By(add_route)).reach(Reach::Application),
+    /// The opposite of `response-route-if`.
+    /// Example: response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie
+    list("response-route-if-not", Setting::By(add_route)).reach(Reach::Application),
+    /// Runs an action for every response of the application.
+    /// Example: response-route-run = addheader:X-Worker: ${uwsgi[wid]}
+    list("response-route-run", Setting::By(add_route)).reach(Reach::Application),
+    /// A target for `goto:` in response routes.
+    /// Example: response-route-if = startswith:${PATH_INFO};/api/ goto:end
+    ///          response-route-run = addheader:X-Frame-Options: DENY
+    ///          response-route-label = end
+    list("response-route-label", Setting::By(add_route)).reach(Reach::Application),
+    /// Adds a field to every response: `Name: value`.
+    /// Example: add-header = X-Content-Type-Options: nosniff
+    list("add-header", Setting::By(add_header)).reach(Reach::Application),
+    /// Removes a field from every response of the application, and `Server` and `Date` from those of the server.
+    /// Example: del-header = X-Powered-By
+    list("del-header", Setting::By(remove_header)).reach(Reach::Application),
+    /// Makes a field of the response a variable for response routes: `NAME VARIABLE`.
+    /// Example: collect-header = Content-Type TYPE
+    list(
+        "collect-header",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)),
+    )
+    .reach(Reach::Application),
+    /// Like `collect-header`, and removes the field from the response.
+    /// Example: pull-header = X-Internal-User APP_USER
+    list("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, true)?)))
+            .reach(Reach::Application),
+    /// An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is
+    /// sent.
+    /// Example: error-page-403 = /srv/shop/403.html
+    list(
+        "error-page-403",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((403, values::text(pair)?.into()))),
+    )
+    .reach(Reach::Application),
+    /// An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is
+    /// sent.
+    /// Example: error-page-404 = /srv/shop/404.html
+    list(
+        "error-page-404",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((404, values::text(pair)?.into()))),
+    )
+    .reach(Reach::Application),
+    /// An HTML page for failures of the application. Of several, the first readable one is sent.
+    /// Example: error-page-500 = /srv/shop/500.html
+    list(
+        "error-page-500",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))),
+    )
+    .reach(Reach::Application),
+    /// The SCRIPT_NAME that a front server sends does not choose the application.
+    /// Example: ignore-script-name = true
+    on("ignore-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().ignore_script_name))
+            .reach(Reach::Application),
+    /// Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
+    /// It applies to complete responses and streams, but not to event streams and already compressed responses.
+    /// Example: compress = br,zstd,gzip
+    supported(
+        "compress",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?),
+        Value::List,
+        "off",
+    )
+    .reach(Reach::Application),
+    /// Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.
+    /// Example: compress = gzip
+    ///          compress-types = text/html,application/json
+    supported("compress-types", Setting::By(add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts")
+            .reach(Reach::Application),
+    /// Shorter responses are not compressed. Streams have no length, and are always compressed.
+    /// Example: compress = gzip
+    ///          compress-min-size = 4096
+    supported(
+        "compress-min-size",
+        set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes =
+            draft.bounded_usize(row, pair)? as u64),
+        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        "1024",
+    )
+    .reach(Reach::Application),
+    /// The compression level of `compress`.
+    /// Example: compress = gzip
+    ///          compress-level = 3
+    supported(
+        "compress-level",
+        Setting::Number(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.level),
+        Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" },
+        "5",
+    )
+    .reach(Reach::Application),
+    /// Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither
+    /// Content-Length nor Content-Encoding.
+    /// uWSGI: Set `compress` to compress responses without involving the application.
+    /// Example: http-auto-gzip = true
+    on("http-auto-gzip", Setting::Switch(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.on_demand))
+            .reach(Reach::Application),
 ];
 
 /// Adds a routing rule: the option's name is its kind.

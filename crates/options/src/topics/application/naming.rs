@@ -19,6 +19,15 @@ pub enum ApplicationOption {
 }
 
 impl ApplicationOption {
+    pub const ALL: [ApplicationOption; 6] = [
+        ApplicationOption::Asgi,
+        ApplicationOption::Module,
+        ApplicationOption::File,
+        ApplicationOption::Named(NamedBy::Paste),
+        ApplicationOption::Named(NamedBy::Pecan),
+        ApplicationOption::Named(NamedBy::Text),
+    ];
+
     pub fn name(self) -> &'static str {
         match self {
             ApplicationOption::Asgi => "asgi",

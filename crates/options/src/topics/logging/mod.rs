@@ -11,7 +11,7 @@ use bolide_contract::logging::{LinePattern, LogDate, LogStyle, Logging};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, refused, rows, set, supported, words};
 use crate::topics::logging::loggers::{LoggerDraft, Loggers, expression};
 use crate::values;
 
@@ -22,125 +22,290 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
 /// uWSGI keeps this number in 64 bits; here it is signed.
 const MAX: i64 = i64::MAX;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    on("disable-logging", Setting::Off(|draft| &mut draft.of::<LoggingDraft>().settings.requests), "Turns off request lines. `log-4xx` and the related options log selected requests anyway.")
-        .example("disable-logging = true").reach(Reach::Application),
-    OptionEntry::supported(
-        "logto",
-        Setting::By(set_log_to),
-        Value::Path,
-        "standard error",
-        "Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize` rotates it automatically.",
-    )
-    .example("logto = /var/log/shop.log").reach(Reach::Master),
-    OptionEntry::supported("logto2", Setting::By(set_log_to2), Value::Path, "standard error", "Like `logto`, and the file belongs to the user that workers run as.")
-        .example("uid = www-data\nlogto2 = /var/log/shop/shop.log").reach(Reach::Master),
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Turns off request lines. `log-4xx` and the related options log selected requests anyway.
+    /// Example: disable-logging = true
+    on("disable-logging", Setting::Off(|draft| &mut draft.of::<LoggingDraft>().settings.requests)).reach(Reach::Application),
+    /// Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another
+    /// program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize`
+    /// rotates it automatically.
+    /// Example: logto = /var/log/shop.log
+    supported("logto", Setting::By(set_log_to), Value::Path, "standard error").reach(Reach::Master),
+    /// Like `logto`, and the file belongs to the user that workers run as.
+    /// Example: uid = www-data
+    ///          logto2 = /var/log/shop/shop.log
+    supported("logto2", Setting::By(set_log_to2), Value::Path, "standard error").reach(Reach::Master),
+    /// What the application and its programs print goes to the log. Off: their standard output and standard error stay as they
+    /// were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests
+    /// and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
+    /// Example: logto = /var/log/shop.log
+    ///          log-output = false
+    supported(
         "log-output",
         Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.takes_all_output),
         Value::Switch,
         "on",
-        "What the application and its programs print goes to the log. Off: their standard output and standard error stay as they were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.",
     )
-    .example("logto = /var/log/shop.log\nlog-output = false").reach(Reach::Master),
-    list("logger", set!(|draft, _, pair| add_message_logger(draft, &values::text(pair)?, pair)?), "The destination of messages: the server's own lines, output of applications, and request lines if there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in each process; further ones are dropped and counted. A socket, host, named pipe or program that is out of reach, at the start or later, keeps no application from serving: lines wait in the same way, and the master tries it again every 5 s.")
-        .uwsgi("uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses the lines while there is no syslog; here they wait for it.")
-        .example("logger = file:/var/log/shop.log\nreq-logger = file:/var/log/shop-requests.log\nlogger = errors syslog:shop,local0\nlog-route = errors (ERROR|CRITICAL)").reach(Reach::Master),
-    list("req-logger", set!(|draft, _, pair| add_request_logger(draft, pair)?), "The destination of request lines, in the syntax of `logger`.")
-        .example("req-logger = file:/var/log/shop-requests.log").reach(Reach::Master),
-    list("log-syslog", set!(|draft, _, pair| add_syslog(draft, pair)?), "Like `logger = syslog:…`. On a system without syslog the lines stay in the log, with a warning.").example("log-syslog = shop").reach(Reach::Master),
-    list("log-socket", set!(|draft, _, pair| add_logger_of(draft, "socket", pair)?), "Like `logger = socket:…`.").example("log-socket = 127.0.0.1:5140").reach(Reach::Master),
-    list("log-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.messages, pair)?), "Messages that match a regular expression go to the logger of this name, and not to unnamed ones. An unusable expression is a warning, and the rule has no effect.")
+    .reach(Reach::Master),
+    /// The destination of messages: the server's own lines, output of applications, and request lines if there is no
+    /// `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`),
+    /// `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after
+    /// a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a
+    /// program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed
+    /// loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each
+    /// process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in
+    /// each process; further ones are dropped and counted. A socket, host, named pipe or program that is out of reach, at the
+    /// start or later, keeps no application from serving: lines wait in the same way, and the master tries it again every 5 s.
+    /// uWSGI: uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses the lines
+    /// while there is no syslog; here they wait for it.
+    /// Example: logger = file:/var/log/shop.log
+    ///          req-logger = file:/var/log/shop-requests.log
+    ///          logger = errors syslog:shop,local0
+    ///          log-route = errors (ERROR|CRITICAL)
+    list("logger", set!(|draft, _, pair| add_message_logger(draft, &values::text(pair)?, pair)?)).reach(Reach::Master),
+    /// The destination of request lines, in the syntax of `logger`.
+    /// Example: req-logger = file:/var/log/shop-requests.log
+    list("req-logger", set!(|draft, _, pair| add_request_logger(draft, pair)?)).reach(Reach::Master),
+    /// Like `logger = syslog:…`. On a system without syslog the lines stay in the log, with a warning.
+    /// Example: log-syslog = shop
+    list("log-syslog", set!(|draft, _, pair| add_syslog(draft, pair)?)).reach(Reach::Master),
+    /// Like `logger = socket:…`.
+    /// Example: log-socket = 127.0.0.1:5140
+    list("log-socket", set!(|draft, _, pair| add_logger_of(draft, "socket", pair)?)).reach(Reach::Master),
+    /// Messages that match a regular expression go to the logger of this name, and not to unnamed ones. An unusable expression is
+    /// a warning, and the rule has no effect.
+    /// Example: logger = errors file:/var/log/errors.log
+    ///          log-route = errors (ERROR|CRITICAL)
+    list("log-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.messages, pair)?))
         .uwsgi(EXPRESSIONS)
-        .example("logger = errors file:/var/log/errors.log\nlog-route = errors (ERROR|CRITICAL)").reach(Reach::Master),
-    list("log-req-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.requests, pair)?), "Like `log-route`, for request lines.")
-        .uwsgi("uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.")
-        .example("req-logger = api file:/var/log/api.log\nlog-req-route = api /api/").reach(Reach::Master),
-    list("log-drain", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.drains, pair)?), "Messages that match a regular expression are discarded.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz").reach(Reach::Master),
-    list("log-filter", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.filters, pair)?), "Messages that match none of these regular expressions are discarded.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)").reach(Reach::Master),
-    list("log-encoder", set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.messages.add_encoder(&values::text(pair)?, pair)?), "Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately, with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this name only.")
-        .uwsgi("Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.")
-        .example("log-encoder = json {\"time\":\"${strftime:%Y-%m-%dT%H:%M:%S}\",\"message\":\"${msg}\"}").reach(Reach::Master),
-    list("log-req-encoder", set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.requests.add_encoder(&values::text(pair)?, pair)?), "Like `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: ").reach(Reach::Master),
-    number("log-maxsize", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.files.most_bytes), "bytes", "A log file with more bytes is renamed to its own name followed by the time in seconds, and a new one is started, in all processes. The sizes are checked once a second.")
-        .example("logto = /var/log/shop.log\nlog-maxsize = 104857600").reach(Reach::Master),
-    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The new name of a rotated log file. An existing file is replaced.")
-        .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old").reach(Reach::Master),
-    on("log-truncate", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.truncate), "Empties the file of `logto` at the start.").example("log-truncate = true").reach(Reach::Master),
-    on("log-reopen", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.reopen_at_reload), "Each reload opens the log files again.").example("log-reopen = true").reach(Reach::Master),
-    OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| set_file_mode(draft, pair)?), Value::Text, "0640", "The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file that exists keeps its mode.").example("logfile-chmod = 644").reach(Reach::Master),
-    on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true").reach(Reach::Master),
-    OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines itself, so none are mixed, and rotation reaches all of them; in a pipe, lines of more than 4096 bytes may be mixed with those of other processes"),
-    OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "no process waits for a log writer"),
-    OptionEntry::accepted("log-master-bufsize", Value::Special, "The maximum line length that the master reads.", "lines are not cut"),
-    OptionEntry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines itself"),
-    OptionEntry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines itself"),
-    OptionEntry::accepted("rsyslog-packet-size", Value::Special, "The maximum line length that `rsyslog` sends.", "lines are not truncated, up to the size of a datagram"),
-    OptionEntry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not truncated, up to the size of a datagram"),
-    OptionEntry::refused("log-zeromq", Value::Text, "Sends lines over ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
-    OptionEntry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
-    OptionEntry::supported(
+        .reach(Reach::Master),
+    /// Like `log-route`, for request lines.
+    /// uWSGI: uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.
+    /// Example: req-logger = api file:/var/log/api.log
+    ///          log-req-route = api /api/
+    list("log-req-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.requests, pair)?)).reach(Reach::Master),
+    /// Messages that match a regular expression are discarded.
+    /// Example: log-drain = GET /healthz
+    list("log-drain", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.drains, pair)?))
+            .uwsgi(EXPRESSIONS)
+            .reach(Reach::Master),
+    /// Messages that match none of these regular expressions are discarded.
+    /// Example: log-filter = (ERROR|WARNING)
+    list("log-filter", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.filters, pair)?))
+            .uwsgi(EXPRESSIONS)
+            .reach(Reach::Master),
+    /// Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`,
+    /// `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately,
+    /// with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them
+    /// surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this
+    /// name only.
+    /// uWSGI: Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are
+    /// for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.
+    /// Example: log-encoder = json {"time":"${strftime:%Y-%m-%dT%H:%M:%S}","message":"${msg}"}
+    list(
+        "log-encoder",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.messages.add_encoder(&values::text(pair)?, pair)?),
+    )
+    .reach(Reach::Master),
+    /// Like `log-encoder`, for request lines.
+    /// Example: log-req-encoder = prefix shop:
+    list(
+        "log-req-encoder",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().loggers.requests.add_encoder(&values::text(pair)?, pair)?),
+    )
+    .reach(Reach::Master),
+    /// A log file with more bytes is renamed to its own name followed by the time in seconds, and a new one is started, in all
+    /// processes. The sizes are checked once a second.
+    /// Example: logto = /var/log/shop.log
+    ///          log-maxsize = 104857600
+    number("log-maxsize", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.files.most_bytes), "bytes")
+            .reach(Reach::Master),
+    /// The new name of a rotated log file. An existing file is replaced.
+    /// Example: log-maxsize = 104857600
+    ///          log-backupname = /var/log/shop.log.old
+    supported(
+        "log-backupname",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.backup = Some(values::text(pair)?.into())),
+        Value::Path,
+        "the name and the time in seconds",
+    )
+    .reach(Reach::Master),
+    /// Empties the file of `logto` at the start.
+    /// Example: log-truncate = true
+    on("log-truncate", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.truncate)).reach(Reach::Master),
+    /// Each reload opens the log files again.
+    /// Example: log-reopen = true
+    on("log-reopen", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.reopen_at_reload))
+            .reach(Reach::Master),
+    /// The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file
+    /// that exists keeps its mode.
+    /// Example: logfile-chmod = 644
+    supported("logfile-chmod", set!(|draft, _, pair| set_file_mode(draft, pair)?), Value::Text, "0640").reach(Reach::Master),
+    /// Log files belong to the user that workers run as.
+    /// Example: logfile-chown = true
+    on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)))
+            .reach(Reach::Master),
+    /// The master writes all lines.
+    /// Why: each process writes whole lines itself, so none are mixed, and rotation reaches all of them; in a pipe, lines of more
+    /// than 4096 bytes may be mixed with those of other processes
+    accepted("log-master", Value::Switch),
+    /// A thread of the master writes all lines.
+    /// Why: no process waits for a log writer
+    accepted("threaded-logger", Value::Switch),
+    /// The maximum line length that the master reads.
+    /// Why: lines are not cut
+    accepted("log-master-bufsize", Value::Special),
+    /// Lines reach the master as a stream.
+    /// Why: each process writes whole lines itself
+    accepted("log-master-stream", Value::Switch),
+    /// Request lines reach the master as a stream.
+    /// Why: each process writes whole lines itself
+    accepted("log-master-req-stream", Value::Switch),
+    /// The maximum line length that `rsyslog` sends.
+    /// Why: lines are not truncated, up to the size of a datagram
+    accepted("rsyslog-packet-size", Value::Special),
+    /// `rsyslog` sends long lines in several packets.
+    /// Why: lines are not truncated, up to the size of a datagram
+    accepted("rsyslog-split-messages", Value::Switch),
+    /// Sends lines over ZeroMQ.
+    /// Instead: use `logger = socket:HOST:PORT`, or a log shipper that reads a file
+    refused("log-zeromq", Value::Text),
+    /// Shows the loggers.
+    /// Instead: run `bolide explain logger`
+    refused("logger-list", Value::Switch),
+    /// The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`,
+    /// `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `request_id`, `trace_id` and `span_id` (see
+    /// `request-id` and `trace-context`), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the response:
+    /// `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`;
+    /// of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see
+    /// `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name
+    /// is a variable that the application has set. Empty values are `-`, as is `metric.NAME`. In a format with quotes (`"`),
+    /// quotes, backslashes and control characters are escaped as Apache does: `\"`, `\\`, `\n`, `\x1b`. In a format without
+    /// quotes, control characters are shown as `?`.
+    /// uWSGI: uWSGI writes a client's text unchanged, so that a quote in it ends the field. Here, in a format that is a JSON
+    /// object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid
+    /// whatever it contains.
+    /// Example: log-format = %(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(size) "%(referer)" "%(uagent)"
+    supported(
         "log-format",
         Setting::Text(|draft| &mut draft.of::<LoggingDraft>().settings.format),
         Value::Text,
         "uWSGI's line",
-        "The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `request_id`, `trace_id` and `span_id` (see `request-id` and `trace-context`), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the response: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. Empty values are `-`, as is `metric.NAME`. In a format with quotes (`\"`), quotes, backslashes and control characters are escaped as Apache does: `\\\"`, `\\\\`, `\\n`, `\\x1b`. In a format without quotes, control characters are shown as `?`.",
     )
-    .uwsgi("uWSGI writes a client's text unchanged, so that a quote in it ends the field. Here, in a format that is a JSON object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid whatever it contains.")
-    .example("log-format = %(addr) - %(user) [%(ltime)] \"%(method) %(uri) %(proto)\" %(status) %(size) \"%(referer)\" \"%(uagent)\"").reach(Reach::Application),
-    on("logformat-strftime", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.dates_format), "`%(ftime)` in `log-format` has the format of `log-date`.")
-        .example("log-date = %Y-%m-%d %H:%M:%S\nlogformat-strftime = true\nlog-format = %(ftime) %(method) %(uri) %(status)").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// `%(ftime)` in `log-format` has the format of `log-date`.
+    /// Example: log-date = %Y-%m-%d %H:%M:%S
+    ///          logformat-strftime = true
+    ///          log-format = %(ftime) %(method) %(uri) %(status)
+    on("logformat-strftime", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.dates_format))
+            .reach(Reach::Application),
+    /// The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines
+    /// have their own times, and lines of the application are unchanged.
+    /// Example: log-date = %d/%b/%Y %H:%M:%S
+    supported(
         "log-date",
         set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = date(pair)),
         Value::Special,
         "2026-11-22 13:40:00",
-        "The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines have their own times, and lines of the application are unchanged.",
     )
-    .example("log-date = %d/%b/%Y %H:%M:%S").reach(Reach::Application),
-    on("log-micros", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.microseconds), "uWSGI's request line counts in microseconds.").example("log-micros = true").reach(Reach::Application),
-    OptionEntry::supported(
+    .reach(Reach::Application),
+    /// uWSGI's request line counts in microseconds.
+    /// Example: log-micros = true
+    on("log-micros", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.microseconds)).reach(Reach::Application),
+    /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured
+    /// on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and
+    /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
+    /// named on the command line without a configuration file, or with `develop`; else `uwsgi`.
+    /// Example: log-style = short
+    supported(
         "log-style",
         set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)),
         Value::OneOf(&words(&STYLES)),
         "auto",
-        "The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is named on the command line without a configuration file, or with `develop`; else `uwsgi`.",
     )
-    .example("log-style = short").reach(Reach::Application),
-    on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))), "Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.")
-        .example("log-json = true").reach(Reach::Application),
-    on("log-4xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.client_errors), "Logs responses of 400 to 499, even with `disable-logging`.").example("disable-logging = true\nlog-4xx = true").reach(Reach::Application),
-    on("log-5xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.server_errors), "Logs responses of 500 to 599, even with `disable-logging`.").example("disable-logging = true\nlog-5xx = true").reach(Reach::Application),
-    number("log-slow", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.slow_ms), "milliseconds", "Logs requests that take at least this many milliseconds, even with `disable-logging`.").example("disable-logging = true\nlog-slow = 1000").reach(Reach::Application),
-    number("log-big", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.big_bytes), "bytes", "Logs responses with a body of at least this many bytes, even with `disable-logging`.").example("log-big = 1048576").reach(Reach::Application),
-    on("log-zero", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.empty), "Logs responses without a body, even with `disable-logging`.").example("log-zero = true").reach(Reach::Application),
-    on("log-sendfile", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.files), "Logs responses that are a file, even with `disable-logging`.").example("log-sendfile = true").reach(Reach::Application),
-    on("log-ioerror", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.broken), "Logs responses that their client did not read, even with `disable-logging`.")
-        .uwsgi("In uWSGI both a read and a write must fail in one request, which is rare.")
-        .example("log-ioerror = true").reach(Reach::Application),
-    number("leak-report", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.leak_report_requests), "requests", "Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.").example("leak-report = 2000").reach(Reach::Application),
-    number("slow-request", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.slow_request_ms), "milliseconds", "Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30 reports a minute. WebSockets and streams of events have none.").example("slow-request = 1000").reach(Reach::Application),
-    on("memory-report", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.memory_report), "Request lines start with the worker's memory.").example("memory-report = true").reach(Reach::Application),
-    on("ignore-write-errors", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors = !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors), "Does not log clients that disconnect during a response.")
-        .example("ignore-write-errors = true").reach(Reach::Application),
-    on("disable-write-exception", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors = !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors), "An application sees no exception when a client disconnects during a response.")
-        .example("disable-write-exception = true").reach(Reach::Application),
-    OptionEntry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
+    .reach(Reach::Application),
+    /// Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.
+    /// Example: log-json = true
+    on(
+        "log-json",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))),
+    )
+    .reach(Reach::Application),
+    /// Logs responses of 400 to 499, even with `disable-logging`.
+    /// Example: disable-logging = true
+    ///          log-4xx = true
+    on("log-4xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.client_errors))
+        .reach(Reach::Application),
+    /// Logs responses of 500 to 599, even with `disable-logging`.
+    /// Example: disable-logging = true
+    ///          log-5xx = true
+    on("log-5xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.server_errors))
+        .reach(Reach::Application),
+    /// Logs requests that take at least this many milliseconds, even with `disable-logging`.
+    /// Example: disable-logging = true
+    ///          log-slow = 1000
+    number("log-slow", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.slow_ms), "milliseconds")
+            .reach(Reach::Application),
+    /// Logs responses with a body of at least this many bytes, even with `disable-logging`.
+    /// Example: log-big = 1048576
+    number("log-big", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.big_bytes), "bytes")
+            .reach(Reach::Application),
+    /// Logs responses without a body, even with `disable-logging`.
+    /// Example: log-zero = true
+    on("log-zero", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.empty)).reach(Reach::Application),
+    /// Logs responses that are a file, even with `disable-logging`.
+    /// Example: log-sendfile = true
+    on("log-sendfile", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.files))
+            .reach(Reach::Application),
+    /// Logs responses that their client did not read, even with `disable-logging`.
+    /// uWSGI: In uWSGI both a read and a write must fail in one request, which is rare.
+    /// Example: log-ioerror = true
+    on("log-ioerror", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.broken))
+            .reach(Reach::Application),
+    /// Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to
+    /// themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is
+    /// still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at
+    /// most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.
+    /// Example: leak-report = 2000
+    number("leak-report", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.leak_report_requests), "requests")
+            .reach(Reach::Application),
+    /// Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the
+    /// application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at
+    /// when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30
+    /// reports a minute. WebSockets and streams of events have none.
+    /// Example: slow-request = 1000
+    number("slow-request", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.slow_request_ms), "milliseconds")
+            .reach(Reach::Application),
+    /// Request lines start with the worker's memory.
+    /// Example: memory-report = true
+    on("memory-report", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.memory_report))
+        .reach(Reach::Application),
+    /// Does not log clients that disconnect during a response.
+    /// Example: ignore-write-errors = true
+    on(
+        "ignore-write-errors",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors =
+            !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors),
+    )
+    .reach(Reach::Application),
+    /// An application sees no exception when a client disconnects during a response.
+    /// Example: disable-write-exception = true
+    on(
+        "disable-write-exception",
+        set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.write_errors =
+            !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors),
+    )
+    .reach(Reach::Application),
+    /// No line for SIGPIPE.
+    /// Why: SIGPIPE is always ignored
+    accepted("ignore-sigpipe", Value::Switch),
 ];
 
 /// Syntax that the engine of regular expressions does not support.
 const EXPRESSIONS: &str = "Look-around and backreferences, which can take any time for a line, are an error.";
 
-const fn list(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, setting, Value::List, "", help)
-}
-
-const fn on(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, setting, Value::Switch, "off", help)
-}
-
-const fn number(name: &'static str, setting: Setting, unit: &'static str, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, setting, Value::Number { least: 0, most: MAX, unit }, "off", help)
+const fn number(name: &'static str, setting: Setting, unit: &'static str) -> OptionEntry {
+    supported(name, setting, Value::Number { least: 0, most: MAX, unit }, "off")
 }
 
 pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {

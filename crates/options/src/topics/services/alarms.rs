@@ -13,7 +13,7 @@ use bolide_contract::logging::{AlarmRule, LinePattern};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, set};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, rows, set, supported};
 use crate::topics::logging::loggers::expression;
 use crate::topics::sockets::SOCKET_TIMEOUT_SECONDS;
 use crate::values;
@@ -21,36 +21,76 @@ use crate::values;
 /// Seconds between two equal messages at the most.
 const MAX_REPEAT_S: i64 = 31_536_000;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    list("alarm", Setting::By(add_alarm), "Defines an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the message as its standard input. `log:TEXT` logs a line `ALARM: TEXT MESSAGE`. `signal:NUMBER` raises a signal of uWSGI's (`uwsgi.register_signal`), without the message. `mule:NUMBER` sends the message to a mule, `mule:0` to any mule. `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to `http` or `https`, or as a mail by `smtp` or `smtps`; the options are `method`, `auth_user`, `auth_pass`, `timeout`, `conn_timeout` (30 seconds each), `ssl`, `ssl_insecure`, `mail_from`, `mail_to` and `subject`. Commands and requests run in processes of their own: 4 of an alarm at a time, for 5 minutes at the most, and 256 messages wait.")
-        .uwsgi("`curl` executes the program of this name instead of a library, waits 30 seconds instead of 4, logs a response of 400 and above as a failure, and refuses other protocols. An action that uWSGI's plugins for XMPP and speech add is refused: `cmd` can do the same. uWSGI starts any number of commands, for any time.")
-        .example("alarm = shout log:\nalarm = mail cmd:mail -s 'the shop has a problem' ops@example.com\nalarm = chat cmd:chat-client --room ops").reach(Reach::Master),
-    list("alarm-log", Setting::By(add_rule), "Raises alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms raise no alarm.")
-        .uwsgi("Look-around and backreferences, which can take any time for a line, are an error. In uWSGI the lines of an alarm can raise it again.")
-        .example("alarm = shout log:\nalarm-log = shout (ERROR|CRITICAL)").reach(Reach::Master),
-    list("not-alarm-log", Setting::By(add_exception), "Lines that match this expression (`NAME[,NAME…] EXPRESSION`) raise no alarm of the `alarm-log` options that follow.")
-        .uwsgi("As in uWSGI the names have no effect: it holds for all alarms. Unknown names are errors here.")
-        .example("alarm = shout log:\nnot-alarm-log = shout ERROR .* by a crawler\nalarm-log = shout ERROR").reach(Reach::Master),
-    list("alarm-backlog", set!(|draft, _, pair| draft.of::<AlarmsDraft>().backlog.push(located(pair)?)), "Raises this alarm each second in which the listen queue of a socket is full.")
-        .example("alarm = shout log:\nalarm-backlog = shout").reach(Reach::Master),
-    list("alarm-segfault", set!(|draft, _, pair| draft.of::<AlarmsDraft>().segfault.push(located(pair)?)), "Raises this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or SIGILL. The message names the process and its requests in flight.")
-        .uwsgi("The message of uWSGI is a backtrace of C functions; here the Python stack is in the log.")
-        .example("alarm = shout log:\nalarm-segfault = shout").reach(Reach::Master),
-    list("alarm-fd", Setting::By(add_descriptor), "Raises an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many bytes for each alarm: 1 if not specified; write 8 for an eventfd.")
-        .example("alarm = shout log:\nalarm-fd = shout 9:8 the control group is out of memory").reach(Reach::Master),
-    OptionEntry::supported("alarm-freq", set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000), Value::Number { least: 0, most: MAX_REPEAT_S, unit: "seconds" }, "3", "For this long an alarm ignores a message that equals its last one.")
-        .example("alarm-freq = 60").reach(Reach::Master),
-    OptionEntry::supported("alarm-msg-size", set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.message_bytes = draft.bounded_u32(row, pair)?), Value::Number { least: 1, most: MAX_MESSAGE_BYTES as i64, unit: "bytes" }, "8192", "The maximum size of a message. A longer one is cut.")
-        .uwsgi("uWSGI drops a message of `uwsgi.alarm` that is longer, and does not limit those of log lines.")
-        .example("alarm-msg-size = 1024").reach(Reach::Master),
-    OptionEntry::supported("alarm-list", Setting::Switch(|draft| &mut draft.of::<AlarmsDraft>().settings.is_listed), Value::Switch, "off", "Logs the alarms at the start.")
-        .example("alarm-list = true").reach(Reach::Master),
-    OptionEntry::accepted("alarm-cheap", Value::Switch, "Sends requests of `curl` without a thread for each alarm.", "each request has a process of its own while it lasts, and no alarm has a thread"),
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// Defines an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the
+    /// message as its standard input. `log:TEXT` logs a line `ALARM: TEXT MESSAGE`. `signal:NUMBER` raises a signal of uWSGI's
+    /// (`uwsgi.register_signal`), without the message. `mule:NUMBER` sends the message to a mule, `mule:0` to any mule.
+    /// `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to
+    /// `http` or `https`, or as a mail by `smtp` or `smtps`; the options are `method`, `auth_user`, `auth_pass`, `timeout`,
+    /// `conn_timeout` (30 seconds each), `ssl`, `ssl_insecure`, `mail_from`, `mail_to` and `subject`. Commands and requests run
+    /// in processes of their own: 4 of an alarm at a time, for 5 minutes at the most, and 256 messages wait.
+    /// uWSGI: `curl` executes the program of this name instead of a library, waits 30 seconds instead of 4, logs a response of
+    /// 400 and above as a failure, and refuses other protocols. An action that uWSGI's plugins for XMPP and speech add is
+    /// refused: `cmd` can do the same. uWSGI starts any number of commands, for any time.
+    /// Example: alarm = shout log:
+    ///          alarm = mail cmd:mail -s 'the shop has a problem' ops@example.com
+    ///          alarm = chat cmd:chat-client --room ops
+    list("alarm", Setting::By(add_alarm)).reach(Reach::Master),
+    /// Raises alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
+    /// application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms raise
+    /// no alarm.
+    /// uWSGI: Look-around and backreferences, which can take any time for a line, are an error. In uWSGI the lines of an alarm
+    /// can raise it again.
+    /// Example: alarm = shout log:
+    ///          alarm-log = shout (ERROR|CRITICAL)
+    list("alarm-log", Setting::By(add_rule)).reach(Reach::Master),
+    /// Lines that match this expression (`NAME[,NAME…] EXPRESSION`) raise no alarm of the `alarm-log` options that follow.
+    /// uWSGI: As in uWSGI the names have no effect: it holds for all alarms. Unknown names are errors here.
+    /// Example: alarm = shout log:
+    ///          not-alarm-log = shout ERROR .* by a crawler
+    ///          alarm-log = shout ERROR
+    list("not-alarm-log", Setting::By(add_exception)).reach(Reach::Master),
+    /// Raises this alarm each second in which the listen queue of a socket is full.
+    /// Example: alarm = shout log:
+    ///          alarm-backlog = shout
+    list("alarm-backlog", set!(|draft, _, pair| draft.of::<AlarmsDraft>().backlog.push(located(pair)?))).reach(Reach::Master),
+    /// Raises this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or
+    /// SIGILL. The message names the process and its requests in flight.
+    /// uWSGI: The message of uWSGI is a backtrace of C functions; here the Python stack is in the log.
+    /// Example: alarm = shout log:
+    ///          alarm-segfault = shout
+    list("alarm-segfault", set!(|draft, _, pair| draft.of::<AlarmsDraft>().segfault.push(located(pair)?))).reach(Reach::Master),
+    /// Raises an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many
+    /// bytes for each alarm: 1 if not specified; write 8 for an eventfd.
+    /// Example: alarm = shout log:
+    ///          alarm-fd = shout 9:8 the control group is out of memory
+    list("alarm-fd", Setting::By(add_descriptor)).reach(Reach::Master),
+    /// For this long an alarm ignores a message that equals its last one.
+    /// Example: alarm-freq = 60
+    supported(
+        "alarm-freq",
+        set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000),
+        Value::Number { least: 0, most: MAX_REPEAT_S, unit: "seconds" },
+        "3",
+    )
+    .reach(Reach::Master),
+    /// The maximum size of a message. A longer one is cut.
+    /// uWSGI: uWSGI drops a message of `uwsgi.alarm` that is longer, and does not limit those of log lines.
+    /// Example: alarm-msg-size = 1024
+    supported(
+        "alarm-msg-size",
+        set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.message_bytes = draft.bounded_u32(row, pair)?),
+        Value::Number { least: 1, most: MAX_MESSAGE_BYTES as i64, unit: "bytes" },
+        "8192",
+    )
+    .reach(Reach::Master),
+    /// Logs the alarms at the start.
+    /// Example: alarm-list = true
+    on("alarm-list", Setting::Switch(|draft| &mut draft.of::<AlarmsDraft>().settings.is_listed)).reach(Reach::Master),
+    /// Sends requests of `curl` without a thread for each alarm.
+    /// Why: each request has a process of its own while it lasts, and no alarm has a thread
+    accepted("alarm-cheap", Value::Switch),
 ];
-
-const fn list(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
-    OptionEntry::supported(name, setting, Value::List, "", help)
-}
 
 /// The program that sends requests and mails.
 const CURL: &str = "curl";

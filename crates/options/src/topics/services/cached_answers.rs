@@ -6,45 +6,61 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
 
 use crate::context::{Context, normalized};
-use crate::row::{OptionEntry, Reach, Value, set};
+use crate::row::{OptionEntry, Reach, Value, rows, set, supported};
 use crate::values;
 
-pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported(
+pub const ENTRIES: &[OptionEntry] = rows![
+    /// An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item
+    /// that a cache still has from before a reload stays.
+    /// Example: cache2 = name=pages,items=1000
+    ///          add-cache-item = pages /robots.txt=User-agent: *
+    supported(
         "add-cache-item",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)),
         Value::Special,
         "",
-        "An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item that a cache still has from before a reload stays.",
-    ).several()
-    .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *").reach(Reach::Master),
-    OptionEntry::supported(
+    )
+    .several()
+    .reach(Reach::Master),
+    /// A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is
+    /// the name of the file as written. A file that can't be read is a line in the log.
+    /// uWSGI: a reload loads the files again (uWSGI begins with an empty cache after a reload)
+    /// Example: cache2 = name=pages,items=1000
+    ///          load-file-in-cache = pages /srv/shop/media/logo.svg
+    supported(
         "load-file-in-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, false)?)),
         Value::Special,
         "",
-        "A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is the name of the file as written. A file that can't be read is a line in the log.",
-    ).several()
-    .uwsgi("a reload loads the files again (uWSGI begins with an empty cache after a reload)")
-    .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg").reach(Reach::Master),
-    OptionEntry::supported(
+    )
+    .several()
+    .reach(Reach::Master),
+    /// As `load-file-in-cache`, compressed with gzip.
+    /// uWSGI: uWSGI stores bytes of its memory behind the compressed content
+    /// Example: cache2 = name=pages,items=1000
+    ///          load-file-in-cache-gzip = pages /srv/shop/media/logo.svg
+    supported(
         "load-file-in-cache-gzip",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, true)?)),
         Value::Special,
         "",
-        "As `load-file-in-cache`, compressed with gzip.",
-    ).several()
-    .uwsgi("uWSGI stores bytes of its memory behind the compressed content")
-    .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg").reach(Reach::Master),
-    OptionEntry::supported(
+    )
+    .several()
+    .reach(Reach::Master),
+    /// The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a
+    /// whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.
+    /// uWSGI: uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is
+    /// no HTTP; here the server sets the length, the date and what belongs to the connection
+    /// Example: cache2 = name=pages,items=1000
+    ///          check-cache = pages
+    supported(
         "check-cache",
-        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked = Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
+        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked =
+            Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
         Value::Special,
         "",
-        "The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.",
     )
-    .uwsgi("uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is no HTTP; here the server sets the length, the date and what belongs to the connection")
-    .example("cache2 = name=pages,items=1000\ncheck-cache = pages").reach(Reach::Application),
+    .reach(Reach::Application),
 ];
 
 const NO_CACHE: &str = "write `cache2 = name=NAME,items=1000`";

@@ -1,0 +1,163 @@
+//! The texts of a row, which are written as the comment above it. They are taken apart while the crate is compiled: a start pays
+//! nothing for them, and a malformed comment does not compile. It must not know any option.
+
+/// A table of rows. The comment above a row is its texts: what the option does; after `uWSGI:` at the beginning of a line, how uWSGI
+/// differs; after `Why:`, `Instead:` or `Meanwhile:`, the reason of a verdict; and after `Example:`, lines of a configuration, one
+/// below the other.
+macro_rules! rows {
+    ($($(#[doc = $line:literal])* $make:ident $given:tt $(.$with:ident $values:tt)*),* $(,)?) => {
+        &[$({
+            const WRITTEN: &str = concat!($($line, "\n"),*);
+            const COMMENT: $crate::row_texts::Comment<{ WRITTEN.len() }> = $crate::row_texts::Comment::of(WRITTEN);
+            $make $given.texts((&COMMENT).texts())$(.$with $values)*
+        }),*]
+    };
+}
+pub(crate) use rows;
+
+/// The texts of a row. A text that is not written is empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RowTexts {
+    /// The option's effect here.
+    pub help: &'static str,
+    /// How uWSGI differs, and why.
+    pub uwsgi: &'static str,
+    /// The reason of a verdict, or what to use instead.
+    pub reason: &'static str,
+    /// Lines of a configuration.
+    pub example: &'static str,
+}
+
+/// The texts of a comment, in their order.
+#[derive(Clone, Copy)]
+enum Part {
+    Help,
+    Uwsgi,
+    Reason,
+    Example,
+}
+
+/// How the first line of a text begins, but for the help.
+const LABELS: [(&[u8], Part); 5] = [
+    (b" uWSGI: ", Part::Uwsgi),
+    (b" Why: ", Part::Reason),
+    (b" Instead: ", Part::Reason),
+    (b" Meanwhile: ", Part::Reason),
+    (b" Example: ", Part::Example),
+];
+/// The beginning of all other lines of an example, as wide as its label.
+const EXAMPLE_INDENT: &[u8] = b"          ";
+
+/// The texts of a comment, each joined to one line, but for examples.
+pub struct Comment<const BYTES: usize> {
+    joined: [u8; BYTES],
+    length: usize,
+    /// Where each text begins and ends.
+    parts: [(usize, usize); 4],
+}
+
+impl<const BYTES: usize> Comment<BYTES> {
+    /// Takes the lines of a comment. Each begins with a space and ends in a newline.
+    pub const fn of(written: &str) -> Comment<BYTES> {
+        let mut comment = Comment { joined: [0; BYTES], length: 0, parts: [(0, 0); 4] };
+        let (mut rest, mut part) = (written.as_bytes(), Part::Help);
+        while !rest.is_empty() {
+            let (line, after) = first_line(rest);
+            part = comment.add(part, line);
+            rest = after;
+        }
+        comment
+    }
+
+    /// Adds a line to a text, or to the one whose label it begins with, which it returns.
+    const fn add(&mut self, mut part: Part, line: &[u8]) -> Part {
+        let (mut indent, mut separator, mut label) = (1, b' ', 0);
+        if matches!(part, Part::Example) {
+            assert!(
+                begins_with(line, EXAMPLE_INDENT),
+                "the lines of an example stand one below the other, and nothing follows them"
+            );
+            (indent, separator) = (EXAMPLE_INDENT.len(), b'\n');
+        }
+        while label < LABELS.len() {
+            let (beginning, of) = LABELS[label];
+            if begins_with(line, beginning) {
+                assert!((part as usize) < of as usize, "the order is: help, `uWSGI:`, a reason, an example");
+                self.parts[of as usize] = (self.length, self.length);
+                (part, indent) = (of, beginning.len());
+            }
+            label += 1;
+        }
+        if self.length > self.parts[part as usize].0 {
+            self.joined[self.length] = separator;
+            self.length += 1;
+        }
+        while indent < line.len() {
+            self.joined[self.length] = line[indent];
+            (self.length, indent) = (self.length + 1, indent + 1);
+        }
+        self.parts[part as usize].1 = self.length;
+        part
+    }
+
+    pub const fn texts(&'static self) -> RowTexts {
+        RowTexts {
+            help: self.text(Part::Help),
+            uwsgi: self.text(Part::Uwsgi),
+            reason: self.text(Part::Reason),
+            example: self.text(Part::Example),
+        }
+    }
+
+    const fn text(&'static self, part: Part) -> &'static str {
+        let (begin, end) = self.parts[part as usize];
+        match str::from_utf8(self.joined.split_at(end).0.split_at(begin).1) {
+            Ok(text) => text,
+            Err(_) => panic!("a text was cut within a character"),
+        }
+    }
+}
+
+/// Returns the first line, without its newline, and what follows it.
+const fn first_line(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut end = 0;
+    while text[end] != b'\n' {
+        end += 1;
+    }
+    (text.split_at(end).0, text.split_at(end + 1).1)
+}
+
+const fn begins_with(text: &[u8], beginning: &[u8]) -> bool {
+    let mut same = 0;
+    while same < text.len() && same < beginning.len() && text[same] == beginning[same] {
+        same += 1;
+    }
+    same == beginning.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::row::{OptionEntry, Status, Value, refused};
+
+    const ROWS: &[OptionEntry] = rows![
+        /// Does this
+        /// and that.
+        /// uWSGI: it does
+        /// less.
+        /// Instead: write
+        /// `that`.
+        /// Example: this = 1
+        ///          that = two  words
+        refused("this", Value::Text),
+        refused("that", Value::Text).reason("another row says it"),
+    ];
+
+    #[test]
+    fn test_a_rows_comment_is_its_texts() {
+        let (first, second) = (&ROWS[0], &ROWS[1]);
+        assert_eq!((first.texts.help, first.texts.uwsgi), ("Does this and that.", "it does less."));
+        assert_eq!(first.texts.example, "this = 1\nthat = two  words");
+        assert!(matches!(first.status, Status::Refused("write `that`.")));
+        assert!(second.texts.help.is_empty() && matches!(second.status, Status::Refused("another row says it")));
+    }
+}
