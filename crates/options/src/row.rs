@@ -54,6 +54,14 @@ pub enum Value {
     Special,
 }
 
+/// A whole number of these bounds.
+pub const fn within(least: i64, most: i64, unit: &'static str) -> Value {
+    Value::Number { least, most, unit }
+}
+
+/// A number of seconds up to a year.
+pub const SECONDS: Value = within(0, 365 * 86_400, "seconds");
+
 /// Returns the words of a table from words to values, for [`Value::OneOf`].
 pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) -> [&'static str; COUNT] {
     let mut words = [""; COUNT];
@@ -108,6 +116,14 @@ pub enum Setting {
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
+
+/// The field of a topic's part of the draft: `field!(LoggingDraft.settings.micros)`.
+macro_rules! field {
+    ($part:ident.$($field:tt).+) => {
+        |draft| &mut draft.of::<$part>().$($field).+
+    };
+}
+pub(crate) use field;
 
 /// The setter of a row as one expression: `set!(|draft, row, pair| draft.part.field = value_of(pair)?)`.
 macro_rules! set {

@@ -6,7 +6,7 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Asynchronous, Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, on, rows, set, supported, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, on, rows, set, supported, within, words};
 use crate::topics::application::ApplicationDraft;
 use crate::topics::gevent;
 use crate::values;
@@ -30,8 +30,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          asgi = shop.main:app
     ///          asgi = shop:create_app()
     ///          asgi = /srv/shop/main.py:app
-    supported("asgi", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().asgi), Value::Text, "")
-        .reach(Reach::Application),
+    supported("asgi", Setting::Located(field!(ApplicationDraft.asgi)), Value::Text, "").reach(Reach::Application),
     /// Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker;
     /// `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.
     /// Example: lifespan = on
@@ -50,23 +49,17 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("loop", Setting::By(set_event_loop), Value::OneOf(&LOOP_WORDS), "auto").reach(Reach::Application),
     /// If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.
     /// Example: loop-stall = 0.5
-    supported("loop-stall", Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().stall_ms), STALL, "1")
-            .reach(Reach::Application),
+    supported("loop-stall", Setting::Milliseconds(field!(Asynchronous.stall_ms)), STALL, "1").reach(Reach::Application),
     /// `harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a
     /// response has started, so that event streams and long downloads are not affected.
     /// Example: harakiri = 30
     ///          harakiri-streams = true
-    on("harakiri-streams", Setting::Switch(|draft| &mut draft.of::<Asynchronous>().harakiri_streams)).reach(Reach::Application),
+    on("harakiri-streams", Setting::Switch(field!(Asynchronous.harakiri_streams))).reach(Reach::Application),
     /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get
     /// 503. 0 means no limit.
     /// Example: limit-concurrency = 1000
-    supported(
-        "limit-concurrency",
-        Setting::Count(|draft| &mut draft.of::<Asynchronous>().concurrency),
-        Value::Number { least: 0, most: 1_000_000, unit: "requests" },
-        "0",
-    )
-    .reach(Reach::Application),
+    supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)), within(0, 1_000_000, "requests"), "0")
+        .reach(Reach::Application),
     /// Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by
     /// name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered,
     /// and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.
@@ -85,7 +78,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "websocket-max-message-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?),
-        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        within(0, 1_073_741_824, "bytes"),
         "16777216",
     )
     .reach(Reach::Application),
@@ -96,29 +89,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "websocket-max-size",
         set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?),
-        Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
+        within(0, 1_048_576, "kilobytes"),
         "",
     )
     .reach(Reach::Application),
     /// A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.
     /// Example: websocket-ping-interval = 30
-    supported(
-        "websocket-ping-interval",
-        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
-        SECONDS,
-        "20",
-    )
-    .reach(Reach::Application),
+    supported("websocket-ping-interval", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)), SECONDS, "20")
+        .reach(Reach::Application),
     /// uWSGI's name of `websocket-ping-interval`.
     /// uWSGI: uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.
     /// Example: websocket-ping-freq = 30
-    supported(
-        "websocket-ping-freq",
-        Setting::Milliseconds(|draft| &mut draft.of::<Asynchronous>().websocket.ping_interval_ms),
-        SECONDS,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("websocket-ping-freq", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)), SECONDS, "")
+        .reach(Reach::Application),
     /// A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.
     /// Example: websocket-ping-timeout = 10
     supported("websocket-ping-timeout", Setting::By(set_ping_timeout), SECONDS, "20").reach(Reach::Application),
@@ -129,13 +112,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("websocket-pong-tolerance", Setting::By(set_ping_timeout), SECONDS, "").reach(Reach::Application),
     /// WebSocket messages are compressed (permessage-deflate) for clients that offer it.
     /// Example: websocket-compression = false
-    supported(
-        "websocket-compression",
-        Setting::Switch(|draft| &mut draft.of::<Asynchronous>().websocket.compression),
-        Value::Switch,
-        "on",
-    )
-    .reach(Reach::Application),
+    supported("websocket-compression", Setting::Switch(field!(Asynchronous.websocket.compression)), Value::Switch, "on")
+        .reach(Reach::Application),
 ];
 
 /// Values of `loop`.

@@ -10,7 +10,7 @@ use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, Reach, SECONDS, Setting, Value, field, list, on, rows, set, supported};
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -29,7 +29,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `attach-daemon`; the instance ends when the command ends.
     /// Example: attach-control-daemon = /srv/shop/leader
     list("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)))
-            .reach(Reach::Each),
+        .reach(Reach::Each),
     /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no
     /// running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a
     /// comma, is the number of seconds for which the file may be missing after a start (10).
@@ -37,11 +37,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// make the master send signals to their processes.
     /// Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf --daemonize yes --pidfile /run/shop/redis.pid
     list("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, false)?)))
-            .reach(Reach::Each),
+        .reach(Reach::Each),
     /// Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.
     /// Example: smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat
     list("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, true)?)))
-            .reach(Reach::Each),
+        .reach(Reach::Each),
     /// Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch`
     /// (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`,
     /// `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload).
@@ -61,7 +61,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Daemons have the standard input of the process that starts Bolide, instead of /dev/null.
     /// Example: daemons-honour-stdin = true
     ///          attach-daemon = cat
-    on("daemons-honour-stdin", Setting::Switch(|draft| &mut draft.of::<AttendantDraft>().honours_stdin)).reach(Reach::Master),
+    on("daemons-honour-stdin", Setting::Switch(field!(AttendantDraft.honours_stdin))).reach(Reach::Master),
     /// Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of
     /// the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to
     /// 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is
@@ -93,8 +93,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cron = 0 2 -1 -1 -1 /srv/shop/backup
     supported(
         "cron-harakiri",
-        Setting::Positive(|draft| &mut draft.of::<AttendantDraft>().cron_harakiri_s),
-        Value::Number { least: 0, most: 31_536_000, unit: "seconds" },
+        Setting::Positive(field!(AttendantDraft.cron_harakiri_s)),
+        SECONDS,
         "off",
     )
     .reach(Reach::Application),

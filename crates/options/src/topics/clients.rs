@@ -10,7 +10,7 @@ use bolide_contract::settings::{ApplicationSettings, HeaderMap, Limits, Listener
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, on, rows, set, supported, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, field, on, rows, set, supported, words};
 use crate::server::Server;
 use crate::start_words::StartWords;
 use crate::topics::logging::LoggingDraft;
@@ -28,8 +28,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          trusted-proxies = 127.0.0.1, unix
     ///          forwarded-allow-ips = *
     supported("trusted-proxies", Setting::By(trust_proxies), Value::List, "127.0.0.1, ::1, unix")
-        .also(&["forwarded-allow-ips"])
-        .reach(Reach::Application),
+        .also(&["forwarded-allow-ips"]).reach(Reach::Application),
     /// The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
     /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: a field
     /// that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
@@ -43,11 +42,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Whether header fields of trusted front servers are read; uvicorn's name: `false` is `trusted-headers = none`.
     /// Example: proxy-headers = false
-    supported("proxy-headers", Setting::Off(|draft| &mut draft.of::<ClientsDraft>().ignores_headers), Value::Switch, "on")
-            .reach(Reach::Application),
+    supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)), Value::Switch, "on").reach(Reach::Application),
     /// Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
     /// Example: no-proxy-headers = true
-    on("no-proxy-headers", Setting::Switch(|draft| &mut draft.of::<ClientsDraft>().ignores_headers)).reach(Reach::Application),
+    on("no-proxy-headers", Setting::Switch(field!(ClientsDraft.ignores_headers))).reach(Reach::Application),
     /// The start of the path that a front server removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A
     /// trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's
     /// `setscriptname` replace it; a mount follows it.
@@ -75,18 +73,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// otherwise from all: make sure that only your front server can reach the socket.
     /// uWSGI: uWSGI reads version 1, and also serves connections without a header, so clients could send their own.
     /// Example: enable-proxy-protocol = true
-    on("enable-proxy-protocol", Setting::LocatedSwitch(|draft| &mut draft.of::<ClientsDraft>().sockets_have_proxy_header))
-            .reach(Reach::Application),
+    on("enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.sockets_have_proxy_header))).reach(Reach::Application),
     /// Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If
     /// `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.
     /// Example: http-enable-proxy-protocol = true
-    on("http-enable-proxy-protocol", Setting::LocatedSwitch(|draft| &mut draft.of::<ClientsDraft>().router_has_proxy_header))
-            .reach(Reach::Application),
+    on("http-enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.router_has_proxy_header)))
+        .reach(Reach::Application),
     /// The request line shows X-Forwarded-For unchanged instead of the client's address, if the peer is trusted or speaks a
     /// protocol other than HTTP. Without it the line has the client's address.
     /// Example: log-x-forwarded-for = true
-    on("log-x-forwarded-for", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.x_forwarded_for))
-            .reach(Reach::Application),
+    on("log-x-forwarded-for", Setting::Switch(field!(LoggingDraft.settings.x_forwarded_for))).reach(Reach::Application),
 ];
 
 /// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).

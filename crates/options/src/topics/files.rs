@@ -11,7 +11,7 @@ use bolide_contract::settings::{Application, ApplicationSettings};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, rows, set, supported, within};
 use crate::values;
 
 /// Values of `static-serve`.
@@ -28,13 +28,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: static-map = /static=/srv/shop/static
     ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
     supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?), Value::Special, "")
-            .several()
-            .reach(Reach::Application),
+        .several().reach(Reach::Application),
     /// Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.
     /// Example: static-map2 = /static=/srv/shop
     supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?), Value::Special, "")
-            .several()
-            .reach(Reach::Application),
+        .several().reach(Reach::Application),
     /// Looks for every path in this folder first; missing files go to the application.
     /// Example: check-static = /srv/shop/public
     supported(
@@ -52,7 +50,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Looks for every path in the folder that the front server names in DOCUMENT_ROOT.
     /// Example: check-static-docroot = true
-    on("check-static-docroot", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().document_root)).reach(Reach::Application),
+    on("check-static-docroot", Setting::Switch(field!(FilesDraft.document_root))).reach(Reach::Application),
     /// Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
     /// server, with 404, or 405 for methods that files do not support.
     /// Example: static-map = /static=/srv/shop/static
@@ -67,21 +65,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// A file with this name is served for its folder; of several, the first that exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-index = index.html
-    list("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?)))
-            .reach(Reach::Application),
+    list("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?))).reach(Reach::Application),
     /// Paths and files with this extension are never served from a folder.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-skip-ext = .php
-    list("static-skip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().skip)).reach(Reach::Application),
+    list("static-skip-ext", Setting::Texts(field!(FilesDraft.skip))).reach(Reach::Application),
     /// A folder, or a file, to which symbolic links out of a served folder may point.
     /// uWSGI: uWSGI compares the text; here only complete folder names match.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-safe = /srv/shared
-    list("static-safe", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().safe)).reach(Reach::Application),
+    list("static-safe", Setting::Texts(field!(FilesDraft.safe))).reach(Reach::Application),
     /// Also serves names that begin with a dot. `.well-known` is always served.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-dot-files = true
-    on("static-dot-files", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().dot_files)).reach(Reach::Application),
+    on("static-dot-files", Setting::Switch(field!(FilesDraft.dot_files))).reach(Reach::Application),
     /// `PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-expires = /images/.*\.png$ 3600
@@ -171,17 +168,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI 2.0 supports `.gz` only, and sends no `Vary`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-all = true
-    on("static-gzip-all", Setting::Switch(|draft| &mut draft.of::<FilesDraft>().compressed.all)).reach(Reach::Application),
+    on("static-gzip-all", Setting::Switch(field!(FilesDraft.compressed.all))).reach(Reach::Application),
     /// Like `static-gzip-all`, for files whose own path begins with this.
     /// uWSGI: A relative path, which has no effect in uWSGI, is a path below `chdir`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-dir = /srv/shop/static/CACHE
-    list("static-gzip-dir", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed_folders)).reach(Reach::Application),
+    list("static-gzip-dir", Setting::Texts(field!(FilesDraft.compressed_folders))).reach(Reach::Application),
     /// Like `static-gzip-all`, for files whose own path ends with this.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-ext = .js
-    list("static-gzip-ext", Setting::Texts(|draft| &mut draft.of::<FilesDraft>().compressed.suffixes))
-            .reach(Reach::Application),
+    list("static-gzip-ext", Setting::Texts(field!(FilesDraft.compressed.suffixes))).reach(Reach::Application),
     /// Like `static-gzip-all`, for files whose own path matches this pattern.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip = /static/.*\.(css|js)$
@@ -194,8 +190,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI has no built-in types and reads /etc/mime.types if it exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          mime-file = /srv/shop/mime.types
-    supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().mime_files), Value::Path, "")
-            .reach(Reach::Application),
+    supported("mime-file", Setting::LocatedTexts(field!(FilesDraft.mime_files)), Value::Path, "").reach(Reach::Application),
     /// The charset of text files. Without it none is stated, because only their author knows it.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-charset = utf-8
@@ -207,7 +202,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The application may name a file in this folder with the header `X-Sendfile`; it is sent instead of a body, with its
     /// validators and ranges.
     /// Example: x-sendfile = /srv/shop/private
-    list("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.of::<FilesDraft>().sendfile_paths)).reach(Reach::Application),
+    list("x-sendfile", Setting::LocatedTexts(field!(FilesDraft.sendfile_paths))).reach(Reach::Application),
     /// `/PATH=FOLDER`: the application may name a file in the folder by a path that begins with this, in the header
     /// `X-Accel-Redirect`.
     /// Example: x-accel-redirect = /protected=/srv/shop/private
@@ -215,20 +210,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of files that a worker caches. They are checked again after a second; 0 looks at the disk for each request.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-files = 5000
-    supported(
-        "static-cache-files",
-        Setting::Size(|draft| &mut draft.of::<FilesDraft>().cache.files),
-        Value::Number { least: 0, most: 1_000_000, unit: "files" },
-        "1024",
-    )
-    .reach(Reach::Application),
+    supported("static-cache-files", Setting::Size(field!(FilesDraft.cache.files)), within(0, 1_000_000, "files"), "1024")
+        .reach(Reach::Application),
     /// Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-memory = 67108864
     supported(
         "static-cache-memory",
         set!(|draft, row, pair| draft.of::<FilesDraft>().cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()),
-        Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" },
+        within(0, 4_294_967_296, "bytes"),
         "16777216",
     )
     .reach(Reach::Application),

@@ -8,9 +8,9 @@ use bolide_contract::settings::{Application, Gevent, Interface};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, supported, within};
 
-const REQUESTS: Value = Value::Number { least: 1, most: MAX_GREENLETS, unit: "requests" };
+const REQUESTS: Value = within(1, MAX_GREENLETS, "requests");
 
 /// What applications of uWSGI's other engines call.
 const CALLS: &str =
@@ -58,8 +58,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI has an engine of its own for it, in which requests take turns by `ugreen`, `greenlet`, or a generator that
     /// they return.
     /// Example: async = 100
-    supported("async", Setting::By(set_async), Value::Number { least: 0, most: MAX_GREENLETS, unit: "requests" }, "")
-            .reach(Reach::Application),
+    supported("async", Setting::By(set_async), within(0, MAX_GREENLETS, "requests"), "").reach(Reach::Application),
     /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An
     /// application of asyncio's is served with `asgi = module:callable`.
     /// uWSGI: uWSGI runs the greenlets of WSGI requests on asyncio's loop, which the application may use for its own tasks.

@@ -127,11 +127,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
     /// Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.
     /// Example: wait-for-file = /run/secrets/shop.env
-    list(
-        "wait-for-dir",
-        set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?),
-    )
-    .reach(Reach::Each),
+    list("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?))
+        .reach(Reach::Each),
     /// Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
     /// fails.
     /// Example: wait-for-socket = 127.0.0.1:5432

@@ -9,7 +9,7 @@ use bolide_contract::settings::{Identity, Naming};
 
 use crate::context::normalized;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, protective, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, protective, rows, set, supported};
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -18,16 +18,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes
     /// the user too; here it stays root, so that a reload can switch to the user again.
     /// Example: uid = www-data
-    supported("uid", Setting::Text(|draft| &mut draft.of::<Identity>().user), Value::Text, "").reach(Reach::Master),
+    supported("uid", Setting::Text(field!(Identity.user)), Value::Text, "").reach(Reach::Master),
     /// Runs the application as this group, a name or a number.
     /// Example: gid = www-data
-    supported("gid", Setting::Text(|draft| &mut draft.of::<Identity>().group), Value::Text, "").reach(Reach::Master),
+    supported("gid", Setting::Text(field!(Identity.group)), Value::Text, "").reach(Reach::Master),
     /// The application has only the group of `gid`, not the supplementary groups of its user.
     /// Example: no-initgroups = true
-    on("no-initgroups", Setting::Switch(|draft| &mut draft.of::<Identity>().no_further_groups)).reach(Reach::Master),
+    on("no-initgroups", Setting::Switch(field!(Identity.no_further_groups))).reach(Reach::Master),
     /// The application also has this group, a name or a number.
     /// Example: add-gid = media
-    list("add-gid", Setting::Texts(|draft| &mut draft.of::<Identity>().added_groups)).reach(Reach::Master),
+    list("add-gid", Setting::Texts(field!(Identity.added_groups))).reach(Reach::Master),
     /// The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or
     /// four octal digits.
     /// uWSGI: An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets
@@ -44,7 +44,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.
     /// uWSGI: There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.
     /// Example: auto-procname = true
-    on("auto-procname", Setting::Switch(|draft| &mut draft.of::<Naming>().auto)).reach(Reach::Application),
+    on("auto-procname", Setting::Switch(field!(Naming.auto))).reach(Reach::Application),
     /// Puts this before the names of the processes; implies `auto-procname`.
     /// Example: procname-prefix = shop-
     supported("procname-prefix", set!(|draft, _, pair| set_name_prefix(draft, pair, "")), Value::Text, "")
@@ -52,7 +52,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `procname-prefix`, with a space after it.
     /// Example: procname-prefix-spaced = shop
     supported("procname-prefix-spaced", set!(|draft, _, pair| set_name_prefix(draft, pair, " ")), Value::Text, "")
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// Puts this after the names of the processes; implies `auto-procname`.
     /// Example: procname-append = -shop
     supported(
@@ -65,7 +65,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Names all processes; implies `auto-procname`.
     /// Example: procname = shop
     supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)), Value::Text, "")
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// Names the master; implies `auto-procname`.
     /// Example: procname-master = shop-master
     supported(
@@ -112,12 +112,10 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the
     /// start too.
     /// Example: immediate-uid = www-data
-    supported("immediate-uid", Setting::Text(|draft| &mut draft.of::<Confinement>().user), Value::Text, "")
-            .reach(Reach::Master),
+    supported("immediate-uid", Setting::Text(field!(Confinement.user)), Value::Text, "").reach(Reach::Master),
     /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.
     /// Example: immediate-gid = www-data
-    supported("immediate-gid", Setting::Text(|draft| &mut draft.of::<Confinement>().group), Value::Text, "")
-            .reach(Reach::Master),
+    supported("immediate-gid", Setting::Text(field!(Confinement.group)), Value::Text, "").reach(Reach::Master),
     /// The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through
     /// setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it
     /// is root. Only for a start as root.

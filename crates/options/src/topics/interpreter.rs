@@ -18,7 +18,7 @@ use bolide_contract::settings::{ApplicationSettings, Identity, Python, ServerLog
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
 use crate::server::Server;
 use crate::topics::gunicorn_hooks::names_not_called;
 use crate::values;
@@ -28,27 +28,26 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// start continues, as in uWSGI.
     /// Example: import = shop.signals
     ///          import = /srv/shop/patches.py
-    list("import", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().imports)).reach(Reach::Application),
+    list("import", Setting::Texts(field!(PythonDraft.imports))).reach(Reach::Application),
     /// Like `import`, and before those.
     /// uWSGI: In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it; here the process that
     /// loads the application imports them.
     /// Example: shared-import = shop.settings
-    list("shared-import", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().shared_imports)).reach(Reach::Application),
+    list("shared-import", Setting::Texts(field!(PythonDraft.shared_imports))).reach(Reach::Application),
     /// `NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.
     /// Example: pymodule-alias = settings=shop.production
-    list("pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?)))
-            .reach(Reach::Application),
+    list("pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?))).reach(Reach::Application),
     /// Like `pymodule-alias`, after the application is loaded.
     /// Example: post-pymodule-alias = settings=shop.production
     list("post-pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)))
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
     /// Example: optimize = 1
     supported(
         "optimize",
         set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize =
             u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
-        Value::Number { least: 0, most: 2, unit: "" },
+        within(0, 2, ""),
         "0",
     )
     .reach(Reach::Application),
@@ -58,26 +57,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: In uWSGI, the packages of the virtualenv are missing too.
     /// Example: no-site = true
     ///          virtualenv = /srv/shop/venv
-    on("no-site", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_site)).reach(Reach::Application),
+    on("no-site", Setting::Switch(field!(PythonDraft.settings.no_site))).reach(Reach::Application),
     /// The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.
     /// Example: py-sys-executable = /srv/shop/venv/bin/python
-    supported(
-        "py-sys-executable",
-        Setting::Text(|draft| &mut draft.of::<PythonDraft>().executable),
-        Value::Path,
-        "the running interpreter",
-    )
-    .reach(Reach::Application),
+    supported("py-sys-executable", Setting::Text(field!(PythonDraft.executable)), Value::Path, "the running interpreter")
+        .reach(Reach::Application),
     /// The stack size of each additional thread of a worker. 0 means the system's.
     /// Example: threads = 32
     ///          thread-stack-size = 512
-    supported(
-        "thread-stack-size",
-        Setting::By(set_stack_size),
-        Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
-        "the system's, usually 8192",
-    )
-    .reach(Reach::Application),
+    supported("thread-stack-size", Setting::By(set_stack_size), within(0, 1_048_576, "kilobytes"), "the system's, usually 8192")
+        .reach(Reach::Application),
     /// A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes,
     /// comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the
     /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
@@ -101,19 +90,18 @@ pub const PYTHON_MODULE: &[OptionEntry] = rows![
     /// Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for
     /// one that would use an unsupported part of the module.
     /// Example: uwsgi-module = false
-    supported("uwsgi-module", Setting::Off(|draft| &mut draft.of::<PythonModuleDraft>().0.is_hidden), Value::Switch, "on")
-            .reach(Reach::Application),
+    supported("uwsgi-module", Setting::Off(field!(PythonModuleDraft.0.is_hidden)), Value::Switch, "on").reach(Reach::Application),
     /// A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker
     /// forked: for resources that processes must not share. An exception is logged, and the worker serves.
     /// Example: post-fork = shop.hooks:opened
     list("post-fork", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)))
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a
     /// reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't
     /// call it.
     /// Example: worker-exit = shop.metrics:forget_worker
     list("worker-exit", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(named_function(pair)?)))
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and
     /// `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for
     /// WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to

@@ -2,7 +2,7 @@
 
 use bolide_configuration::words::{Condition, Format, Word};
 
-use crate::row::{OptionEntry, Setting, Value, rows, supported};
+use crate::row::{OptionEntry, Setting, Value, rows, supported, within};
 
 const fn word(name: &'static str, word: Word, value: Value) -> OptionEntry {
     supported(name, Setting::Language(word), value, "")
@@ -124,7 +124,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Prints this immediately.
     word("iprint", Word::PrintAtOnce, Value::Text),
     /// Exits with this status; without a value, 1.
-    word("exit", Word::Exit, Value::Number { least: 0, most: 255, unit: "status" }),
+    word("exit", Word::Exit, within(0, 255, "status")),
     /// Prints the configuration in uWSGI's form at the start, and serves; with `no-server`, it exits instead.
     word("show-config", Word::ShowConfig, Value::Switch),
 ];

@@ -8,14 +8,15 @@ use bolide_contract::settings::{ApplicationSettings, Lifecycle, ReloadOrder, Thr
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::Configuration;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, set, supported, words};
+use crate::row::{
+    OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, accepted, field, on, rows, set, supported, within, words,
+};
 use crate::topics::interpreter::PythonDraft;
 
 /// Values of `reload-order`.
 const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
     [("start-first", ReloadOrder::StartFirst), ("stop-first", ReloadOrder::StopFirst)];
 const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);
-const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Shows the position of a stuck request.
@@ -33,7 +34,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and
     /// reloads do nothing.
     /// Example: master = true
-    on("master", Setting::Switch(|draft| &mut draft.of::<ProcessesDraft>().has_master)).reach(Reach::Application),
+    on("master", Setting::Switch(field!(ProcessesDraft.has_master))).reach(Reach::Application),
     /// The order of generations at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the
     /// old one ends before the new one is loaded, for applications that need exclusive resources (a database file with a lock,
     /// their own port). The sockets stay open, and clients wait.
@@ -51,25 +52,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "prio",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.process.priority =
             Some(draft.bounded(row, pair)?.try_into().unwrap_or(0))),
-        Value::Number { least: -20, most: 19, unit: "" },
+        within(-20, 19, ""),
         "that of the process that starts Bolide",
     )
     .reach(Reach::Master),
     /// The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of
     /// those that the instance may use. 0 leaves it to the kernel.
     /// Example: cpu-affinity = 1
-    supported(
-        "cpu-affinity",
-        Setting::Number(|draft| &mut draft.of::<ProcessesDraft>().cpus_of_each),
-        Value::Number { least: 0, most: 1024, unit: "CPUs" },
-        "0",
-    )
-    .reach(Reach::Application),
+    supported("cpu-affinity", Setting::Number(field!(ProcessesDraft.cpus_of_each)), within(0, 1024, "CPUs"), "0")
+        .reach(Reach::Application),
     /// Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.
     /// Example: honour-stdin = true
     supported(
         "honour-stdin",
-        Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().honour_stdin),
+        Setting::Switch(field!(ApplicationSettings.honour_stdin)),
         Value::Switch,
         "off, but on with one worker at a terminal",
     )
@@ -92,11 +88,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: threads = 8
     ///          threads = auto
     supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1")
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// Kills a worker whose request takes longer than this; the log names the request and shows its stack.
     /// Example: harakiri = 30
-    supported("harakiri", Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_ms), SECONDS, "off")
-            .reach(Reach::Application),
+    supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)), SECONDS, "off")
+        .reach(Reach::Application),
     /// How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter,
     /// at most 5 s before its end, so that the lifespan can shut down.
     /// Example: reload-mercy = 30
@@ -119,22 +115,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
     /// SIGHUP also abandons it, at any time, and starts another.
     /// Example: load-timeout = 120
-    supported(
-        "load-timeout",
-        Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.load_timeout_ms),
-        SECONDS,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)), SECONDS, "off")
+        .reach(Reach::Application),
     /// Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
     /// pid in it.
     /// uWSGI: With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.
     /// Example: pidfile = /run/shop.pid
-    supported("pidfile", Setting::Text(|draft| &mut draft.of::<LifecycleDraft>().pidfile), Value::Path, "")
-            .reach(Reach::Master),
+    supported("pidfile", Setting::Text(field!(LifecycleDraft.pidfile)), Value::Path, "").reach(Reach::Master),
     /// Removes the files of UNIX sockets and the pidfile at the end.
     /// Example: vacuum = true
-    on("vacuum", Setting::Switch(|draft| &mut draft.of::<LifecycleDraft>().settings.vacuum)).reach(Reach::Master),
+    on("vacuum", Setting::Switch(field!(LifecycleDraft.settings.vacuum))).reach(Reach::Master),
     /// SIGTERM stops the instance.
     /// uWSGI: uWSGI reloads at SIGTERM unless this is set, without waiting for requests. For that, use `bolide reload --now`, or
     /// `R` to the `master-fifo`.

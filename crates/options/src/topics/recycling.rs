@@ -8,17 +8,16 @@ use bolide_contract::settings::{Lifecycle, ReloadOrder};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, accepted, field, on, rows, set, supported, within};
 use crate::topics::processes::LifecycleDraft;
 use crate::values;
 
 /// Default time limit of a response to `reload-probe`, in seconds.
 pub const PROBE_TIMEOUT_S: u64 = 10;
 
-const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
-const REQUESTS: Value = Value::Number { least: 0, most: i64::MAX, unit: "requests" };
+const REQUESTS: Value = within(0, i64::MAX, "requests");
 /// A tebibyte in one worker is a mistake in the unit.
-const MEGABYTES: Value = Value::Number { least: 0, most: 1_048_576, unit: "MiB" };
+const MEGABYTES: Value = within(0, 1_048_576, "MiB");
 
 /// The difference that all memory limits share.
 const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
@@ -28,13 +27,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// that workers are not replaced together.
     /// uWSGI: uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.
     /// Example: max-requests = 5000
-    supported(
-        "max-requests",
-        Setting::Positive(|draft| &mut draft.of::<RecyclingDraft>().settings.max_requests),
-        REQUESTS,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("max-requests", Setting::Positive(field!(RecyclingDraft.settings.max_requests)), REQUESTS, "off")
+        .reach(Reach::Application),
     /// Worker 2 serves this many more requests than worker 1 before it is replaced, worker 3 twice as many more, and so on. The
     /// number is not reduced randomly then.
     /// Example: max-requests = 5000
@@ -48,13 +42,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Replaces a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
     /// Example: max-worker-lifetime = 3600
-    supported(
-        "max-worker-lifetime",
-        Setting::Seconds(|draft| &mut draft.of::<RecyclingDraft>().settings.max_lifetime_ms),
-        SECONDS,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("max-worker-lifetime", Setting::Seconds(field!(RecyclingDraft.settings.max_lifetime_ms)), SECONDS, "off")
+        .reach(Reach::Application),
     /// Worker 2 lives this much longer than worker 1, worker 3 twice as much, and so on. The time is not reduced randomly then.
     /// Example: max-worker-lifetime = 3600
     ///          max-worker-lifetime-delta = 60
@@ -71,63 +60,36 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("min-worker-lifetime", Setting::By(set_min_lifetime), SECONDS, "10").reach(Reach::Application),
     /// Replaces a worker whose resident memory, including shared memory, is this many MiB or more.
     /// Example: reload-on-rss = 512
-    supported(
-        "reload-on-rss",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.resident),
-        MEGABYTES,
-        "off",
-    )
-    .uwsgi(MEMORY_CHECKS)
-    .reach(Reach::Application),
+    supported("reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.resident)), MEGABYTES, "off")
+        .uwsgi(MEMORY_CHECKS).reach(Reach::Application),
     /// Replaces a worker whose address space is this many MiB or more.
     /// Example: reload-on-as = 2048
-    supported(
-        "reload-on-as",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.address_space),
-        MEGABYTES,
-        "off",
-    )
-    .uwsgi(MEMORY_CHECKS)
-    .reach(Reach::Application),
+    supported("reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.address_space)), MEGABYTES, "off")
+        .uwsgi(MEMORY_CHECKS).reach(Reach::Application),
     /// Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
     /// the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-uss = 200
-    supported(
-        "reload-on-uss",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.unique),
-        MEGABYTES,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("reload-on-uss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.unique)), MEGABYTES, "off")
+        .reach(Reach::Application),
     /// Like `reload-on-uss`, for resident memory with the shared part divided by the number of processes that share it.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-pss = 300
-    supported(
-        "reload-on-pss",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.proportional),
-        MEGABYTES,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("reload-on-pss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.proportional)), MEGABYTES, "off")
+        .reach(Reach::Application),
     /// Kills a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
     /// would exhaust the machine. The master checks once a second.
     /// uWSGI: uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause,
     /// which doubles up to 10 s.
     /// Example: reload-on-rss = 512
     ///          evil-reload-on-rss = 2048
-    supported(
-        "evil-reload-on-rss",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_resident),
-        MEGABYTES,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("evil-reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_resident)), MEGABYTES, "off")
+        .reach(Reach::Application),
     /// Like `evil-reload-on-rss`, for the address space.
     /// Example: evil-reload-on-as = 8192
     supported(
         "evil-reload-on-as",
-        Setting::Mebibytes(|draft| &mut draft.of::<RecyclingDraft>().settings.memory.evil_address_space),
+        Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_address_space)),
         MEGABYTES,
         "off",
     )
@@ -138,28 +100,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: reload-on-pressure = 10
     supported(
         "reload-on-pressure",
-        Setting::Count(|draft| &mut draft.of::<RecyclingDraft>().settings.pressure_percent),
-        Value::Number { least: 0, most: 100, unit: "percent" },
+        Setting::Count(field!(RecyclingDraft.settings.pressure_percent)),
+        within(0, 100, "percent"),
         "off",
     )
     .reach(Reach::Application),
     /// The maximum address space of a prototype and of each worker, in MiB: beyond it Python raises MemoryError, and a library
     /// that can't continue (for example TLS) ends the worker with SIGABRT: the log then names the limit. The master has no limit.
     /// Example: limit-as = 2048
-    supported(
-        "limit-as",
-        Setting::Mebibytes(|draft| &mut draft.of::<LifecycleDraft>().settings.process.address_space_bytes),
-        MEGABYTES,
-        "no limit",
-    )
-    .reach(Reach::Application),
+    supported("limit-as", Setting::Mebibytes(field!(LifecycleDraft.settings.process.address_space_bytes)), MEGABYTES, "no limit")
+        .reach(Reach::Application),
     /// The maximum number of processes and threads of the user of `uid`, of all programs together: beyond it no more can be
     /// started. Root has no such limit.
     /// Example: limit-nproc = 200
     supported(
         "limit-nproc",
-        Setting::Positive(|draft| &mut draft.of::<LifecycleDraft>().settings.process.processes_most),
-        Value::Number { least: 0, most: i64::MAX, unit: "processes and threads" },
+        Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)),
+        within(0, i64::MAX, "processes and threads"),
         "no limit",
     )
     .reach(Reach::Application),
@@ -184,7 +141,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          harakiri-graceful-timeout = 5
     supported(
         "harakiri-graceful-timeout",
-        Setting::Seconds(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_ms),
+        Setting::Seconds(field!(LifecycleDraft.settings.harakiri_policy.graceful_ms)),
         SECONDS,
         "off",
     )
@@ -195,7 +152,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "harakiri-graceful-signal",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_signal = draft.signal(row, pair)?),
-        Value::Number { least: 1, most: 64, unit: "(number of a signal)" },
+        within(1, 64, "(number of a signal)"),
         "15",
     )
     .reach(Reach::Application),
@@ -204,8 +161,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: harakiri-queue-threshold = 10
     supported(
         "harakiri-queue-threshold",
-        Setting::Number(|draft| &mut draft.of::<LifecycleDraft>().settings.harakiri_policy.queue_threshold),
-        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)),
+        within(0, 65_535, "connections"),
         "0",
     )
     .reach(Reach::Application),
@@ -233,7 +190,7 @@ pub const RELOADS: &[OptionEntry] = rows![
         "reload-probe-timeout",
         set!(|draft, row, pair| draft.of::<ReloadingDraft>().0.probe_timeout_ms =
             draft.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000),
-        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        within(1, 86_400, "seconds"),
         "10",
     )
     .reach(Reach::Application),
@@ -246,13 +203,8 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
     /// Not at the start, where there is no old generation, and not at a chain reload.
     /// Example: reload-canary = 30
-    supported(
-        "reload-canary",
-        Setting::Seconds(|draft| &mut draft.of::<ReloadingDraft>().0.canary_ms),
-        Value::Number { least: 1, most: 86_400, unit: "seconds" },
-        "",
-    )
-    .reach(Reach::Application),
+    supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)), within(1, 86_400, "seconds"), "")
+        .reach(Reach::Application),
     /// Requests this path from the application after it is loaded, before workers are forked: objects that it creates at its
     /// first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections
     /// are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only:
@@ -269,7 +221,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// A reload ends the instance gracefully, with status 0, for a container or a service manager that starts it again.
     /// Example: exit-on-reload = true
-    on("exit-on-reload", Setting::Switch(|draft| &mut draft.of::<ReloadingDraft>().0.exits)).reach(Reach::Application),
+    on("exit-on-reload", Setting::Switch(field!(ReloadingDraft.0.exits))).reach(Reach::Application),
     /// The program that an upgrade executes, with the arguments of the start. The default is the program that was started.
     /// uWSGI: uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.
     /// Example: binary-path = /opt/bolide/bin/bolide
@@ -284,13 +236,8 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is
     /// not available, the log says so.
     /// Example: max-fd = 65536
-    supported(
-        "max-fd",
-        Setting::Positive(|draft| &mut draft.of::<ReloadingDraft>().0.descriptors_most),
-        Value::Number { least: 16, most: 1_048_576, unit: "descriptors" },
-        "",
-    )
-    .reach(Reach::Master),
+    supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)), within(16, 1_048_576, "descriptors"), "")
+        .reach(Reach::Master),
     /// Reads the environment again when an application is loaded.
     /// Why: each generation is a fresh interpreter, which reads the environment and `env` again
     accepted("reload-os-env", Value::Switch),

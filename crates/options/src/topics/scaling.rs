@@ -7,15 +7,16 @@ use bolide_contract::scaling::{Algorithm, Cheaper, Scaling};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, on, refused, rows, set, supported, words};
+use crate::row::{
+    OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, field, on, refused, rows, set, supported, within, words,
+};
 use crate::topics::processes::MAX_PROCESSES;
 
-const PROCESSES: Value = Value::Number { least: 0, most: MAX_PROCESSES, unit: "processes" };
-const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
-const CONNECTIONS: Value = Value::Number { least: 0, most: 65_535, unit: "connections" };
-const PERCENT: Value = Value::Number { least: 0, most: 100, unit: "percent" };
-const BYTES: Value = Value::Number { least: 0, most: i64::MAX, unit: "bytes" };
-const COUNT: Value = Value::Number { least: 0, most: 1_000_000, unit: "" };
+const PROCESSES: Value = within(0, MAX_PROCESSES, "processes");
+const CONNECTIONS: Value = within(0, 65_535, "connections");
+const PERCENT: Value = within(0, 100, "percent");
+const BYTES: Value = within(0, i64::MAX, "bytes");
+const COUNT: Value = within(0, 1_000_000, "");
 
 /// Values of `cheaper-algo`.
 const ALGORITHMS: [(&str, Algorithm); 5] = [
@@ -87,7 +88,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-overload",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?),
-        Value::Number { least: 0, most: 86_400, unit: "seconds, or connections" },
+        within(0, 86_400, "seconds, or connections"),
         "3",
     )
     .reach(Reach::Application),
@@ -255,7 +256,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.
     /// Example: cheap = true
-    on("cheap", Setting::Switch(|draft| &mut draft.of::<ScalingDraft>().settings.starts_empty)).reach(Reach::Application),
+    on("cheap", Setting::Switch(field!(ScalingDraft.settings.starts_empty))).reach(Reach::Application),
     /// Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded
     /// application. Clients notice a few milliseconds.
     /// uWSGI: uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds,
@@ -272,7 +273,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Ends the instance when `idle` would end the workers: for socket activation.
     /// Example: idle = 600
     ///          die-on-idle = true
-    on("die-on-idle", Setting::LocatedSwitch(|draft| &mut draft.of::<ScalingDraft>().dies)).reach(Reach::Application),
+    on("die-on-idle", Setting::LocatedSwitch(field!(ScalingDraft.dies))).reach(Reach::Application),
 ];
 
 /// Sets a number; 0 stands for the default, as in uWSGI.

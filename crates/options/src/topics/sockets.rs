@@ -10,16 +10,14 @@ use bolide_contract::sockets::SocketTuning;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::row::{
-    Milestone, OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, accepted, list, on, planned, refused, rows, set,
-    supported,
+    Milestone, OptionEntry, OptionRow, Reach, SECONDS, Setting, SocketKind, Value, accepted, field, list, on, planned, refused,
+    rows, set, supported, within,
 };
 use crate::topics::interpreter::PythonDraft;
 use crate::topics::platform;
 use crate::{address, values};
 
-const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
-
-const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
+const MODIFIER: Value = within(0, 255, "");
 
 /// The reason that modifiers have no effect: all applications are Python's.
 const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
@@ -43,7 +41,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// waits forever; here bodies are read, and such a response ends with its connection.
     /// Example: puwsgi-socket = 127.0.0.1:3031
     supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "")
-            .reach(Reach::Master),
+        .reach(Reach::Master),
     /// Listen on this address with FastCGI, as a responder.
     /// uWSGI: uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx:
     /// `fastcgi_keep_conn on`).
@@ -54,7 +52,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// nginx does not support it.
     /// Example: fastcgi-nph-socket = 127.0.0.1:9000
     supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "")
-            .reach(Reach::Master),
+        .reach(Reach::Master),
     /// The uWSGI plugin that serves FastCGI requests.
     refused("fastcgi-modifier1", MODIFIER).reason(ONE_PLUGIN),
     /// A variant of `fastcgi-modifier1`.
@@ -101,8 +99,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: listen = 1024
     supported(
         "listen",
-        Setting::Number(|draft| &mut draft.of::<SocketsDraft>().backlog),
-        Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
+        Setting::Number(field!(SocketsDraft.backlog)),
+        within(0, i32::MAX as i64, "connections"),
         "the kernel's own limit",
     )
     .reach(Reach::Master),
@@ -117,8 +115,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Master),
     /// The owner of the files of UNIX sockets: `user` or `user:group`.
     /// Example: chown-socket = www-data:www-data
-    supported("chown-socket", Setting::Text(|draft| &mut draft.of::<SocketsDraft>().owner), Value::Text, "")
-            .reach(Reach::Master),
+    supported("chown-socket", Setting::Text(field!(SocketsDraft.owner)), Value::Text, "").reach(Reach::Master),
     /// How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.
     /// uWSGI: uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.
     /// Example: socket-timeout = 10
@@ -164,7 +161,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: http = 127.0.0.1:8000
     ///          socket = /run/shop.sock
     ///          http-to = /run/shop.sock
-    list("http-to", Setting::LocatedTexts(|draft| &mut draft.of::<SocketsDraft>().router_targets)).reach(Reach::Master),
+    list("http-to", Setting::LocatedTexts(field!(SocketsDraft.router_targets))).reach(Reach::Master),
     /// Lets one worker at a time wait for connections.
     /// Why: workers share the sockets fairly, without a lock
     accepted("thunder-lock", Value::Switch),
@@ -182,51 +179,41 @@ pub const ENTRIES: &[OptionEntry] = rows![
     accepted("tcp-nodelay", Value::Switch),
 ];
 
-const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" };
+const BUFFER: Value = within(0, 1_073_741_824, "bytes");
 
 pub const TUNING: &[OptionEntry] = rows![
     /// Lets the kernel probe silent TCP peers (SO_KEEPALIVE).
     /// Example: so-keepalive = true
-    on("so-keepalive", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.keepalive)).reach(Reach::Master),
+    on("so-keepalive", Setting::Switch(field!(SocketsDraft.tuning.keepalive))).reach(Reach::Master),
     /// Another instance of the same user may listen on the same address, and the kernel distributes the connections
     /// (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.
     /// Example: reuse-port = true
-    on("reuse-port", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.reuse_port)).reach(Reach::Master),
+    on("reuse-port", Setting::Switch(field!(SocketsDraft.tuning.reuse_port))).reach(Reach::Master),
     /// Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines
     /// (IP_FREEBIND).
     /// Example: freebind = true
-    on("freebind", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().tuning.free_bind)).reach(Reach::Master),
+    on("freebind", Setting::Switch(field!(SocketsDraft.tuning.free_bind))).reach(Reach::Master),
     /// The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.
     /// Example: socket-sndbuf = 65536
-    supported(
-        "socket-sndbuf",
-        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.send_buffer_bytes),
-        BUFFER,
-        "the kernel's own",
-    )
-    .reach(Reach::Master),
+    supported("socket-sndbuf", Setting::Count(field!(SocketsDraft.tuning.send_buffer_bytes)), BUFFER, "the kernel's own")
+        .reach(Reach::Master),
     /// The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.
     /// Example: socket-rcvbuf = 65536
-    supported(
-        "socket-rcvbuf",
-        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.receive_buffer_bytes),
-        BUFFER,
-        "the kernel's own",
-    )
-    .reach(Reach::Master),
+    supported("socket-rcvbuf", Setting::Count(field!(SocketsDraft.tuning.receive_buffer_bytes)), BUFFER, "the kernel's own")
+        .reach(Reach::Master),
     /// The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request
     /// with its first packet.
     /// Example: tcp-fast-open = 256
     supported(
         "tcp-fast-open",
-        Setting::Count(|draft| &mut draft.of::<SocketsDraft>().tuning.fast_open_queue),
-        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        Setting::Count(field!(SocketsDraft.tuning.fast_open_queue)),
+        within(0, 65_535, "connections"),
         "off",
     )
     .reach(Reach::Master),
     /// UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.
     /// Example: abstract-socket = true
-    on("abstract-socket", Setting::Switch(|draft| &mut draft.of::<SocketsDraft>().are_abstract)).reach(Reach::Master),
+    on("abstract-socket", Setting::Switch(field!(SocketsDraft.are_abstract))).reach(Reach::Master),
     /// Fast Open for connections of uWSGI's routers.
     /// Why: Bolide opens no connections to other servers
     accepted("tcp-fast-open-client", Value::Switch),
@@ -248,35 +235,24 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python
     /// such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.
     /// Example: wsgi-strict = true
-    on("wsgi-strict", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.wsgi_strict)).reach(Reach::Application),
+    on("wsgi-strict", Setting::Switch(field!(PythonDraft.settings.wsgi_strict))).reach(Reach::Application),
     /// The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for
     /// the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the
     /// default.
     /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
     /// head.
     /// Example: buffer-size = 32768
-    supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536")
-            .reach(Reach::Application),
+    supported("buffer-size", Setting::By(set_head_bytes), within(0, 1_048_576, "bytes"), "65536").reach(Reach::Application),
     /// Bytes of a request's body that are kept in memory; the rest goes to a temporary file.
     /// uWSGI: uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a
     /// slow client occupies no thread. 0 means the default.
     /// Example: post-buffering = 65536
-    supported(
-        "post-buffering",
-        Setting::By(set_body_memory),
-        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
-        "1048576",
-    )
-    .reach(Reach::Application),
+    supported("post-buffering", Setting::By(set_body_memory), within(0, 1_073_741_824, "bytes"), "1048576")
+        .reach(Reach::Application),
     /// The maximum size of a request's body in bytes; a larger one is answered with 413.
     /// Example: limit-post = 10485760
-    supported(
-        "limit-post",
-        Setting::Positive(|draft| &mut draft.of::<Limits>().body_bytes),
-        Value::Number { least: 0, most: i64::MAX, unit: "bytes" },
-        "no limit",
-    )
-    .reach(Reach::Application),
+    supported("limit-post", Setting::Positive(field!(Limits.body_bytes)), within(0, i64::MAX, "bytes"), "no limit")
+        .reach(Reach::Application),
     /// The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered
     /// with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
     /// arrive, without files.
@@ -287,7 +263,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
         "limit-post-disk",
         set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes =
             draft.positive_or(row, pair, Limits::default().body_disk_bytes)?),
-        Value::Number { least: 0, most: i64::MAX, unit: "bytes" },
+        within(0, i64::MAX, "bytes"),
         "1073741824",
     )
     .reach(Reach::Application),
@@ -298,7 +274,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
     supported(
         "body-min-rate",
         set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?),
-        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes per second" },
+        within(0, 1_073_741_824, "bytes per second"),
         "500",
     )
     .reach(Reach::Application),
@@ -307,7 +283,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// uWSGI: uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications
     /// fail on them.
     /// Example: lenient-targets = true
-    on("lenient-targets", Setting::Switch(|draft| &mut draft.of::<Limits>().lenient_targets)).reach(Reach::Application),
+    on("lenient-targets", Setting::Switch(field!(Limits.lenient_targets))).reach(Reach::Application),
 ];
 
 /// `chmod-socket` without a value.

@@ -15,11 +15,9 @@ use nix::unistd::User;
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, field, list, on, rows, supported, within};
 use crate::topics::services::distributed;
 use crate::values;
-
-const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Adds a folder of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
@@ -42,8 +40,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          spooler-processes = 4
     supported(
         "spooler-processes",
-        Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.processes),
-        Value::Number { least: 1, most: MAX_SPOOLERS, unit: "spoolers" },
+        Setting::Number(field!(SpoolerDraft.settings.processes)),
+        within(1, MAX_SPOOLERS, "spoolers"),
         "1",
     )
     .reach(Reach::Application),
@@ -52,16 +50,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: Without this option uWSGI never works on jobs that have a priority; here it does, in any order.
     /// Example: spooler = jobs
     ///          spooler-ordered = true
-    on("spooler-ordered", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_ordered))
-            .reach(Reach::Application),
+    on("spooler-ordered", Setting::Switch(field!(SpoolerDraft.settings.is_ordered))).reach(Reach::Application),
     /// How often a spooler looks at its folder if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again
     /// then. `uwsgi.set_spooler_frequency` changes it.
     /// Example: spooler = jobs
     ///          spooler-frequency = 10
     supported(
         "spooler-frequency",
-        Setting::Number(|draft| &mut draft.of::<SpoolerDraft>().settings.frequency_s),
-        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        Setting::Number(field!(SpoolerDraft.settings.frequency_s)),
+        within(1, 86_400, "seconds"),
         "30",
     )
     .reach(Reach::Application),
@@ -70,40 +67,34 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          spooler-max-tasks = 1000
     supported(
         "spooler-max-tasks",
-        Setting::Positive(|draft| &mut draft.of::<SpoolerDraft>().settings.max_tasks),
-        Value::Number { least: 0, most: i64::MAX, unit: "jobs" },
+        Setting::Positive(field!(SpoolerDraft.settings.max_tasks)),
+        within(0, i64::MAX, "jobs"),
         "off",
     )
     .reach(Reach::Application),
     /// Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.
     /// Example: spooler = jobs
     ///          spooler-harakiri = 600
-    supported("spooler-harakiri", Setting::Seconds(|draft| &mut draft.of::<SpoolerDraft>().harakiri_ms), SECONDS, "off")
-            .reach(Reach::Application),
+    supported("spooler-harakiri", Setting::Seconds(field!(SpoolerDraft.harakiri_ms)), SECONDS, "off").reach(Reach::Application),
     /// The working directory of the functions of jobs.
     /// Example: spooler = jobs
     ///          spooler-chdir = .
-    supported(
-        "spooler-chdir",
-        Setting::Located(|draft| &mut draft.of::<SpoolerDraft>().job_folder),
-        Value::Path,
-        "the folder of the jobs",
-    )
-    .reach(Reach::Application),
+    supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_folder)), Value::Path, "the folder of the jobs")
+        .reach(Reach::Application),
     /// A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the
     /// import fails, the spooler logs why and continues.
     /// Example: spooler = jobs
     ///          spooler-import = json
-    list("spooler-import", Setting::Texts(|draft| &mut draft.of::<SpoolerDraft>().settings.imports)).reach(Reach::Application),
+    list("spooler-import", Setting::Texts(field!(SpoolerDraft.settings.imports))).reach(Reach::Application),
     /// Does not log each job. Errors are logged.
     /// Example: spooler = jobs
     ///          spooler-quiet = true
-    on("spooler-quiet", Setting::Switch(|draft| &mut draft.of::<SpoolerDraft>().settings.is_quiet)).reach(Reach::Application),
+    on("spooler-quiet", Setting::Switch(field!(SpoolerDraft.settings.is_quiet))).reach(Reach::Application),
     /// Replaces the spoolers when the file at this path changes. A job in progress is finished first.
     /// Example: spooler = jobs
     ///          touch-spoolers-reload = reload-spoolers
     supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers), Value::Path, "")
-            .reach(Reach::Master),
+        .reach(Reach::Master),
 ];
 
 /// The permission bits of a mode (inode(7)).

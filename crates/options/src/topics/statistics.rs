@@ -7,7 +7,7 @@ use bolide_contract::statistics::{MAX_GROUPS, Pusher, PusherKind, RouteGroup, St
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
 use crate::{address, values};
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -18,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is
     /// the JSON, as in uWSGI.
     /// Example: stats-http = true
-    on("stats-http", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_http)).reach(Reach::Master),
+    on("stats-http", Setting::Switch(field!(StatisticsDraft.is_http))).reach(Reach::Master),
     /// The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`,
     /// over HTTP. It needs no `stats`.
     /// Example: metrics = 127.0.0.1:9192
@@ -26,7 +26,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always
     /// be used; other names are refused, since a page of another site could have a name of its own that points to this address.
     /// Example: metrics-host = shop.internal
-    list("metrics-host", Setting::Texts(|draft| &mut draft.of::<StatisticsDraft>().hosts)).reach(Reach::Master),
+    list("metrics-host", Setting::Texts(field!(StatisticsDraft.hosts))).reach(Reach::Master),
     /// A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the
     /// paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group
     /// `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is
@@ -35,10 +35,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("route-group", Setting::By(add_route_group)).reach(Reach::Master),
     /// The JSON of the statistics is one line.
     /// Example: stats-minified = true
-    on("stats-minified", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().is_minified)).reach(Reach::Master),
+    on("stats-minified", Setting::Switch(field!(StatisticsDraft.is_minified))).reach(Reach::Master),
     /// The statistics do not list threads.
     /// Example: stats-no-cores = true
-    on("stats-no-cores", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_cores)).reach(Reach::Master),
+    on("stats-no-cores", Setting::Switch(field!(StatisticsDraft.omits_cores))).reach(Reach::Master),
     /// Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
     /// send a datagram for each number.
     /// uWSGI: statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no
@@ -56,14 +56,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: stats-pusher-default-freq = 10
     supported(
         "stats-pusher-default-freq",
-        Setting::Positive(|draft| &mut draft.of::<StatisticsDraft>().push_every_s),
-        Value::Number { least: 1, most: 86_400, unit: "seconds" },
+        Setting::Positive(field!(StatisticsDraft.push_every_s)),
+        within(1, 86_400, "seconds"),
         "3",
     )
     .reach(Reach::Master),
     /// The statistics do not list the metrics of `enable-metrics`.
     /// Example: stats-no-metrics = true
-    on("stats-no-metrics", Setting::Switch(|draft| &mut draft.of::<StatisticsDraft>().omits_metrics)).reach(Reach::Master),
+    on("stats-no-metrics", Setting::Switch(field!(StatisticsDraft.omits_metrics))).reach(Reach::Master),
 ];
 
 /// Bytes of the name of a group of routes, and of its pattern.

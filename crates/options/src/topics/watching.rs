@@ -9,7 +9,7 @@ use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedIm
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, rows, set, supported, words};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, rows, set, supported, words};
 use crate::topics::developing::DevelopingDraft;
 use crate::topics::interpreter::PythonDraft;
 use crate::values;
@@ -58,7 +58,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// configuration is not watched.
     /// Example: py-autoreload = 1
     supported("py-autoreload", Setting::By(watch_imports), Value::Decimal { most: 3600, unit: "seconds" }, "0")
-            .reach(Reach::Master),
+        .reach(Reach::Master),
     /// The name of a module whose file `py-autoreload` does not watch.
     /// Example: py-auto-reload-ignore = shop.generated
     list(
@@ -71,7 +71,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()` works, and
     /// no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.
     /// Example: develop = true
-    on("develop", Setting::Switch(|draft| &mut draft.of::<DevelopingDraft>().is_on)).reach(Reach::Master),
+    on("develop", Setting::Switch(field!(DevelopingDraft.is_on))).reach(Reach::Master),
     /// With `develop` or `py-autoreload`: each Python file in this folder and below is watched, imported or not. Files that Git
     /// ignores, hidden files and virtual environments are excluded.
     /// Example: develop = true
@@ -112,12 +112,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// something new to show. Pages are not modified.
     /// Example: develop = true
     ///          reload-browser = true
-    on("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().browser)).reach(Reach::Application),
+    on("reload-browser", Setting::LocatedSwitch(field!(DevelopingDraft.browser))).reach(Reach::Application),
     /// With `develop`: the traceback page has the values of local variables, behind a click at each line. Values of names such as
     /// `password` and `token` are hidden.
     /// Example: develop = true
     ///          develop-values = true
-    on("develop-values", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().shows_values)).reach(Reach::Master),
+    on("develop-values", Setting::LocatedSwitch(field!(DevelopingDraft.shows_values))).reach(Reach::Master),
     /// With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`,
     /// `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.
     /// Example: develop = true
@@ -127,31 +127,25 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the browser; the variable `BROWSER` names another one.
     /// Example: develop = true
     ///          open-browser = true
-    on("open-browser", Setting::LocatedSwitch(|draft| &mut draft.of::<DevelopingDraft>().opens))
-        .also(&["open"])
-        .reach(Reach::Master),
+    on("open-browser", Setting::LocatedSwitch(field!(DevelopingDraft.opens))).also(&["open"]).reach(Reach::Master),
     /// Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and
     /// requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.
     /// uWSGI: uWSGI ends the worker immediately, with the requests of its other threads.
     /// Example: reload-on-exception = true
-    on("reload-on-exception", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.any))
-            .reach(Reach::Application),
+    on("reload-on-exception", Setting::Switch(field!(PythonDraft.settings.reload_on.any))).reach(Reach::Application),
     /// Replaces a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or
     /// without that of its module.
     /// Example: reload-on-exception-type = psycopg.OperationalError
-    list("reload-on-exception-type", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.types))
-            .uwsgi(NO_EFFECT_IN_UWSGI)
-            .reach(Reach::Application),
+    list("reload-on-exception-type", Setting::Texts(field!(PythonDraft.settings.reload_on.types)))
+        .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
     /// Replaces a worker whose application has raised an exception of this text, as `reload-on-exception`.
     /// Example: reload-on-exception-value = connection lost
-    list("reload-on-exception-value", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.values))
-            .reach(Reach::Application),
+    list("reload-on-exception-value", Setting::Texts(field!(PythonDraft.settings.reload_on.values))).reach(Reach::Application),
     /// Replaces a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon
     /// and a space between them.
     /// Example: reload-on-exception-repr = OperationalError: connection lost
-    list("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.of::<PythonDraft>().settings.reload_on.reprs))
-            .uwsgi(NO_EFFECT_IN_UWSGI)
-            .reach(Reach::Application),
+    list("reload-on-exception-repr", Setting::Texts(field!(PythonDraft.settings.reload_on.reprs)))
+        .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
     /// The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event
     /// loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse`
     /// such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation

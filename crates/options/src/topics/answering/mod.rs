@@ -11,7 +11,7 @@ use bolide_routes::Routes;
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
 use crate::topics::services::named_in_rules::CompiledRules;
 use crate::values;
 
@@ -109,15 +109,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("del-header", Setting::By(remove_header)).reach(Reach::Application),
     /// Makes a field of the response a variable for response routes: `NAME VARIABLE`.
     /// Example: collect-header = Content-Type TYPE
-    list(
-        "collect-header",
-        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)),
-    )
-    .reach(Reach::Application),
+    list("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)))
+        .reach(Reach::Application),
     /// Like `collect-header`, and removes the field from the response.
     /// Example: pull-header = X-Internal-User APP_USER
     list("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, true)?)))
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is
     /// sent.
     /// Example: error-page-403 = /srv/shop/403.html
@@ -143,8 +140,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// The SCRIPT_NAME that a front server sends does not choose the application.
     /// Example: ignore-script-name = true
-    on("ignore-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().ignore_script_name))
-            .reach(Reach::Application),
+    on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
     /// Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
     /// It applies to complete responses and streams, but not to event streams and already compressed responses.
     /// Example: compress = br,zstd,gzip
@@ -159,7 +155,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: compress = gzip
     ///          compress-types = text/html,application/json
     supported("compress-types", Setting::By(add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts")
-            .reach(Reach::Application),
+        .reach(Reach::Application),
     /// Shorter responses are not compressed. Streams have no length, and are always compressed.
     /// Example: compress = gzip
     ///          compress-min-size = 4096
@@ -167,7 +163,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "compress-min-size",
         set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes =
             draft.bounded_usize(row, pair)? as u64),
-        Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
+        within(0, 1_073_741_824, "bytes"),
         "1024",
     )
     .reach(Reach::Application),
@@ -176,8 +172,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          compress-level = 3
     supported(
         "compress-level",
-        Setting::Number(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.level),
-        Value::Number { least: 1, most: 9, unit: "(1 is fast, 9 is small)" },
+        Setting::Number(field!(AnsweringDraft.answering.compression.level)),
+        within(1, 9, "(1 is fast, 9 is small)"),
         "5",
     )
     .reach(Reach::Application),
@@ -185,8 +181,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Content-Length nor Content-Encoding.
     /// uWSGI: Set `compress` to compress responses without involving the application.
     /// Example: http-auto-gzip = true
-    on("http-auto-gzip", Setting::Switch(|draft| &mut draft.of::<AnsweringDraft>().answering.compression.on_demand))
-            .reach(Reach::Application),
+    on("http-auto-gzip", Setting::Switch(field!(AnsweringDraft.answering.compression.on_demand))).reach(Reach::Application),
 ];
 
 /// Adds a routing rule: the option's name is its kind.

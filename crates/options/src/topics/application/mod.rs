@@ -13,7 +13,7 @@ use positional::{Named, PositionalApplication, module};
 
 use crate::context::Context;
 use crate::row::{
-    Milestone, OptionEntry, Reach, Setting, Value, accepted, list, on, planned, refused, rows, set, supported, words,
+    Milestone, OptionEntry, Reach, Setting, Value, accepted, field, list, on, planned, refused, rows, set, supported, words,
 };
 use crate::server::Server;
 use crate::topics::interpreter;
@@ -40,23 +40,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: module = shop.wsgi
     ///          module = shop.wsgi:application
     ///          module = shop:create_app()
-    supported("module", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().module), Value::Text, "")
-            .reach(Reach::Application),
+    supported("module", Setting::Located(field!(ApplicationDraft.module)), Value::Text, "").reach(Reach::Application),
     /// The file of the application.
     /// Example: wsgi-file = /srv/shop/wsgi.py
-    supported("wsgi-file", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().wsgi_file), Value::Path, "")
-            .reach(Reach::Application),
+    supported("wsgi-file", Setting::Located(field!(ApplicationDraft.wsgi_file)), Value::Path, "").reach(Reach::Application),
     /// Name of the application in its module or file.
     /// Example: callable = app
-    supported("callable", Setting::Text(|draft| &mut draft.of::<ApplicationDraft>().callable), Value::Text, "application")
-            .reach(Reach::Application),
+    supported("callable", Setting::Text(field!(ApplicationDraft.callable)), Value::Text, "application").reach(Reach::Application),
     /// An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a
     /// front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the
     /// application of `module` or `wsgi-file`, or else to that of the first mount.
     /// Example: mount = /shop=shop.wsgi:application
     ///          mount = /blog=blog.py
     ///          manage-script-name = true
-    list("mount", Setting::LocatedTexts(|draft| &mut draft.of::<ApplicationDraft>().mounts)).reach(Reach::Application),
+    list("mount", Setting::LocatedTexts(field!(ApplicationDraft.mounts))).reach(Reach::Application),
     /// The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an
     /// application is loaded. An application of `asgi` is always ASGI.
     /// Example: interface = wsgi
@@ -72,11 +69,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// every application; `module:create_app()` does the same for a single one.
     /// Example: factory = true
     ///          asgi = shop:create_app
-    on("factory", Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_factory)).reach(Reach::Application),
+    on("factory", Setting::Switch(field!(ApplicationDraft.is_factory))).reach(Reach::Application),
     /// The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.
     /// Example: manage-script-name = true
-    on("manage-script-name", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().manage_script_name))
-            .reach(Reach::Application),
+    on("manage-script-name", Setting::Switch(field!(ApplicationSettings.manage_script_name))).reach(Reach::Application),
     /// The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or
     /// `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends
     /// one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests
@@ -86,30 +82,26 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: vhost = true
     ///          mount = shop.example|=shop.wsgi:application
     ///          mount = blog.example|=blog.py
-    on("vhost", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host)).reach(Reach::Application),
+    on("vhost", Setting::Switch(field!(ApplicationSettings.by_host))).reach(Reach::Application),
     /// Another name of `vhost`.
     /// Example: vhost-host = true
     ///          mount = shop.example|=shop.wsgi:application
-    on("vhost-host", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().by_host)).reach(Reach::Application),
+    on("vhost-host", Setting::Switch(field!(ApplicationSettings.by_host))).reach(Reach::Application),
     /// Requests that match no `mount` get an error instead of the first application.
     /// Example: no-default-app = true
-    on("no-default-app", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().no_default_app))
-        .reach(Reach::Application),
+    on("no-default-app", Setting::Switch(field!(ApplicationSettings.no_default_app))).reach(Reach::Application),
     /// Changes to this folder before sockets, files and the application are opened.
     /// Example: chdir = /srv/shop
-    supported("chdir", Setting::Located(|draft| &mut draft.of::<ApplicationDraft>().chdir), Value::Path, "")
-            .reach(Reach::Surroundings),
+    supported("chdir", Setting::Located(field!(ApplicationDraft.chdir)), Value::Path, "").reach(Reach::Surroundings),
     /// Changes to this folder after the application has been loaded.
     /// Example: chdir2 = /var/lib/shop
-    supported("chdir2", Setting::Text(|draft| &mut draft.of::<PythonDraft>().chdir_after), Value::Path, "")
-            .reach(Reach::Application),
+    supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after)), Value::Path, "").reach(Reach::Application),
     /// A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
     /// Example: pythonpath = /srv/shop/lib
     list("pythonpath", Setting::By(interpreter::add_python_path)).reach(Reach::Application),
     /// The virtualenv whose interpreter and packages the application uses.
     /// Example: virtualenv = /srv/shop/.venv
-    supported("virtualenv", Setting::Text(|draft| &mut draft.of::<PythonDraft>().virtualenv), Value::Path, "")
-            .reach(Reach::Application),
+    supported("virtualenv", Setting::Text(field!(PythonDraft.virtualenv)), Value::Path, "").reach(Reach::Application),
     /// Sets an environment variable of the application: `KEY=VALUE`.
     /// Example: env = DJANGO_SETTINGS_MODULE=shop.settings
     list("env", Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair))).reach(Reach::Surroundings),
@@ -117,20 +109,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: As in uWSGI, it costs memory: workers no longer share the loaded application.
     /// Example: master = true
     ///          lazy-apps = true
-    on("lazy-apps", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy)).reach(Reach::Application),
+    on("lazy-apps", Setting::Switch(field!(ApplicationSettings.lazy))).reach(Reach::Application),
     /// The old name of `lazy-apps`.
     /// uWSGI: In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.
     /// Example: master = true
     ///          lazy = true
-    on("lazy", Setting::Switch(|draft| &mut draft.of::<ApplicationSettings>().lazy)).reach(Reach::Application),
+    on("lazy", Setting::Switch(field!(ApplicationSettings.lazy))).reach(Reach::Application),
     /// Sends the traceback of a failed request to the client, not only to the log. Not for production.
     /// Example: catch-exceptions = true
-    on("catch-exceptions", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.catch_exceptions))
-            .reach(Reach::Application),
+    on("catch-exceptions", Setting::Switch(field!(PythonDraft.settings.catch_exceptions))).reach(Reach::Application),
     /// The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.
     /// Example: wsgi-disable-file-wrapper = true
-    on("wsgi-disable-file-wrapper", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.no_file_wrapper))
-            .reach(Reach::Application),
+    on("wsgi-disable-file-wrapper", Setting::Switch(field!(PythonDraft.settings.no_file_wrapper))).reach(Reach::Application),
     /// Executes a Python file instead of a worker, with the module `uwsgi`, and ends the instance with its exit status: 0 at the
     /// end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is
     /// opened. A reload ends it and starts it again, and `harakiri` does not limit it.
@@ -166,14 +156,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Configures Python's `logging` from the file of `paste`.
     /// Example: paste-logger = true
-    on("paste-logger", Setting::Switch(|draft| &mut draft.of::<PythonDraft>().settings.paste_logger)).reach(Reach::Application),
+    on("paste-logger", Setting::Switch(field!(PythonDraft.settings.paste_logger))).reach(Reach::Application),
     /// Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
     /// does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines
     /// and request lines stay where `logger` and `req-logger` say.
     /// Example: log-config = logging.json
-    supported("log-config", Setting::Text(|draft| &mut draft.of::<PythonDraft>().logging_file), Value::Path, "")
-            .also(&["log-config-json"])
-            .reach(Reach::Application),
+    supported("log-config", Setting::Text(field!(PythonDraft.logging_file)), Value::Path, "")
+        .also(&["log-config-json"]).reach(Reach::Application),
     /// A Pecan application, by its configuration.
     /// Example: pecan = /srv/shop/config.py
     supported(
@@ -213,7 +202,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.
     /// uWSGI: Without it, uWSGI continues without any application and answers 500.
     /// Example: need-app = true
-    on("need-app", Setting::Switch(|draft| &mut draft.of::<ApplicationDraft>().is_needed)).reach(Reach::Application),
+    on("need-app", Setting::Switch(field!(ApplicationDraft.is_needed))).reach(Reach::Application),
     /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning names plugins that
     /// are not built in.
     /// Example: plugins = python3,http

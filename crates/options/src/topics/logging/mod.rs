@@ -11,7 +11,9 @@ use bolide_contract::logging::{LinePattern, LogDate, LogStyle, Logging};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, refused, rows, set, supported, words};
+use crate::row::{
+    OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, refused, rows, set, supported, words,
+};
 use crate::topics::logging::loggers::{LoggerDraft, Loggers, expression};
 use crate::values;
 
@@ -25,7 +27,7 @@ const MAX: i64 = i64::MAX;
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Turns off request lines. `log-4xx` and the related options log selected requests anyway.
     /// Example: disable-logging = true
-    on("disable-logging", Setting::Off(|draft| &mut draft.of::<LoggingDraft>().settings.requests)).reach(Reach::Application),
+    on("disable-logging", Setting::Off(field!(LoggingDraft.settings.requests))).reach(Reach::Application),
     /// Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another
     /// program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize`
     /// rotates it automatically.
@@ -40,13 +42,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
     /// Example: logto = /var/log/shop.log
     ///          log-output = false
-    supported(
-        "log-output",
-        Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.takes_all_output),
-        Value::Switch,
-        "on",
-    )
-    .reach(Reach::Master),
+    supported("log-output", Setting::Switch(field!(LoggingDraft.settings.takes_all_output)), Value::Switch, "on")
+        .reach(Reach::Master),
     /// The destination of messages: the server's own lines, output of applications, and request lines if there is no
     /// `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`),
     /// `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after
@@ -77,8 +74,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: logger = errors file:/var/log/errors.log
     ///          log-route = errors (ERROR|CRITICAL)
     list("log-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.messages, pair)?))
-        .uwsgi(EXPRESSIONS)
-        .reach(Reach::Master),
+        .uwsgi(EXPRESSIONS).reach(Reach::Master),
     /// Like `log-route`, for request lines.
     /// uWSGI: uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.
     /// Example: req-logger = api file:/var/log/api.log
@@ -87,13 +83,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Messages that match a regular expression are discarded.
     /// Example: log-drain = GET /healthz
     list("log-drain", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.drains, pair)?))
-            .uwsgi(EXPRESSIONS)
-            .reach(Reach::Master),
+        .uwsgi(EXPRESSIONS).reach(Reach::Master),
     /// Messages that match none of these regular expressions are discarded.
     /// Example: log-filter = (ERROR|WARNING)
     list("log-filter", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.filters, pair)?))
-            .uwsgi(EXPRESSIONS)
-            .reach(Reach::Master),
+        .uwsgi(EXPRESSIONS).reach(Reach::Master),
     /// Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`,
     /// `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately,
     /// with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them
@@ -118,8 +112,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// processes. The sizes are checked once a second.
     /// Example: logto = /var/log/shop.log
     ///          log-maxsize = 104857600
-    number("log-maxsize", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.files.most_bytes), "bytes")
-            .reach(Reach::Master),
+    number("log-maxsize", Setting::Positive(field!(LoggingDraft.settings.files.most_bytes)), "bytes").reach(Reach::Master),
     /// The new name of a rotated log file. An existing file is replaced.
     /// Example: log-maxsize = 104857600
     ///          log-backupname = /var/log/shop.log.old
@@ -132,11 +125,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Master),
     /// Empties the file of `logto` at the start.
     /// Example: log-truncate = true
-    on("log-truncate", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.truncate)).reach(Reach::Master),
+    on("log-truncate", Setting::Switch(field!(LoggingDraft.settings.files.truncate))).reach(Reach::Master),
     /// Each reload opens the log files again.
     /// Example: log-reopen = true
-    on("log-reopen", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.files.reopen_at_reload))
-            .reach(Reach::Master),
+    on("log-reopen", Setting::Switch(field!(LoggingDraft.settings.files.reopen_at_reload))).reach(Reach::Master),
     /// The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file
     /// that exists keeps its mode.
     /// Example: logfile-chmod = 644
@@ -144,7 +136,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Log files belong to the user that workers run as.
     /// Example: logfile-chown = true
     on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)))
-            .reach(Reach::Master),
+        .reach(Reach::Master),
     /// The master writes all lines.
     /// Why: each process writes whole lines itself, so none are mixed, and rotation reaches all of them; in a pipe, lines of more
     /// than 4096 bytes may be mixed with those of other processes
@@ -186,19 +178,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid
     /// whatever it contains.
     /// Example: log-format = %(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(size) "%(referer)" "%(uagent)"
-    supported(
-        "log-format",
-        Setting::Text(|draft| &mut draft.of::<LoggingDraft>().settings.format),
-        Value::Text,
-        "uWSGI's line",
-    )
-    .reach(Reach::Application),
+    supported("log-format", Setting::Text(field!(LoggingDraft.settings.format)), Value::Text, "uWSGI's line")
+        .reach(Reach::Application),
     /// `%(ftime)` in `log-format` has the format of `log-date`.
     /// Example: log-date = %Y-%m-%d %H:%M:%S
     ///          logformat-strftime = true
     ///          log-format = %(ftime) %(method) %(uri) %(status)
-    on("logformat-strftime", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.dates_format))
-            .reach(Reach::Application),
+    on("logformat-strftime", Setting::Switch(field!(LoggingDraft.settings.dates_format))).reach(Reach::Application),
     /// The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines
     /// have their own times, and lines of the application are unchanged.
     /// Example: log-date = %d/%b/%Y %H:%M:%S
@@ -211,7 +197,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// uWSGI's request line counts in microseconds.
     /// Example: log-micros = true
-    on("log-micros", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.microseconds)).reach(Reach::Application),
+    on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
     /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured
     /// on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and
     /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
@@ -226,60 +212,50 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.
     /// Example: log-json = true
-    on(
-        "log-json",
-        set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))),
-    )
-    .reach(Reach::Application),
+    on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))))
+        .reach(Reach::Application),
     /// Logs responses of 400 to 499, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-4xx = true
-    on("log-4xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.client_errors))
-        .reach(Reach::Application),
+    on("log-4xx", Setting::Switch(field!(LoggingDraft.settings.always.client_errors))).reach(Reach::Application),
     /// Logs responses of 500 to 599, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-5xx = true
-    on("log-5xx", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.server_errors))
-        .reach(Reach::Application),
+    on("log-5xx", Setting::Switch(field!(LoggingDraft.settings.always.server_errors))).reach(Reach::Application),
     /// Logs requests that take at least this many milliseconds, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-slow = 1000
-    number("log-slow", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.slow_ms), "milliseconds")
-            .reach(Reach::Application),
+    number("log-slow", Setting::Positive(field!(LoggingDraft.settings.always.slow_ms)), "milliseconds").reach(Reach::Application),
     /// Logs responses with a body of at least this many bytes, even with `disable-logging`.
     /// Example: log-big = 1048576
-    number("log-big", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.always.big_bytes), "bytes")
-            .reach(Reach::Application),
+    number("log-big", Setting::Positive(field!(LoggingDraft.settings.always.big_bytes)), "bytes").reach(Reach::Application),
     /// Logs responses without a body, even with `disable-logging`.
     /// Example: log-zero = true
-    on("log-zero", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.empty)).reach(Reach::Application),
+    on("log-zero", Setting::Switch(field!(LoggingDraft.settings.always.empty))).reach(Reach::Application),
     /// Logs responses that are a file, even with `disable-logging`.
     /// Example: log-sendfile = true
-    on("log-sendfile", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.files))
-            .reach(Reach::Application),
+    on("log-sendfile", Setting::Switch(field!(LoggingDraft.settings.always.files))).reach(Reach::Application),
     /// Logs responses that their client did not read, even with `disable-logging`.
     /// uWSGI: In uWSGI both a read and a write must fail in one request, which is rare.
     /// Example: log-ioerror = true
-    on("log-ioerror", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.always.broken))
-            .reach(Reach::Application),
+    on("log-ioerror", Setting::Switch(field!(LoggingDraft.settings.always.broken))).reach(Reach::Application),
     /// Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to
     /// themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is
     /// still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at
     /// most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.
     /// Example: leak-report = 2000
-    number("leak-report", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.leak_report_requests), "requests")
-            .reach(Reach::Application),
+    number("leak-report", Setting::Positive(field!(LoggingDraft.settings.leak_report_requests)), "requests")
+        .reach(Reach::Application),
     /// Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the
     /// application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at
     /// when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30
     /// reports a minute. WebSockets and streams of events have none.
     /// Example: slow-request = 1000
-    number("slow-request", Setting::Positive(|draft| &mut draft.of::<LoggingDraft>().settings.slow_request_ms), "milliseconds")
-            .reach(Reach::Application),
+    number("slow-request", Setting::Positive(field!(LoggingDraft.settings.slow_request_ms)), "milliseconds")
+        .reach(Reach::Application),
     /// Request lines start with the worker's memory.
     /// Example: memory-report = true
-    on("memory-report", Setting::Switch(|draft| &mut draft.of::<LoggingDraft>().settings.memory_report))
-        .reach(Reach::Application),
+    on("memory-report", Setting::Switch(field!(LoggingDraft.settings.memory_report))).reach(Reach::Application),
     /// Does not log clients that disconnect during a response.
     /// Example: ignore-write-errors = true
     on(

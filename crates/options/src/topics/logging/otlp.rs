@@ -5,7 +5,7 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::logging::{SpanCollector, Spans, Tracing};
 
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported};
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -18,7 +18,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          log-format = %(request_id) %(method) %(uri) %(status)
     supported(
         "request-id",
-        Setting::Switch(|draft| &mut draft.of::<Tracing>().request_ids),
+        Setting::Switch(field!(Tracing.request_ids)),
         Value::Switch,
         "on with `log-json`, or if `log-format` has `%(request_id)`",
     )
@@ -26,12 +26,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Responses have the identifier of their request in the field `X-Request-ID`, unless the application sets that field. It
     /// turns `request-id` on.
     /// Example: request-id-answer = true
-    on("request-id-answer", Setting::Switch(|draft| &mut draft.of::<Tracing>().answers_have_ids)).reach(Reach::Application),
+    on("request-id-answer", Setting::Switch(field!(Tracing.answers_have_ids))).reach(Reach::Application),
     /// Each request belongs to a trace (W3C Trace Context): the application gets the `traceparent` and `tracestate` of a trusted
     /// front server, or a new `traceparent`, and the response has the field `traceresponse`. Without this option the application
     /// gets the fields as the client has sent them.
     /// Example: trace-context = true
-    on("trace-context", Setting::Switch(|draft| &mut draft.of::<Tracing>().has_traces)).reach(Reach::Application),
+    on("trace-context", Setting::Switch(field!(Tracing.has_traces))).reach(Reach::Application),
     /// Sends a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is
     /// added to an endpoint without a path. It turns `trace-context` on; the application's own spans become children of the
     /// request's. A process of its own sends the spans, in batches: no request waits for the collector, and spans that it does

@@ -13,7 +13,7 @@ use bolide_contract::logging::{AlarmRule, LinePattern};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, rows, set, supported, within};
 use crate::topics::logging::loggers::expression;
 use crate::topics::sockets::SOCKET_TIMEOUT_SECONDS;
 use crate::values;
@@ -70,7 +70,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "alarm-freq",
         set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000),
-        Value::Number { least: 0, most: MAX_REPEAT_S, unit: "seconds" },
+        within(0, MAX_REPEAT_S, "seconds"),
         "3",
     )
     .reach(Reach::Master),
@@ -80,13 +80,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "alarm-msg-size",
         set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.message_bytes = draft.bounded_u32(row, pair)?),
-        Value::Number { least: 1, most: MAX_MESSAGE_BYTES as i64, unit: "bytes" },
+        within(1, MAX_MESSAGE_BYTES as i64, "bytes"),
         "8192",
     )
     .reach(Reach::Master),
     /// Logs the alarms at the start.
     /// Example: alarm-list = true
-    on("alarm-list", Setting::Switch(|draft| &mut draft.of::<AlarmsDraft>().settings.is_listed)).reach(Reach::Master),
+    on("alarm-list", Setting::Switch(field!(AlarmsDraft.settings.is_listed))).reach(Reach::Master),
     /// Sends requests of `curl` without a thread for each alarm.
     /// Why: each request has a process of its own while it lasts, and no alarm has a thread
     accepted("alarm-cheap", Value::Switch),

@@ -9,7 +9,7 @@ use bolide_distributed::Purpose;
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Reach, Setting, Value, accepted, list, on, refused, rows, set, supported};
+use crate::row::{OptionEntry, Reach, Setting, Value, accepted, field, list, on, refused, rows, set, supported, within};
 use crate::topics::services::distributed;
 use crate::values;
 
@@ -31,50 +31,38 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("cache2", set!(|draft, _, pair| add(draft, pair)?)).reach(Reach::Master),
     /// A cache of this many items with the name `default`, which is the first one.
     /// Example: cache = 1000
-    supported(
-        "cache",
-        Setting::Located(|draft| &mut draft.of::<CachingDraft>().items),
-        Value::Number { least: 1, most: MAX_ITEMS, unit: "items" },
-        "",
-    )
-    .reach(Reach::Master),
+    supported("cache", Setting::Located(field!(CachingDraft.items)), within(1, MAX_ITEMS, "items"), "").reach(Reach::Master),
     /// Bytes of a value in the cache of `cache`.
     /// Example: cache = 1000
     ///          cache-blocksize = 4096
     supported(
         "cache-blocksize",
-        Setting::Positive(|draft| &mut draft.of::<CachingDraft>().block_bytes),
-        Value::Number { least: 1, most: MAX_BLOCK_BYTES, unit: "bytes" },
+        Setting::Positive(field!(CachingDraft.block_bytes)),
+        within(1, MAX_BLOCK_BYTES, "bytes"),
         "65536",
     )
     .reach(Reach::Master),
     /// The file that keeps the cache of `cache` beyond the end of the instance.
     /// Example: cache = 1000
     ///          cache-store = /srv/shop/default.cache
-    supported("cache-store", Setting::Text(|draft| &mut draft.of::<CachingDraft>().store), Value::Path, "")
-            .reach(Reach::Master),
+    supported("cache-store", Setting::Text(field!(CachingDraft.store)), Value::Path, "").reach(Reach::Master),
     /// The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0
     /// leaves it to the kernel and to the end of the instance.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-store-sync = 30
-    supported(
-        "cache-store-sync",
-        Setting::Positive(|draft| &mut draft.of::<CachingDraft>().sync_s),
-        Value::Number { least: 0, most: 86_400, unit: "seconds" },
-        "0",
-    )
-    .reach(Reach::Master),
+    supported("cache-store-sync", Setting::Positive(field!(CachingDraft.sync_s)), within(0, 86_400, "seconds"), "0")
+        .reach(Reach::Master),
     /// Items of caches never expire, whatever time they are given.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-no-expire = true
-    on("cache-no-expire", Setting::Switch(|draft| &mut draft.of::<CachingDraft>().never_expires)).reach(Reach::Master),
+    on("cache-no-expire", Setting::Switch(field!(CachingDraft.never_expires))).reach(Reach::Master),
     /// The statistics have the time of the last change of the cache of `cache`.
     /// Example: cache = 1000
     ///          cache-use-last-modified = true
-    on("cache-use-last-modified", Setting::Switch(|draft| &mut draft.of::<CachingDraft>().notes_changes)).reach(Reach::Master),
+    on("cache-use-last-modified", Setting::Switch(field!(CachingDraft.notes_changes))).reach(Reach::Master),
     /// The time between two searches for expired items.
     /// Why: no item is returned after its time, and its room is taken when it is needed: there is nothing to search for
-    accepted("cache-expire-freq", Value::Number { least: 0, most: 86_400, unit: "seconds" }),
+    accepted("cache-expire-freq", within(0, 86_400, "seconds")),
     /// Logs how many expired items a search has removed.
     /// Why: there is no such search: expired items are never returned, and make way when room is needed
     accepted("cache-report-freed-items", Value::Switch),

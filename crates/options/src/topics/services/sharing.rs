@@ -7,7 +7,7 @@ use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, list, on, rows, set, supported};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
 use crate::topics::attendant::key_values;
 use crate::topics::services::metrics;
 use crate::topics::services::metrics::MetricsDraft;
@@ -17,13 +17,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of locks for the application besides lock 0 (`uwsgi.lock(NUMBER)`, `uwsgi.unlock(NUMBER)`).
     /// uWSGI: a thread that takes a lock twice gets a RuntimeError instead of waiting forever
     /// Example: locks = 2
-    supported(
-        "locks",
-        Setting::Number(|draft| &mut draft.of::<SharingDraft>().locks),
-        Value::Number { least: 0, most: 4096, unit: "locks" },
-        "0",
-    )
-    .reach(Reach::Application),
+    supported("locks", Setting::Number(field!(SharingDraft.locks)), within(0, 4096, "locks"), "0").reach(Reach::Application),
     /// Creates a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related
     /// functions).
     /// uWSGI: `queue_pop` of an empty queue leaves the position of the next push where it is
@@ -34,7 +28,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
             let slots = draft.bounded(row, pair)?;
             draft.of::<QueueDraft>().slots = Some((slots.unsigned_abs(), pair.location.clone()));
         }),
-        Value::Number { least: 0, most: 1_000_000_000, unit: "items" },
+        within(0, 1_000_000_000, "items"),
         "0",
     )
     .reach(Reach::Master),
@@ -42,32 +36,21 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: all items together need not be a multiple of a memory page
     /// Example: queue = 100
     ///          queue-blocksize = 65536
-    supported(
-        "queue-blocksize",
-        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().block_bytes),
-        Value::Number { least: 17, most: 1 << 30, unit: "bytes" },
-        "8192",
-    )
-    .reach(Reach::Master),
+    supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)), within(17, 1 << 30, "bytes"), "8192")
+        .reach(Reach::Master),
     /// Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind
     /// works on with the items of the other.
     /// uWSGI: a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty
     /// Example: queue = 100
     ///          queue-store = /srv/shop/queue
-    supported("queue-store", Setting::Located(|draft| &mut draft.of::<QueueDraft>().store), Value::Path, "")
-            .reach(Reach::Master),
+    supported("queue-store", Setting::Located(field!(QueueDraft.store)), Value::Path, "").reach(Reach::Master),
     /// The time between two writes of `queue-store` to the disk. Without it the kernel chooses the time, and only a crash of the
     /// machine loses items.
     /// Example: queue = 100
     ///          queue-store = /var/lib/shop/queue
     ///          queue-store-sync = 5
-    supported(
-        "queue-store-sync",
-        Setting::Positive(|draft| &mut draft.of::<QueueDraft>().store_sync_s),
-        Value::Number { least: 0, most: 86_400, unit: "seconds" },
-        "0",
-    )
-    .reach(Reach::Master),
+    supported("queue-store-sync", Setting::Positive(field!(QueueDraft.store_sync_s)), within(0, 86_400, "seconds"), "0")
+        .reach(Reach::Master),
     /// Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the
     /// related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With
     /// `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of
@@ -113,11 +96,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: collected gauges, such as memory sizes, do not
     /// Example: metrics-dir-restore = true
     on("metrics-dir-restore", set!(|draft, _, pair| draft.of::<MetricsDraft>().restores = metrics::switch_on(draft, pair)))
-            .reach(Reach::Master),
+        .reach(Reach::Master),
     /// Threads have no metrics of their own.
     /// Example: metrics-no-cores = true
     on("metrics-no-cores", set!(|draft, _, pair| draft.of::<MetricsDraft>().omits_cores = metrics::switch_on(draft, pair)))
-            .reach(Reach::Master),
+        .reach(Reach::Master),
 ];
 
 /// The unit of areas whose size is a number of pages.

@@ -9,13 +9,15 @@ use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, accepted, on, refused, rows, set, supported, words};
+use crate::row::{
+    OptionEntry, OptionRow, Reach, Setting, SocketKind, Value, accepted, field, on, refused, rows, set, supported, within, words,
+};
 use crate::topics::sockets;
 use crate::topics::sockets::{CredentialFiles, Credentials, SocketDraft, SocketsDraft};
 use crate::topics::tls::certificates::TlsDraft;
 use crate::values;
 
-const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
+const MODIFIER: Value = within(0, 255, "");
 
 /// RFC 8446 section 4.6.1: a ticket must not be used for longer than seven days.
 const MAX_SESSION_SECONDS: i64 = 7 * 24 * 3600;
@@ -112,16 +114,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :8443
     ///          tls-certificate = /etc/ssl/app.pem
     ///          tls-key = /etc/ssl/app.key
-    supported("tls-certificate", Setting::Located(|draft| &mut draft.of::<TlsDraft>().certificate), Value::Path, "")
-            .also(&["certfile", "ssl-certfile", "ssl-certificate"])
-            .reach(Reach::Master),
+    supported("tls-certificate", Setting::Located(field!(TlsDraft.certificate)), Value::Path, "")
+        .also(&["certfile", "ssl-certfile", "ssl-certificate"]).reach(Reach::Master),
     /// The key of `tls-certificate`, in PEM and without a password.
     /// Example: https = :443
     ///          tls-certificate = /etc/ssl/app.pem
     ///          tls-key = /etc/ssl/app.key
-    supported("tls-key", Setting::Located(|draft| &mut draft.of::<TlsDraft>().key), Value::Path, "the file of the certificate")
-            .also(&["keyfile", "ssl-keyfile"])
-            .reach(Reach::Master),
+    supported("tls-key", Setting::Located(field!(TlsDraft.key)), Value::Path, "the file of the certificate")
+        .also(&["keyfile", "ssl-keyfile"]).reach(Reach::Master),
     /// The password of the key.
     /// Instead: a server that starts unattended needs the password beside the key, where it protects nothing: write the key
     /// without one, with `openssl pkey -in KEY -out NEW` and mode 600
@@ -130,9 +130,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-client-ca = clients.pem
     ///          tls-client-auth = required
-    supported("tls-client-ca", Setting::Located(|draft| &mut draft.of::<TlsDraft>().client_authorities), Value::Path, "")
-            .also(&["ca-certs", "ssl-ca-certs"])
-            .reach(Reach::Master),
+    supported("tls-client-ca", Setting::Located(field!(TlsDraft.client_authorities)), Value::Path, "")
+        .also(&["ca-certs", "ssl-ca-certs"]).reach(Reach::Master),
     /// Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid
     /// one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
@@ -160,14 +159,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-ocsp-file = /etc/ssl/app.ocsp
-    supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.of::<TlsDraft>().ocsp), Value::Path, "")
-            .reach(Reach::Master),
+    supported("tls-ocsp-file", Setting::Located(field!(TlsDraft.ocsp)), Value::Path, "").reach(Reach::Master),
     /// Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to
     /// the file can decrypt it too: use it for debugging only.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-keylog = /tmp/keys.log
-    supported("tls-keylog", Setting::Located(|draft| &mut draft.of::<TlsDraft>().key_log), Value::Path, "")
-            .reach(Reach::Master),
+    supported("tls-keylog", Setting::Located(field!(TlsDraft.key_log)), Value::Path, "").reach(Reach::Master),
     /// Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.
     /// Example: http2 = h2c
     supported(
@@ -186,24 +183,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          https-export-cert = true
-    on("https-export-cert", Setting::Switch(|draft| &mut draft.of::<TlsDraft>().exports_certificate)).reach(Reach::Master),
+    on("https-export-cert", Setting::Switch(field!(TlsDraft.exports_certificate))).reach(Reach::Master),
     /// The maximum number of intermediate certificates between a client's and its authority's.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          ssl-verify-depth = 2
-    supported(
-        "ssl-verify-depth",
-        Setting::Number(|draft| &mut draft.of::<TlsDraft>().verify_depth),
-        Value::Number { least: 0, most: MAX_DEPTH, unit: "certificates" },
-        "1",
-    )
-    .reach(Reach::Master),
+    supported("ssl-verify-depth", Setting::Number(field!(TlsDraft.verify_depth)), within(0, MAX_DEPTH, "certificates"), "1")
+        .reach(Reach::Master),
     /// How long a TLS session can be resumed, on any worker and after a reload; 0 means never.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          ssl-sessions-timeout = 3600
     supported(
         "ssl-sessions-timeout",
-        Setting::Number(|draft| &mut draft.of::<TlsDraft>().session_lifetime_s),
-        Value::Number { least: 0, most: MAX_SESSION_SECONDS, unit: "seconds" },
+        Setting::Number(field!(TlsDraft.session_lifetime_s)),
+        within(0, MAX_SESSION_SECONDS, "seconds"),
         "300",
     )
     .reach(Reach::Master),
@@ -237,7 +229,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-dir = /etc/ssl/sites
-    supported("sni-dir", Setting::Located(|draft| &mut draft.of::<TlsDraft>().folder), Value::Path, "").reach(Reach::Master),
+    supported("sni-dir", Setting::Located(field!(TlsDraft.folder)), Value::Path, "").reach(Reach::Master),
     /// Ciphers of the certificates of `sni-dir`.
     /// Instead: name them with `https`: they apply to all certificates of the address
     refused("sni-dir-ciphers", Value::Text),
