@@ -313,18 +313,19 @@ const fn plain(name: &'static str, status: Status, value: Value, default: &'stat
     OptionEntry { name, status, value, default, texts, also: &[], is_several: false, reach: None }
 }
 
-pub const fn supported(name: &'static str, setting: Setting, value: Value, default: &'static str) -> OptionEntry {
-    plain(name, Status::Supported(setting), value, default)
+/// A supported option. It takes a text and has no default, unless [`OptionEntry::takes`] says otherwise.
+pub const fn supported(name: &'static str, setting: Setting) -> OptionEntry {
+    plain(name, Status::Supported(setting), Value::Text, "")
 }
 
 /// A supported switch.
 pub const fn on(name: &'static str, setting: Setting) -> OptionEntry {
-    supported(name, setting, Value::Switch, "off")
+    supported(name, setting).takes(Value::Switch, "off")
 }
 
 /// A supported option whose further values are appended to the earlier ones.
 pub const fn list(name: &'static str, setting: Setting) -> OptionEntry {
-    supported(name, setting, Value::List, "")
+    supported(name, setting).takes(Value::List, "")
 }
 
 pub const fn accepted(name: &'static str, value: Value) -> OptionEntry {
@@ -366,6 +367,12 @@ impl OptionEntry {
             Status::Absent(_) => Status::Absent(reason),
             Status::Refused(_) => Status::Refused(reason),
         };
+        self
+    }
+
+    /// The form of its value, and its default in words.
+    pub const fn takes(mut self, value: Value, default: &'static str) -> OptionEntry {
+        (self.value, self.default) = (value, default);
         self
     }
 

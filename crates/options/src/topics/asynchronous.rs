@@ -30,26 +30,21 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          asgi = shop.main:app
     ///          asgi = shop:create_app()
     ///          asgi = /srv/shop/main.py:app
-    supported("asgi", Setting::Located(field!(ApplicationDraft.asgi)), Value::Text, "").reach(Reach::Application),
+    supported("asgi", Setting::Located(field!(ApplicationDraft.asgi))).reach(Reach::Application),
     /// Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker;
     /// `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.
     /// Example: lifespan = on
-    supported(
-        "lifespan",
-        set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?),
-        Value::OneOf(&LIFESPAN_WORDS),
-        "auto",
-    )
-    .reach(Reach::Application),
+    supported("lifespan", set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?))
+        .takes(Value::OneOf(&LIFESPAN_WORDS), "auto").reach(Reach::Application),
     /// The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the
     /// application; `auto` uses uvloop if it is installed.
     /// uWSGI: In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async`
     /// and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.
     /// Example: loop = uvloop
-    supported("loop", Setting::By(set_event_loop), Value::OneOf(&LOOP_WORDS), "auto").reach(Reach::Application),
+    supported("loop", Setting::By(set_event_loop)).takes(Value::OneOf(&LOOP_WORDS), "auto").reach(Reach::Application),
     /// If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.
     /// Example: loop-stall = 0.5
-    supported("loop-stall", Setting::Milliseconds(field!(Asynchronous.stall_ms)), STALL, "1").reach(Reach::Application),
+    supported("loop-stall", Setting::Milliseconds(field!(Asynchronous.stall_ms))).takes(STALL, "1").reach(Reach::Application),
     /// `harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a
     /// response has started, so that event streams and long downloads are not affected.
     /// Example: harakiri = 30
@@ -58,62 +53,47 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get
     /// 503. 0 means no limit.
     /// Example: limit-concurrency = 1000
-    supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)), within(0, 1_000_000, "requests"), "0")
-        .reach(Reach::Application),
+    supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)))
+        .takes(within(0, 1_000_000, "requests"), "0").reach(Reach::Application),
     /// Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by
     /// name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered,
     /// and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.
     /// Example: asgi-extensions = pathsend
     ///          asgi-extensions = pathsend,zerocopysend
-    supported(
-        "asgi-extensions",
-        set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?),
-        Value::Text,
-        "none",
-    )
-    .reach(Reach::Application),
+    supported("asgi-extensions", set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?))
+        .takes(Value::Text, "none").reach(Reach::Application),
     /// The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the
     /// connection with 1009. 0 means the default.
     /// Example: websocket-max-message-size = 1048576
-    supported(
-        "websocket-max-message-size",
-        set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?),
-        within(0, 1_073_741_824, "bytes"),
-        "16777216",
-    )
-    .reach(Reach::Application),
+    supported("websocket-max-message-size", set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?))
+        .takes(within(0, 1_073_741_824, "bytes"), "16777216").reach(Reach::Application),
     /// uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.
     /// uWSGI: uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns
     /// ASGI applications.
     /// Example: websocket-max-size = 2048
-    supported(
-        "websocket-max-size",
-        set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?),
-        within(0, 1_048_576, "kilobytes"),
-        "",
-    )
-    .reach(Reach::Application),
+    supported("websocket-max-size", set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?))
+        .takes(within(0, 1_048_576, "kilobytes"), "").reach(Reach::Application),
     /// A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.
     /// Example: websocket-ping-interval = 30
-    supported("websocket-ping-interval", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)), SECONDS, "20")
-        .reach(Reach::Application),
+    supported("websocket-ping-interval", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)))
+        .takes(SECONDS, "20").reach(Reach::Application),
     /// uWSGI's name of `websocket-ping-interval`.
     /// uWSGI: uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.
     /// Example: websocket-ping-freq = 30
-    supported("websocket-ping-freq", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)), SECONDS, "")
-        .reach(Reach::Application),
+    supported("websocket-ping-freq", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)))
+        .takes(SECONDS, "").reach(Reach::Application),
     /// A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.
     /// Example: websocket-ping-timeout = 10
-    supported("websocket-ping-timeout", Setting::By(set_ping_timeout), SECONDS, "20").reach(Reach::Application),
+    supported("websocket-ping-timeout", Setting::By(set_ping_timeout)).takes(SECONDS, "20").reach(Reach::Application),
     /// uWSGI's name of `websocket-ping-timeout`.
     /// uWSGI: uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns
     /// `uwsgi.websocket_recv`, here ASGI applications.
     /// Example: websocket-pong-tolerance = 10
-    supported("websocket-pong-tolerance", Setting::By(set_ping_timeout), SECONDS, "").reach(Reach::Application),
+    supported("websocket-pong-tolerance", Setting::By(set_ping_timeout)).takes(SECONDS, "").reach(Reach::Application),
     /// WebSocket messages are compressed (permessage-deflate) for clients that offer it.
     /// Example: websocket-compression = false
-    supported("websocket-compression", Setting::Switch(field!(Asynchronous.websocket.compression)), Value::Switch, "on")
-        .reach(Reach::Application),
+    supported("websocket-compression", Setting::Switch(field!(Asynchronous.websocket.compression)))
+        .takes(Value::Switch, "on").reach(Reach::Application),
 ];
 
 /// Values of `loop`.

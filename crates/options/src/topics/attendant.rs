@@ -91,22 +91,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.
     /// Example: cron-harakiri = 600
     ///          cron = 0 2 -1 -1 -1 /srv/shop/backup
-    supported(
-        "cron-harakiri",
-        Setting::Positive(field!(AttendantDraft.cron_harakiri_s)),
-        SECONDS,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("cron-harakiri", Setting::Positive(field!(AttendantDraft.cron_harakiri_s)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.
     /// Example: binsh = /bin/bash
-    supported(
-        "binsh",
-        set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())),
-        Value::List,
-        "/bin/sh",
-    )
-    .reach(Reach::Master),
+    supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())))
+        .takes(Value::List, "/bin/sh").reach(Reach::Master),
 ];
 
 /// As in uWSGI.

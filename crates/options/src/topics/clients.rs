@@ -27,22 +27,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: trusted-proxies = 10.0.0.0/8, fd00::/8
     ///          trusted-proxies = 127.0.0.1, unix
     ///          forwarded-allow-ips = *
-    supported("trusted-proxies", Setting::By(trust_proxies), Value::List, "127.0.0.1, ::1, unix")
-        .also(&["forwarded-allow-ips"]).reach(Reach::Application),
+    supported("trusted-proxies", Setting::By(trust_proxies))
+        .takes(Value::List, "127.0.0.1, ::1, unix").also(&["forwarded-allow-ips"]).reach(Reach::Application),
     /// The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
     /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: a field
     /// that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
     /// Example: trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix
-    supported(
-        "trusted-headers",
-        Setting::By(trust_headers),
-        Value::List,
-        "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto",
-    )
-    .reach(Reach::Application),
+    supported("trusted-headers", Setting::By(trust_headers))
+        .takes(Value::List, "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto")
+        .reach(Reach::Application),
     /// Whether header fields of trusted front servers are read; uvicorn's name: `false` is `trusted-headers = none`.
     /// Example: proxy-headers = false
-    supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)), Value::Switch, "on").reach(Reach::Application),
+    supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)))
+        .takes(Value::Switch, "on").reach(Reach::Application),
     /// Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
     /// Example: no-proxy-headers = true
     on("no-proxy-headers", Setting::Switch(field!(ClientsDraft.ignores_headers))).reach(Reach::Application),
@@ -50,24 +47,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's
     /// `setscriptname` replace it; a mount follows it.
     /// Example: root-path = /shop
-    supported(
-        "root-path",
-        set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("root-path", set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?))
+        .reach(Reach::Application),
     /// What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets: `drop` leaves
     /// it out, and the log says so once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
     /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a front server
     /// decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like.
     /// uWSGI: uWSGI passes every such field on.
     /// Example: header-map = dangerous
-    supported("header-map", Setting::By(header_map), Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
+    supported("header-map", Setting::By(header_map)).takes(Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
     /// The hosts that are served, without ports; `*.example.com` is every name below example.com, but not example.com itself. A
     /// request for another host is answered with 421. If a trusted front server sends `X-Forwarded-Host`, that host counts.
     /// Example: server-names = shop.example, *.shop.example, 127.0.0.1
-    supported("server-names", Setting::By(add_server_names), Value::List, "every host").reach(Reach::Application),
+    supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
     /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, that names
     /// the client; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers only,
     /// otherwise from all: make sure that only your front server can reach the socket.

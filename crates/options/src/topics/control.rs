@@ -18,23 +18,24 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a
     /// container needs no daemon: leave it out there.
     /// Example: daemonize = /var/log/shop.log
-    supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?), Value::Path, "")
-        .reach(Reach::Master),
+    supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?))
+        .takes(Value::Path, "").reach(Reach::Master),
     /// Like `daemonize`, and the log is also shown in the terminal until workers serve.
     /// Example: daemonize2 = /var/log/shop.log
-    supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?), Value::Path, "")
-        .reach(Reach::Master),
+    supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?))
+        .takes(Value::Path, "").reach(Reach::Master),
     /// Writes the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.
     /// Example: pidfile2 = /home/shop/run/shop.pid
-    supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?), Value::Path, "").reach(Reach::Master),
+    supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?))
+        .takes(Value::Path, "").reach(Reach::Master),
     /// Writes the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.
     /// Example: safe-pidfile = /run/shop.pid
-    supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?), Value::Path, "")
-        .reach(Reach::Master),
+    supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?))
+        .takes(Value::Path, "").reach(Reach::Master),
     /// Like `safe-pidfile`, with the rights of `uid` and `gid`.
     /// Example: safe-pidfile2 = /home/shop/run/shop.pid
-    supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?), Value::Path, "")
-        .reach(Reach::Master),
+    supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?))
+        .takes(Value::Path, "").reach(Reach::Master),
     /// A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the
     /// beginning, and a digit selects another. The page about signals and processes lists the letters.
     /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing meanwhile;
@@ -44,13 +45,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it.
     /// Only root and the user that started the master may use it.
     /// Example: control-socket = /run/shop/control.sock
-    supported(
-        "control-socket",
-        set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?),
-        Value::Path,
-        "an abstract socket",
-    )
-    .reach(Reach::Master),
+    supported("control-socket", set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?))
+        .takes(Value::Path, "an abstract socket").reach(Reach::Master),
 ];
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {

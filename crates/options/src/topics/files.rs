@@ -27,12 +27,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `static-dot-files`).
     /// Example: static-map = /static=/srv/shop/static
     ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
-    supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?), Value::Special, "")
-        .several().reach(Reach::Application),
+    supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Application),
     /// Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.
     /// Example: static-map2 = /static=/srv/shop
-    supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?), Value::Special, "")
-        .several().reach(Reach::Application),
+    supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Application),
     /// Looks for every path in this folder first; missing files go to the application.
     /// Example: check-static = /srv/shop/public
     supported(
@@ -43,9 +43,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
             values::text(pair)?,
             pair.location.clone()
         ))),
-        Value::Path,
-        "",
     )
+    .takes(Value::Path, "")
     .several()
     .reach(Reach::Application),
     /// Looks for every path in the folder that the front server names in DOCUMENT_ROOT.
@@ -55,13 +54,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// server, with 404, or 405 for methods that files do not support.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-serve = only
-    supported(
-        "static-serve",
-        set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?),
-        Value::Special,
-        "fallback",
-    )
-    .reach(Reach::Application),
+    supported("static-serve", set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?))
+        .takes(Value::Special, "fallback").reach(Reach::Application),
     /// A file with this name is served for its folder; of several, the first that exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-index = index.html
@@ -148,22 +142,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The value of `Cache-Control` on all files.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-control = public, max-age=300
-    supported(
-        "static-cache-control",
-        set!(|draft, _, pair| draft.of::<FilesDraft>().cache_control = Some(header_value(pair)?)),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("static-cache-control", set!(|draft, _, pair| draft.of::<FilesDraft>().cache_control = Some(header_value(pair)?)))
+        .reach(Reach::Application),
     /// Files whose path matches this pattern never change, such as those with a hash in their names: clients keep them for a year
     /// without revalidation.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-immutable = \.[0-9a-f]{8,}\.(css|js)$
-    list(
-        "static-immutable",
-        set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)),
-    )
-    .reach(Reach::Application),
+    list("static-immutable", set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)))
+        .reach(Reach::Application),
     /// Sends the `.br`, `.zst` or `.gz` beside a file to clients that accept it.
     /// uWSGI: uWSGI 2.0 supports `.gz` only, and sends no `Vary`.
     /// Example: static-map = /static=/srv/shop/static
@@ -190,15 +176,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI has no built-in types and reads /etc/mime.types if it exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          mime-file = /srv/shop/mime.types
-    supported("mime-file", Setting::LocatedTexts(field!(FilesDraft.mime_files)), Value::Path, "").reach(Reach::Application),
+    supported("mime-file", Setting::LocatedTexts(field!(FilesDraft.mime_files))).takes(Value::Path, "").reach(Reach::Application),
     /// The charset of text files. Without it none is stated, because only their author knows it.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-charset = utf-8
-    supported("static-charset", Setting::By(set_charset), Value::Text, "").reach(Reach::Application),
+    supported("static-charset", Setting::By(set_charset)).reach(Reach::Application),
     /// Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
     /// Example: static-map = /static=/srv/shop/static
     ///          file-serve-mode = nginx
-    supported("file-serve-mode", Setting::By(set_mode), Value::Special, "").reach(Reach::Application),
+    supported("file-serve-mode", Setting::By(set_mode)).takes(Value::Special, "").reach(Reach::Application),
     /// The application may name a file in this folder with the header `X-Sendfile`; it is sent instead of a body, with its
     /// validators and ranges.
     /// Example: x-sendfile = /srv/shop/private
@@ -210,17 +196,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of files that a worker caches. They are checked again after a second; 0 looks at the disk for each request.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-files = 5000
-    supported("static-cache-files", Setting::Size(field!(FilesDraft.cache.files)), within(0, 1_000_000, "files"), "1024")
-        .reach(Reach::Application),
+    supported("static-cache-files", Setting::Size(field!(FilesDraft.cache.files)))
+        .takes(within(0, 1_000_000, "files"), "1024").reach(Reach::Application),
     /// Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-memory = 67108864
     supported(
         "static-cache-memory",
         set!(|draft, row, pair| draft.of::<FilesDraft>().cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()),
-        within(0, 4_294_967_296, "bytes"),
-        "16777216",
     )
+    .takes(within(0, 4_294_967_296, "bytes"), "16777216")
     .reach(Reach::Application),
     /// Caches the location of files for this time.
     /// Why: each worker remembers the files that it has found, and looks again after a second; a path from memory that the

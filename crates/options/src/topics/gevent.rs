@@ -23,7 +23,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.
     /// Example: gevent = 100
     ///          gevent-monkey-patch = true
-    supported("gevent", Setting::By(set_greenlets), REQUESTS, "").reach(Reach::Application),
+    supported("gevent", Setting::By(set_greenlets)).takes(REQUESTS, "").reach(Reach::Application),
     /// Calls `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,
     /// and libraries that are written in Python, let other requests run while they wait. Without it a request that waits blocks
     /// all others of its worker, unless the application patches itself or waits with gevent's own functions.
@@ -58,16 +58,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI has an engine of its own for it, in which requests take turns by `ugreen`, `greenlet`, or a generator that
     /// they return.
     /// Example: async = 100
-    supported("async", Setting::By(set_async), within(0, MAX_GREENLETS, "requests"), "").reach(Reach::Application),
+    supported("async", Setting::By(set_async)).takes(within(0, MAX_GREENLETS, "requests"), "").reach(Reach::Application),
     /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An
     /// application of asyncio's is served with `asgi = module:callable`.
     /// uWSGI: uWSGI runs the greenlets of WSGI requests on asyncio's loop, which the application may use for its own tasks.
     /// Example: asyncio = 100
-    supported("asyncio", Setting::By(set_by_another_name), REQUESTS, "").reach(Reach::Application),
+    supported("asyncio", Setting::By(set_by_another_name)).takes(REQUESTS, "").reach(Reach::Application),
     /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on Tornado's loop.
     /// uWSGI: uWSGI runs the greenlets of WSGI requests on Tornado's loop, which the application may use for its own tasks.
     /// Example: tornado = 100
-    supported("tornado", Setting::By(set_by_another_name), REQUESTS, "").reach(Reach::Application),
+    supported("tornado", Setting::By(set_by_another_name)).takes(REQUESTS, "").reach(Reach::Application),
     /// Requests of `async` and `asyncio` take turns as greenlets.
     /// uWSGI: In uWSGI `async` and `asyncio` need it.
     accepted("greenlet", Value::Switch).reason(CALLS),

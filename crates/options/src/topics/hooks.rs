@@ -132,11 +132,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
     /// fails.
     /// Example: wait-for-socket = 127.0.0.1:5432
-    list(
-        "wait-for-socket",
-        set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?),
-    )
-    .reach(Reach::Each),
+    list("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?))
+        .reach(Reach::Each),
     /// How long to wait for files.
     refused("wait-for-fs-timeout", Value::Special).reason(FIXED_WAIT),
     /// How long to wait for an address.

@@ -18,10 +18,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes
     /// the user too; here it stays root, so that a reload can switch to the user again.
     /// Example: uid = www-data
-    supported("uid", Setting::Text(field!(Identity.user)), Value::Text, "").reach(Reach::Master),
+    supported("uid", Setting::Text(field!(Identity.user))).reach(Reach::Master),
     /// Runs the application as this group, a name or a number.
     /// Example: gid = www-data
-    supported("gid", Setting::Text(field!(Identity.group)), Value::Text, "").reach(Reach::Master),
+    supported("gid", Setting::Text(field!(Identity.group))).reach(Reach::Master),
     /// The application has only the group of `gid`, not the supplementary groups of its user.
     /// Example: no-initgroups = true
     on("no-initgroups", Setting::Switch(field!(Identity.no_further_groups))).reach(Reach::Master),
@@ -33,13 +33,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets
     /// mode 666 if neither this nor `chmod-socket` is set.
     /// Example: umask = 027
-    supported(
-        "umask",
-        set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)),
-        Value::Text,
-        "that of the process that starts Bolide",
-    )
-    .reach(Reach::Master),
+    supported("umask", set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)))
+        .takes(Value::Text, "that of the process that starts Bolide").reach(Reach::Master),
     /// Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its
     /// command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.
     /// uWSGI: There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.
@@ -47,34 +42,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("auto-procname", Setting::Switch(field!(Naming.auto))).reach(Reach::Application),
     /// Puts this before the names of the processes; implies `auto-procname`.
     /// Example: procname-prefix = shop-
-    supported("procname-prefix", set!(|draft, _, pair| set_name_prefix(draft, pair, "")), Value::Text, "")
-        .reach(Reach::Application),
+    supported("procname-prefix", set!(|draft, _, pair| set_name_prefix(draft, pair, ""))).reach(Reach::Application),
     /// Like `procname-prefix`, with a space after it.
     /// Example: procname-prefix-spaced = shop
-    supported("procname-prefix-spaced", set!(|draft, _, pair| set_name_prefix(draft, pair, " ")), Value::Text, "")
-        .reach(Reach::Application),
+    supported("procname-prefix-spaced", set!(|draft, _, pair| set_name_prefix(draft, pair, " "))).reach(Reach::Application),
     /// Puts this after the names of the processes; implies `auto-procname`.
     /// Example: procname-append = -shop
-    supported(
-        "procname-append",
-        set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("procname-append", set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?))
+        .reach(Reach::Application),
     /// Names all processes; implies `auto-procname`.
     /// Example: procname = shop
-    supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)), Value::Text, "")
+    supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)))
         .reach(Reach::Application),
     /// Names the master; implies `auto-procname`.
     /// Example: procname-master = shop-master
-    supported(
-        "procname-master",
-        set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("procname-master", set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)))
+        .reach(Reach::Application),
 ];
 
 /// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
@@ -98,9 +81,8 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     supported(
         "chroot",
         set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
-        Value::Path,
-        "",
     )
+    .takes(Value::Path, "")
     .reach(Reach::Master),
     /// Locks the processes into another root.
     /// Instead: use a container
@@ -112,10 +94,10 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the
     /// start too.
     /// Example: immediate-uid = www-data
-    supported("immediate-uid", Setting::Text(field!(Confinement.user)), Value::Text, "").reach(Reach::Master),
+    supported("immediate-uid", Setting::Text(field!(Confinement.user))).reach(Reach::Master),
     /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.
     /// Example: immediate-gid = www-data
-    supported("immediate-gid", Setting::Text(field!(Confinement.group)), Value::Text, "").reach(Reach::Master),
+    supported("immediate-gid", Setting::Text(field!(Confinement.group))).reach(Reach::Master),
     /// The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through
     /// setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it
     /// is root. Only for a start as root.

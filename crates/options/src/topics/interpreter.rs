@@ -47,9 +47,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "optimize",
         set!(|draft, row, pair| draft.of::<PythonDraft>().settings.optimize =
             u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
-        within(0, 2, ""),
-        "0",
     )
+    .takes(within(0, 2, ""), "0")
     .reach(Reach::Application),
     /// The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library,
     /// `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and
@@ -60,13 +59,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("no-site", Setting::Switch(field!(PythonDraft.settings.no_site))).reach(Reach::Application),
     /// The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.
     /// Example: py-sys-executable = /srv/shop/venv/bin/python
-    supported("py-sys-executable", Setting::Text(field!(PythonDraft.executable)), Value::Path, "the running interpreter")
-        .reach(Reach::Application),
+    supported("py-sys-executable", Setting::Text(field!(PythonDraft.executable)))
+        .takes(Value::Path, "the running interpreter").reach(Reach::Application),
     /// The stack size of each additional thread of a worker. 0 means the system's.
     /// Example: threads = 32
     ///          thread-stack-size = 512
-    supported("thread-stack-size", Setting::By(set_stack_size), within(0, 1_048_576, "kilobytes"), "the system's, usually 8192")
-        .reach(Reach::Application),
+    supported("thread-stack-size", Setting::By(set_stack_size))
+        .takes(within(0, 1_048_576, "kilobytes"), "the system's, usually 8192").reach(Reach::Application),
     /// A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes,
     /// comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the
     /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
@@ -75,12 +74,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir).
     /// An empty file removes the variable.
     /// Example: envdir = /srv/shop/env
-    supported("envdir", Setting::By(read_environment_folder), Value::Path, "").several().reach(Reach::Surroundings),
+    supported("envdir", Setting::By(read_environment_folder)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// As `envdir`.
     /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
     /// the application only.
     /// Example: early-envdir = /srv/shop/env
-    supported("early-envdir", Setting::By(read_environment_folder), Value::Path, "").several().reach(Reach::Surroundings),
+    supported("early-envdir", Setting::By(read_environment_folder)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// Removes this variable from the environment of the application.
     /// Example: unenv = PYTHONDONTWRITEBYTECODE
     list("unenv", set!(|draft, _, pair| remove_variable(draft, values::text(pair)?))).reach(Reach::Surroundings),
@@ -90,7 +89,8 @@ pub const PYTHON_MODULE: &[OptionEntry] = rows![
     /// Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for
     /// one that would use an unsupported part of the module.
     /// Example: uwsgi-module = false
-    supported("uwsgi-module", Setting::Off(field!(PythonModuleDraft.0.is_hidden)), Value::Switch, "on").reach(Reach::Application),
+    supported("uwsgi-module", Setting::Off(field!(PythonModuleDraft.0.is_hidden)))
+        .takes(Value::Switch, "on").reach(Reach::Application),
     /// A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker
     /// forked: for resources that processes must not share. An exception is logged, and the worker serves.
     /// Example: post-fork = shop.hooks:opened
@@ -108,7 +108,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = rows![
     /// `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An
     /// exception in a hook is logged.
     /// Example: gunicorn-hooks = gunicorn.conf.py
-    supported("gunicorn-hooks", Setting::By(set_gunicorn_hooks), Value::Path, "").reach(Reach::Application),
+    supported("gunicorn-hooks", Setting::By(set_gunicorn_hooks)).takes(Value::Path, "").reach(Reach::Application),
 ];
 
 /// Most files of an `envdir`.

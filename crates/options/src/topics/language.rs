@@ -5,7 +5,7 @@ use bolide_configuration::words::{Condition, Format, Word};
 use crate::row::{OptionEntry, Setting, Value, rows, supported, within};
 
 const fn word(name: &'static str, word: Word, value: Value) -> OptionEntry {
-    supported(name, Setting::Language(word), value, "")
+    supported(name, Setting::Language(word)).takes(value, "")
 }
 
 const fn condition(name: &'static str, condition: Condition) -> OptionEntry {

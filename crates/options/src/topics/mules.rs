@@ -19,43 +19,38 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: mule = true
     ///          mule = mailer.py
     ///          mule = shop.background:main
-    supported("mule", Setting::By(add_mule), Value::Special, "").several().reach(Reach::Application),
+    supported("mule", Setting::By(add_mule)).takes(Value::Special, "").several().reach(Reach::Application),
     /// Adds this many mules that wait for messages and signals.
     /// Example: mules = 2
-    supported("mules", Setting::By(add_mules), within(0, MAX_MULES, "mules"), "0").reach(Reach::Application),
+    supported("mules", Setting::By(add_mules)).takes(within(0, MAX_MULES, "mules"), "0").reach(Reach::Application),
     /// How long a mule may work on a message at a stop or a reload. A mule between two messages ends at once.
     /// uWSGI: uWSGI interrupts a mule in the middle of a message, unless its code handles the signal.
     /// Example: mules = 1
     ///          mule-reload-mercy = 30
-    supported("mule-reload-mercy", Setting::Seconds(field!(MulesDraft.reload_mercy_ms)), SECONDS, "`reload-mercy`")
-        .reach(Reach::Application),
+    supported("mule-reload-mercy", Setting::Seconds(field!(MulesDraft.reload_mercy_ms)))
+        .takes(SECONDS, "`reload-mercy`").reach(Reach::Application),
     /// Kills a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is
     /// started again.
     /// uWSGI: uWSGI has no limit for messages, only for signals.
     /// Example: mules = 1
     ///          mule-harakiri = 60
-    supported("mule-harakiri", Setting::Seconds(field!(MulesDraft.harakiri_ms)), SECONDS, "off").reach(Reach::Application),
+    supported("mule-harakiri", Setting::Seconds(field!(MulesDraft.harakiri_ms))).takes(SECONDS, "off").reach(Reach::Application),
     /// Replaces a mule that has more resident memory than this, when it has finished the message that it works on.
     /// Example: mules = 1
     ///          mule-reload-on-rss = 512
-    supported(
-        "mule-reload-on-rss",
-        Setting::Mebibytes(field!(MulesDraft.most_resident_bytes)),
-        within(0, 1_048_576, "MiB"),
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("mule-reload-on-rss", Setting::Mebibytes(field!(MulesDraft.most_resident_bytes)))
+        .takes(within(0, 1_048_576, "MiB"), "off").reach(Reach::Application),
     /// Bytes of each queue of messages, including the kernel's overhead for each message. In a full queue there is no room for
     /// another message: `uwsgi.mule_msg` returns False. net.core.wmem_max limits it.
     /// Example: mules = 1
     ///          mule-msg-size = 1048576
-    supported("mule-msg-size", Setting::By(set_queue_bytes), within(1, 1_073_741_824, "bytes"), "that of the kernel")
-        .reach(Reach::Application),
+    supported("mule-msg-size", Setting::By(set_queue_bytes))
+        .takes(within(1, 1_073_741_824, "bytes"), "that of the kernel").reach(Reach::Application),
     /// Mules that share a queue of messages: a name, a colon and the numbers of the mules. `uwsgi.farm_msg` and `uwsgi.mule_msg`
     /// with the name send to it, and one of its mules takes the message.
     /// Example: mules = 2
     ///          farm = mail:1,2
-    supported("farm", Setting::LocatedTexts(field!(MulesDraft.farms)), Value::Special, "").reach(Reach::Application),
+    supported("farm", Setting::LocatedTexts(field!(MulesDraft.farms))).takes(Value::Special, "").reach(Reach::Application),
     /// An object that mules keep, for example a model that takes long to load: `package.module:Class`.
     /// `bolide.helpers.mules.call("package.module:Class", "method", …)` calls its method in a free mule from any process, and
     /// returns the result. With `:2` behind it, two of the mules have it.
@@ -71,8 +66,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: In uWSGI functions can also be called by other servers; here only by their own process (`uwsgi.rpc(None, …)`,
     /// `uwsgi.call`).
     /// Example: rpc-max = 256
-    supported("rpc-max", Setting::Number(field!(PythonModuleDraft.0.rpc_most)), within(0, 65_536, "functions"), "64")
-        .reach(Reach::Application),
+    supported("rpc-max", Setting::Number(field!(PythonModuleDraft.0.rpc_most)))
+        .takes(within(0, 65_536, "functions"), "64").reach(Reach::Application),
 ];
 
 /// The highest number of mules, as of workers.

@@ -42,9 +42,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "reload-order",
         set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.reload_order = draft.one_of(pair, &RELOAD_ORDERS)?),
-        Value::OneOf(&RELOAD_ORDER_WORDS),
-        "start-first",
     )
+    .takes(Value::OneOf(&RELOAD_ORDER_WORDS), "start-first")
     .reach(Reach::Application),
     /// The priority of prototypes and workers, from -20 to 19 (nice(1)); only root may raise it. The master is not affected.
     /// Example: prio = 10
@@ -52,76 +51,63 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "prio",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.process.priority =
             Some(draft.bounded(row, pair)?.try_into().unwrap_or(0))),
-        within(-20, 19, ""),
-        "that of the process that starts Bolide",
     )
+    .takes(within(-20, 19, ""), "that of the process that starts Bolide")
     .reach(Reach::Master),
     /// The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of
     /// those that the instance may use. 0 leaves it to the kernel.
     /// Example: cpu-affinity = 1
-    supported("cpu-affinity", Setting::Number(field!(ProcessesDraft.cpus_of_each)), within(0, 1024, "CPUs"), "0")
-        .reach(Reach::Application),
+    supported("cpu-affinity", Setting::Number(field!(ProcessesDraft.cpus_of_each)))
+        .takes(within(0, 1024, "CPUs"), "0").reach(Reach::Application),
     /// Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.
     /// Example: honour-stdin = true
-    supported(
-        "honour-stdin",
-        Setting::Switch(field!(ApplicationSettings.honour_stdin)),
-        Value::Switch,
-        "off, but on with one worker at a terminal",
-    )
-    .reach(Reach::Master),
+    supported("honour-stdin", Setting::Switch(field!(ApplicationSettings.honour_stdin)))
+        .takes(Value::Switch, "off, but on with one worker at a terminal").reach(Reach::Master),
     /// The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an
     /// application on the command line, `WEB_CONCURRENCY` applies if this is not set.
     /// uWSGI: uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.
     /// Example: processes = 4
     ///          processes = auto
-    supported(
-        "processes",
-        Setting::By(set_processes),
-        Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" },
-        "1",
-    )
-    .reach(Reach::Application),
+    supported("processes", Setting::By(set_processes))
+        .takes(Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" }, "1").reach(Reach::Application),
     /// The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the
     /// running ones are blocked.
     /// uWSGI: uWSGI has no `auto`.
     /// Example: threads = 8
     ///          threads = auto
-    supported("threads", Setting::By(set_threads), Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1")
-        .reach(Reach::Application),
+    supported("threads", Setting::By(set_threads))
+        .takes(Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1").reach(Reach::Application),
     /// Kills a worker whose request takes longer than this; the log names the request and shows its stack.
     /// Example: harakiri = 30
-    supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)), SECONDS, "off")
-        .reach(Reach::Application),
+    supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter,
     /// at most 5 s before its end, so that the lifespan can shut down.
     /// Example: reload-mercy = 30
     supported(
         "reload-mercy",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?),
-        SECONDS,
-        "60",
     )
+    .takes(SECONDS, "60")
     .reach(Reach::Application),
     /// Like `reload-mercy`, for workers; it takes precedence if both are set.
     /// Example: worker-reload-mercy = 30
     supported(
         "worker-reload-mercy",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().worker_mercy = Some(mercy_ms(draft, row, pair)?)),
-        SECONDS,
-        "60",
     )
+    .takes(SECONDS, "60")
     .reach(Reach::Application),
     /// Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
     /// SIGHUP also abandons it, at any time, and starts another.
     /// Example: load-timeout = 120
-    supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)), SECONDS, "off")
-        .reach(Reach::Application),
+    supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
     /// pid in it.
     /// uWSGI: With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.
     /// Example: pidfile = /run/shop.pid
-    supported("pidfile", Setting::Text(field!(LifecycleDraft.pidfile)), Value::Path, "").reach(Reach::Master),
+    supported("pidfile", Setting::Text(field!(LifecycleDraft.pidfile))).takes(Value::Path, "").reach(Reach::Master),
     /// Removes the files of UNIX sockets and the pidfile at the end.
     /// Example: vacuum = true
     on("vacuum", Setting::Switch(field!(LifecycleDraft.settings.vacuum))).reach(Reach::Master),

@@ -10,19 +10,19 @@ const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTS
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Prints a summary and exits.
-    supported("help", Setting::Language(Word::Help), Value::Switch, ""),
+    supported("help", Setting::Language(Word::Help)).takes(Value::Switch, ""),
     /// Prints the version and exits.
-    supported("version", Setting::Language(Word::Version), Value::Switch, ""),
+    supported("version", Setting::Language(Word::Version)).takes(Value::Switch, ""),
     /// Tells the instance whose pid is in this file (`pidfile`) to stop gracefully, and exits. Nothing is started.
-    supported("stop", Setting::Language(Word::Signal(InstanceCommand::Stop)), Value::Path, ""),
+    supported("stop", Setting::Language(Word::Signal(InstanceCommand::Stop))).takes(Value::Path, ""),
     /// Tells the instance whose pid is in this file (`pidfile`) to reload, and exits. Nothing is started.
-    supported("reload", Setting::Language(Word::Signal(InstanceCommand::Reload)), Value::Path, ""),
+    supported("reload", Setting::Language(Word::Signal(InstanceCommand::Reload))).takes(Value::Path, ""),
     /// Pauses the instance whose pid is in this file (`pidfile`), like `bolide pause`, and exits. Nothing is started.
-    supported("pause", Setting::Language(Word::Ask(InstanceCommand::Pause)), Value::Path, "").uwsgi(TOGGLES),
+    supported("pause", Setting::Language(Word::Ask(InstanceCommand::Pause))).takes(Value::Path, "").uwsgi(TOGGLES),
     /// As `pause`.
-    supported("suspend", Setting::Language(Word::Ask(InstanceCommand::Pause)), Value::Path, "").uwsgi(TOGGLES),
+    supported("suspend", Setting::Language(Word::Ask(InstanceCommand::Pause))).takes(Value::Path, "").uwsgi(TOGGLES),
     /// Resumes the paused instance whose pid is in this file (`pidfile`), like `bolide resume`, and exits.
-    supported("resume", Setting::Language(Word::Ask(InstanceCommand::Resume)), Value::Path, "").uwsgi(TOGGLES),
+    supported("resume", Setting::Language(Word::Ask(InstanceCommand::Resume))).takes(Value::Path, "").uwsgi(TOGGLES),
     /// Sends one of uWSGI's own signals to an instance.
     /// Instead: there are no such signals; `kill` sends system signals
     refused("signal", Value::Text),

@@ -27,8 +27,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// that workers are not replaced together.
     /// uWSGI: uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.
     /// Example: max-requests = 5000
-    supported("max-requests", Setting::Positive(field!(RecyclingDraft.settings.max_requests)), REQUESTS, "off")
-        .reach(Reach::Application),
+    supported("max-requests", Setting::Positive(field!(RecyclingDraft.settings.max_requests)))
+        .takes(REQUESTS, "off").reach(Reach::Application),
     /// Worker 2 serves this many more requests than worker 1 before it is replaced, worker 3 twice as many more, and so on. The
     /// number is not reduced randomly then.
     /// Example: max-requests = 5000
@@ -36,90 +36,73 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "max-requests-delta",
         set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_requests_delta = draft.positive_or(row, pair, 0)?),
-        REQUESTS,
-        "0",
     )
+    .takes(REQUESTS, "0")
     .reach(Reach::Application),
     /// Replaces a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
     /// Example: max-worker-lifetime = 3600
-    supported("max-worker-lifetime", Setting::Seconds(field!(RecyclingDraft.settings.max_lifetime_ms)), SECONDS, "off")
-        .reach(Reach::Application),
+    supported("max-worker-lifetime", Setting::Seconds(field!(RecyclingDraft.settings.max_lifetime_ms)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// Worker 2 lives this much longer than worker 1, worker 3 twice as much, and so on. The time is not reduced randomly then.
     /// Example: max-worker-lifetime = 3600
     ///          max-worker-lifetime-delta = 60
     supported(
         "max-worker-lifetime-delta",
         set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.max_lifetime_delta_ms = least_ms(draft, row, pair)?),
-        SECONDS,
-        "0",
     )
+    .takes(SECONDS, "0")
     .reach(Reach::Application),
     /// How long a worker serves at least before `max-requests` or a memory limit replaces it: a limit that each worker exceeds
     /// from its first request causes no restart loop.
     /// Example: min-worker-lifetime = 60
-    supported("min-worker-lifetime", Setting::By(set_min_lifetime), SECONDS, "10").reach(Reach::Application),
+    supported("min-worker-lifetime", Setting::By(set_min_lifetime)).takes(SECONDS, "10").reach(Reach::Application),
     /// Replaces a worker whose resident memory, including shared memory, is this many MiB or more.
     /// Example: reload-on-rss = 512
-    supported("reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.resident)), MEGABYTES, "off")
-        .uwsgi(MEMORY_CHECKS).reach(Reach::Application),
+    supported("reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.resident)))
+        .takes(MEGABYTES, "off").uwsgi(MEMORY_CHECKS).reach(Reach::Application),
     /// Replaces a worker whose address space is this many MiB or more.
     /// Example: reload-on-as = 2048
-    supported("reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.address_space)), MEGABYTES, "off")
-        .uwsgi(MEMORY_CHECKS).reach(Reach::Application),
+    supported("reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.address_space)))
+        .takes(MEGABYTES, "off").uwsgi(MEMORY_CHECKS).reach(Reach::Application),
     /// Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
     /// the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-uss = 200
-    supported("reload-on-uss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.unique)), MEGABYTES, "off")
-        .reach(Reach::Application),
+    supported("reload-on-uss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.unique)))
+        .takes(MEGABYTES, "off").reach(Reach::Application),
     /// Like `reload-on-uss`, for resident memory with the shared part divided by the number of processes that share it.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-pss = 300
-    supported("reload-on-pss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.proportional)), MEGABYTES, "off")
-        .reach(Reach::Application),
+    supported("reload-on-pss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.proportional)))
+        .takes(MEGABYTES, "off").reach(Reach::Application),
     /// Kills a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
     /// would exhaust the machine. The master checks once a second.
     /// uWSGI: uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause,
     /// which doubles up to 10 s.
     /// Example: reload-on-rss = 512
     ///          evil-reload-on-rss = 2048
-    supported("evil-reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_resident)), MEGABYTES, "off")
-        .reach(Reach::Application),
+    supported("evil-reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_resident)))
+        .takes(MEGABYTES, "off").reach(Reach::Application),
     /// Like `evil-reload-on-rss`, for the address space.
     /// Example: evil-reload-on-as = 8192
-    supported(
-        "evil-reload-on-as",
-        Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_address_space)),
-        MEGABYTES,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("evil-reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_address_space)))
+        .takes(MEGABYTES, "off").reach(Reach::Application),
     /// In a cgroup version 2 (a container, a systemd service): replaces the largest worker when its processes have waited for
     /// memory for this share of the last ten seconds (`memory.pressure`), or have reached `memory.high` or nine tenths of
     /// `memory.max`, before the kernel kills one. One worker at a time, ten seconds apart so that the numbers can follow.
     /// Example: reload-on-pressure = 10
-    supported(
-        "reload-on-pressure",
-        Setting::Count(field!(RecyclingDraft.settings.pressure_percent)),
-        within(0, 100, "percent"),
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("reload-on-pressure", Setting::Count(field!(RecyclingDraft.settings.pressure_percent)))
+        .takes(within(0, 100, "percent"), "off").reach(Reach::Application),
     /// The maximum address space of a prototype and of each worker, in MiB: beyond it Python raises MemoryError, and a library
     /// that can't continue (for example TLS) ends the worker with SIGABRT: the log then names the limit. The master has no limit.
     /// Example: limit-as = 2048
-    supported("limit-as", Setting::Mebibytes(field!(LifecycleDraft.settings.process.address_space_bytes)), MEGABYTES, "no limit")
-        .reach(Reach::Application),
+    supported("limit-as", Setting::Mebibytes(field!(LifecycleDraft.settings.process.address_space_bytes)))
+        .takes(MEGABYTES, "no limit").reach(Reach::Application),
     /// The maximum number of processes and threads of the user of `uid`, of all programs together: beyond it no more can be
     /// started. Root has no such limit.
     /// Example: limit-nproc = 200
-    supported(
-        "limit-nproc",
-        Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)),
-        within(0, i64::MAX, "processes and threads"),
-        "no limit",
-    )
-    .reach(Reach::Application),
+    supported("limit-nproc", Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)))
+        .takes(within(0, i64::MAX, "processes and threads"), "no limit").reach(Reach::Application),
     /// Writes a report to this folder when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It
     /// has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and
     /// the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are
@@ -130,42 +113,30 @@ pub const ENTRIES: &[OptionEntry] = rows![
             "crash-reports",
             set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
                 Some(draft.host.folder.join(values::text(pair)?))),
-            Value::Path,
-            "off",
         )
+        .takes(Value::Path, "off")
         .reach(Reach::Master),
     /// A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this
     /// additional time, unless the request has ended: its other threads can finish, and a signal handler of the application can
     /// abort the request.
     /// Example: harakiri = 30
     ///          harakiri-graceful-timeout = 5
-    supported(
-        "harakiri-graceful-timeout",
-        Setting::Seconds(field!(LifecycleDraft.settings.harakiri_policy.graceful_ms)),
-        SECONDS,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("harakiri-graceful-timeout", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_policy.graceful_ms)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// The signal that `harakiri-graceful-timeout` sends. With 15 (SIGTERM) a worker accepts nothing new, and its replacement
     /// starts.
     /// Example: harakiri-graceful-signal = 10
     supported(
         "harakiri-graceful-signal",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.harakiri_policy.graceful_signal = draft.signal(row, pair)?),
-        within(1, 64, "(number of a signal)"),
-        "15",
     )
+    .takes(within(1, 64, "(number of a signal)"), "15")
     .reach(Reach::Application),
     /// `harakiri` kills no worker while fewer connections than this wait at the listening sockets; the master checks again every
     /// second.
     /// Example: harakiri-queue-threshold = 10
-    supported(
-        "harakiri-queue-threshold",
-        Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)),
-        within(0, 65_535, "connections"),
-        "0",
-    )
-    .reach(Reach::Application),
+    supported("harakiri-queue-threshold", Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)))
+        .takes(within(0, 65_535, "connections"), "0").reach(Reach::Application),
     /// Excludes work after a request from harakiri.
     /// Why: a request's time ends with its response
     accepted("harakiri-no-arh", Value::Switch),
@@ -177,22 +148,16 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at the start, where
     /// there is no old generation.
     /// Example: reload-probe = /health
-    supported(
-        "reload-probe",
-        set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)))
+        .reach(Reach::Application),
     /// How long the response to `reload-probe` may take.
     /// Example: reload-probe-timeout = 5
     supported(
         "reload-probe-timeout",
         set!(|draft, row, pair| draft.of::<ReloadingDraft>().0.probe_timeout_ms =
             draft.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000),
-        within(1, 86_400, "seconds"),
-        "10",
     )
+    .takes(within(1, 86_400, "seconds"), "10")
     .reach(Reach::Application),
     /// At a reload one worker of the new generation is forked first, and serves beside the old ones for this long. An error is a
     /// response of 500 or above, a response that an exception cuts off, or a request that `harakiri` kills. If the canary makes
@@ -203,22 +168,16 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
     /// Not at the start, where there is no old generation, and not at a chain reload.
     /// Example: reload-canary = 30
-    supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)), within(1, 86_400, "seconds"), "")
-        .reach(Reach::Application),
+    supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)))
+        .takes(within(1, 86_400, "seconds"), "").reach(Reach::Application),
     /// Requests this path from the application after it is loaded, before workers are forked: objects that it creates at its
     /// first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections
     /// are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only:
     /// each worker has its own event loop for ASGI applications, which have their lifespan.
     /// Example: warmup = /
     ///          warmup = /login
-    supported(
-        "warmup",
-        set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)),
-        Value::Text,
-        "",
-    )
-    .several()
-    .reach(Reach::Application),
+    supported("warmup", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)))
+        .several().reach(Reach::Application),
     /// A reload ends the instance gracefully, with status 0, for a container or a service manager that starts it again.
     /// Example: exit-on-reload = true
     on("exit-on-reload", Setting::Switch(field!(ReloadingDraft.0.exits))).reach(Reach::Application),
@@ -229,15 +188,14 @@ pub const RELOADS: &[OptionEntry] = rows![
             "binary-path",
             set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program =
                 Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
-            Value::Path,
-            "",
         )
+        .takes(Value::Path, "")
         .reach(Reach::Master),
     /// The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is
     /// not available, the log says so.
     /// Example: max-fd = 65536
-    supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)), within(16, 1_048_576, "descriptors"), "")
-        .reach(Reach::Master),
+    supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))
+        .takes(within(16, 1_048_576, "descriptors"), "").reach(Reach::Master),
     /// Reads the environment again when an application is loaded.
     /// Why: each generation is a fresh interpreter, which reads the environment and `env` again
     accepted("reload-os-env", Value::Switch),

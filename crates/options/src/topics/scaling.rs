@@ -47,13 +47,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI only checks once a second, so a burst waits for several seconds.
     /// Example: processes = 16
     ///          cheaper = 2
-    supported(
-        "cheaper",
-        set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?),
-        PROCESSES,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("cheaper", set!(|draft, row, pair| draft.of::<ScalingDraft>().least = located_number(draft, row, pair)?))
+        .takes(PROCESSES, "off").reach(Reach::Application),
     /// The initial number of workers with `cheaper`.
     /// Example: processes = 8
     ///          cheaper = 2
@@ -64,46 +59,30 @@ pub const ENTRIES: &[OptionEntry] = rows![
             draft.of::<ScalingDraft>().first = located_number(draft, row, pair)?;
             note_detail(draft, pair)
         }),
-        PROCESSES,
-        "as `cheaper`",
     )
+    .takes(PROCESSES, "as `cheaper`")
     .reach(Reach::Application),
     /// The number of workers that are added at a time.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-step = 2
-    supported(
-        "cheaper-step",
-        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?),
-        PROCESSES,
-        "1",
-    )
-    .reach(Reach::Application),
+    supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?))
+        .takes(PROCESSES, "1").reach(Reach::Application),
     /// With `spare`: the seconds for which all workers must be busy before some are added, and after which one is removed when
     /// several are idle. With `busyness`: the length of an interval in seconds. With `backlog`: the number of connections that
     /// may wait.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-overload = 30
-    supported(
-        "cheaper-overload",
-        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?),
-        within(0, 86_400, "seconds, or connections"),
-        "3",
-    )
-    .reach(Reach::Application),
+    supported("cheaper-overload", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?))
+        .takes(within(0, 86_400, "seconds, or connections"), "3").reach(Reach::Application),
     /// With `spare2`: the seconds for which more workers than `cheaper` must be idle before one is removed.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-idle = 60
-    supported(
-        "cheaper-idle",
-        set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?),
-        SECONDS,
-        "10",
-    )
-    .reach(Reach::Application),
+    supported("cheaper-idle", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?))
+        .takes(SECONDS, "10").reach(Reach::Application),
     /// The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says
     /// should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a
     /// share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.
@@ -117,9 +96,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
             draft.of::<ScalingDraft>().cheaper.algorithm = algorithm(draft, pair);
             note_detail(draft, pair)
         }),
-        Value::OneOf(&ALGORITHM_WORDS),
-        "spare",
     )
+    .takes(Value::OneOf(&ALGORITHM_WORDS), "spare")
     .reach(Reach::Application),
     /// Lists the algorithms, and exits.
     /// Instead: they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`
@@ -135,16 +113,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
             draft.of::<ScalingDraft>().cheaper.resident_soft = draft.positive(row, pair)?;
             note_detail(draft, pair)
         }),
-        BYTES,
-        "off",
     )
+    .takes(BYTES, "off")
     .reach(Reach::Application),
     /// One worker per second is removed while the total resident memory of all workers is this many bytes or more; the last one
     /// stays.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-rss-limit-hard = 2147483648
-    supported("cheaper-rss-limit-hard", Setting::By(set_hard_limit), BYTES, "off").reach(Reach::Application),
+    supported("cheaper-rss-limit-hard", Setting::By(set_hard_limit)).takes(BYTES, "off").reach(Reach::Application),
     /// Workers are added when they were busy for more than this share of an interval (`cheaper-overload` seconds), on average.
     /// Example: processes = 8
     ///          cheaper = 2
@@ -153,9 +130,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-max",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.most_percent)?),
-        PERCENT,
-        "50",
     )
+    .takes(PERCENT, "50")
     .reach(Reach::Application),
     /// A worker is removed when they were busy for less than this share of an interval, on average, for long enough.
     /// Example: processes = 8
@@ -165,9 +141,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-min",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.least_percent)?),
-        PERCENT,
-        "25",
     )
+    .takes(PERCENT, "25")
     .reach(Reach::Application),
     /// The minimum number of intervals before a worker is removed.
     /// Example: processes = 8
@@ -177,9 +152,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-multiplier",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.multiplier)?),
-        COUNT,
-        "10",
     )
+    .takes(COUNT, "10")
     .reach(Reach::Application),
     /// The number of intervals that are added to that minimum when workers are added again soon after one was removed.
     /// Example: processes = 8
@@ -189,9 +163,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-penalty",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.penalty)?),
-        COUNT,
-        "2",
     )
+    .takes(COUNT, "2")
     .reach(Reach::Application),
     /// The log reports each interval, even if nothing changes.
     /// Example: processes = 8
@@ -214,9 +187,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-backlog-alert",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_alert)?),
-        CONNECTIONS,
-        "33",
     )
+    .takes(CONNECTIONS, "33")
     .reach(Reach::Application),
     /// The number of intervals before one of those workers is removed.
     /// Example: processes = 8
@@ -226,9 +198,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-backlog-multiplier",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_multiplier)?),
-        COUNT,
-        "3",
     )
+    .takes(COUNT, "3")
     .reach(Reach::Application),
     /// The number of workers that are added when too many connections wait.
     /// Example: processes = 8
@@ -238,9 +209,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-backlog-step",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_step)?),
-        PROCESSES,
-        "1",
     )
+    .takes(PROCESSES, "1")
     .reach(Reach::Application),
     /// Workers are also added when any connections have waited for this long.
     /// Example: processes = 8
@@ -250,9 +220,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "cheaper-busyness-backlog-nonzero",
         set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.busyness.backlog_nonzero_s)?),
-        SECONDS,
-        "60",
     )
+    .takes(SECONDS, "60")
     .reach(Reach::Application),
     /// Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.
     /// Example: cheap = true
@@ -266,9 +235,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "idle",
         set!(|draft, row, pair| draft.of::<ScalingDraft>().settings.idle_ms =
             draft.positive(row, pair)?.map(|seconds| seconds.saturating_mul(1000))),
-        SECONDS,
-        "off",
     )
+    .takes(SECONDS, "off")
     .reach(Reach::Application),
     /// Ends the instance when `idle` would end the workers: for socket activation.
     /// Example: idle = 600

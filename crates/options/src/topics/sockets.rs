@@ -32,27 +32,28 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          socket = @app
     ///          socket = fd://3
     ///          socket = unix:/run/shop.sock
-    supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "").reach(Reach::Master),
+    supported("socket", Setting::Listen(SocketKind::Default)).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with the uwsgi protocol.
     /// Example: uwsgi-socket = 127.0.0.1:3031
-    supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "").reach(Reach::Master),
+    supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.
     /// uWSGI: uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length
     /// waits forever; here bodies are read, and such a response ends with its connection.
     /// Example: puwsgi-socket = 127.0.0.1:3031
-    supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "")
-        .reach(Reach::Master),
+    supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)))
+        .takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with FastCGI, as a responder.
     /// uWSGI: uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx:
     /// `fastcgi_keep_conn on`).
     /// Example: fastcgi-socket = /run/app.sock
     ///          fastcgi-socket = 127.0.0.1:9000
-    supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "").reach(Reach::Master),
+    supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)))
+        .takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with FastCGI, with an HTTP status line at the head of each response instead of CGI's field Status.
     /// nginx does not support it.
     /// Example: fastcgi-nph-socket = 127.0.0.1:9000
-    supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "")
-        .reach(Reach::Master),
+    supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)))
+        .takes(Value::Address, "").reach(Reach::Master),
     /// The uWSGI plugin that serves FastCGI requests.
     refused("fastcgi-modifier1", MODIFIER).reason(ONE_PLUGIN),
     /// A variant of `fastcgi-modifier1`.
@@ -61,10 +62,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is
     /// refused, as the protocol specifies.
     /// Example: scgi-socket = 127.0.0.1:4000
-    supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "").reach(Reach::Master),
+    supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.
     /// Example: scgi-nph-socket = 127.0.0.1:4000
-    supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "").reach(Reach::Master),
+    supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)))
+        .takes(Value::Address, "").reach(Reach::Master),
     /// The uWSGI plugin that serves SCGI requests.
     refused("scgi-modifier1", MODIFIER).reason(ONE_PLUGIN),
     /// A variant of `scgi-modifier1`.
@@ -81,72 +83,59 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.
     /// Example: http = 127.0.0.1:8080
     ///          http = :8080
-    supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "").reach(Reach::Master),
+    supported("http", Setting::Listen(SocketKind::HttpRouter)).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with HTTP/1.1.
     /// uWSGI: uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.
     /// Example: http-socket = :8080
-    supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "").reach(Reach::Master),
+    supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with HTTP/1.1.
     /// Example: http11-socket = :8080
-    supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "").reach(Reach::Master),
+    supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http))).takes(Value::Address, "").reach(Reach::Master),
     /// The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`,
     /// `scgi`, `scgi-nph`.
     /// Example: protocol = http
-    supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?), Value::Text, "uwsgi").reach(Reach::Master),
+    supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?)).takes(Value::Text, "uwsgi").reach(Reach::Master),
     /// The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.
     /// uWSGI: uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is
     /// the default, and a larger number is reduced to it.
     /// Example: listen = 1024
-    supported(
-        "listen",
-        Setting::Number(field!(SocketsDraft.backlog)),
-        within(0, i32::MAX as i64, "connections"),
-        "the kernel's own limit",
-    )
-    .reach(Reach::Master),
+    supported("listen", Setting::Number(field!(SocketsDraft.backlog)))
+        .takes(within(0, i32::MAX as i64, "connections"), "the kernel's own limit").reach(Reach::Master),
     /// The mode of the files of UNIX sockets, three octal digits; without a value, 666.
     /// Example: chmod-socket = 660
     supported(
         "chmod-socket",
         set!(|draft, _, pair| draft.of::<SocketsDraft>().mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))),
-        Value::Text,
-        "the umask",
     )
+    .takes(Value::Text, "the umask")
     .reach(Reach::Master),
     /// The owner of the files of UNIX sockets: `user` or `user:group`.
     /// Example: chown-socket = www-data:www-data
-    supported("chown-socket", Setting::Text(field!(SocketsDraft.owner)), Value::Text, "").reach(Reach::Master),
+    supported("chown-socket", Setting::Text(field!(SocketsDraft.owner))).reach(Reach::Master),
     /// How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.
     /// uWSGI: uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.
     /// Example: socket-timeout = 10
     supported(
         "socket-timeout",
         set!(|draft, row, pair| draft.of::<SocketsDraft>().timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?),
-        SECONDS,
-        "30",
     )
+    .takes(SECONDS, "30")
     .reach(Reach::Application),
     /// How long a client of `http` may take for the next byte, or until it reads more.
     /// Example: http-timeout = 120
     supported(
         "http-timeout",
         set!(|draft, row, pair| draft.of::<SocketsDraft>().http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?),
-        SECONDS,
-        "60",
     )
+    .takes(SECONDS, "60")
     .reach(Reach::Application),
     /// How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger
     /// value is a number of seconds.
     /// uWSGI: uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections
     /// are kept by default, and `true` is on.
     /// Example: http-keepalive = 75
-    supported(
-        "http-keepalive",
-        set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?),
-        SECONDS,
-        "65",
-    )
-    .reach(Reach::Application),
+    supported("http-keepalive", set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?))
+        .takes(SECONDS, "65").reach(Reach::Application),
     /// An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`,
     /// `socket` or a related option names it, with the protocol of that option.
     /// Example: shared-socket = 127.0.0.1:8443
@@ -195,22 +184,17 @@ pub const TUNING: &[OptionEntry] = rows![
     on("freebind", Setting::Switch(field!(SocketsDraft.tuning.free_bind))).reach(Reach::Master),
     /// The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.
     /// Example: socket-sndbuf = 65536
-    supported("socket-sndbuf", Setting::Count(field!(SocketsDraft.tuning.send_buffer_bytes)), BUFFER, "the kernel's own")
-        .reach(Reach::Master),
+    supported("socket-sndbuf", Setting::Count(field!(SocketsDraft.tuning.send_buffer_bytes)))
+        .takes(BUFFER, "the kernel's own").reach(Reach::Master),
     /// The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.
     /// Example: socket-rcvbuf = 65536
-    supported("socket-rcvbuf", Setting::Count(field!(SocketsDraft.tuning.receive_buffer_bytes)), BUFFER, "the kernel's own")
-        .reach(Reach::Master),
+    supported("socket-rcvbuf", Setting::Count(field!(SocketsDraft.tuning.receive_buffer_bytes)))
+        .takes(BUFFER, "the kernel's own").reach(Reach::Master),
     /// The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request
     /// with its first packet.
     /// Example: tcp-fast-open = 256
-    supported(
-        "tcp-fast-open",
-        Setting::Count(field!(SocketsDraft.tuning.fast_open_queue)),
-        within(0, 65_535, "connections"),
-        "off",
-    )
-    .reach(Reach::Master),
+    supported("tcp-fast-open", Setting::Count(field!(SocketsDraft.tuning.fast_open_queue)))
+        .takes(within(0, 65_535, "connections"), "off").reach(Reach::Master),
     /// UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.
     /// Example: abstract-socket = true
     on("abstract-socket", Setting::Switch(field!(SocketsDraft.are_abstract))).reach(Reach::Master),
@@ -242,17 +226,17 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
     /// head.
     /// Example: buffer-size = 32768
-    supported("buffer-size", Setting::By(set_head_bytes), within(0, 1_048_576, "bytes"), "65536").reach(Reach::Application),
+    supported("buffer-size", Setting::By(set_head_bytes)).takes(within(0, 1_048_576, "bytes"), "65536").reach(Reach::Application),
     /// Bytes of a request's body that are kept in memory; the rest goes to a temporary file.
     /// uWSGI: uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a
     /// slow client occupies no thread. 0 means the default.
     /// Example: post-buffering = 65536
-    supported("post-buffering", Setting::By(set_body_memory), within(0, 1_073_741_824, "bytes"), "1048576")
-        .reach(Reach::Application),
+    supported("post-buffering", Setting::By(set_body_memory))
+        .takes(within(0, 1_073_741_824, "bytes"), "1048576").reach(Reach::Application),
     /// The maximum size of a request's body in bytes; a larger one is answered with 413.
     /// Example: limit-post = 10485760
-    supported("limit-post", Setting::Positive(field!(Limits.body_bytes)), within(0, i64::MAX, "bytes"), "no limit")
-        .reach(Reach::Application),
+    supported("limit-post", Setting::Positive(field!(Limits.body_bytes)))
+        .takes(within(0, i64::MAX, "bytes"), "no limit").reach(Reach::Application),
     /// The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered
     /// with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
     /// arrive, without files.
@@ -263,9 +247,8 @@ pub const REQUESTS: &[OptionEntry] = rows![
         "limit-post-disk",
         set!(|draft, row, pair| draft.of::<Limits>().body_disk_bytes =
             draft.positive_or(row, pair, Limits::default().body_disk_bytes)?),
-        within(0, i64::MAX, "bytes"),
-        "1073741824",
     )
+    .takes(within(0, i64::MAX, "bytes"), "1073741824")
     .reach(Reach::Application),
     /// The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time
     /// in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps
@@ -274,9 +257,8 @@ pub const REQUESTS: &[OptionEntry] = rows![
     supported(
         "body-min-rate",
         set!(|draft, row, pair| draft.of::<Limits>().body_bytes_per_second = draft.positive_or(row, pair, 0)?),
-        within(0, 1_073_741_824, "bytes per second"),
-        "500",
     )
+    .takes(within(0, 1_073_741_824, "bytes per second"), "500")
     .reach(Reach::Application),
     /// Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send
     /// unescaped; without it they are answered with 400.

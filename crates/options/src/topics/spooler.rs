@@ -31,20 +31,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `failed`, and so is a file that is no job, which uWSGI deletes.
     /// Example: spooler = jobs
     ///          spooler = redis://127.0.0.1:6379/0?folder=kept
-    supported("spooler", Setting::By(add_spooler), Value::Path, "").several().reach(Reach::Application),
+    supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),
     /// Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.
     /// Example: spooler-external = /srv/mailer/jobs
-    supported("spooler-external", Setting::By(add_external), Value::Path, "").several().reach(Reach::Application),
+    supported("spooler-external", Setting::By(add_external)).takes(Value::Path, "").several().reach(Reach::Application),
     /// Spoolers for each folder of `spooler`. A job is locked by the one that works on it.
     /// Example: spooler = jobs
     ///          spooler-processes = 4
-    supported(
-        "spooler-processes",
-        Setting::Number(field!(SpoolerDraft.settings.processes)),
-        within(1, MAX_SPOOLERS, "spoolers"),
-        "1",
-    )
-    .reach(Reach::Application),
+    supported("spooler-processes", Setting::Number(field!(SpoolerDraft.settings.processes)))
+        .takes(within(1, MAX_SPOOLERS, "spoolers"), "1").reach(Reach::Application),
     /// Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and
     /// within a priority in the order of their names. Several spoolers still work at the same time.
     /// uWSGI: Without this option uWSGI never works on jobs that have a priority; here it does, in any order.
@@ -55,32 +50,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// then. `uwsgi.set_spooler_frequency` changes it.
     /// Example: spooler = jobs
     ///          spooler-frequency = 10
-    supported(
-        "spooler-frequency",
-        Setting::Number(field!(SpoolerDraft.settings.frequency_s)),
-        within(1, 86_400, "seconds"),
-        "30",
-    )
-    .reach(Reach::Application),
+    supported("spooler-frequency", Setting::Number(field!(SpoolerDraft.settings.frequency_s)))
+        .takes(within(1, 86_400, "seconds"), "30").reach(Reach::Application),
     /// Replaces a spooler after this many jobs, against memory that grows.
     /// Example: spooler = jobs
     ///          spooler-max-tasks = 1000
-    supported(
-        "spooler-max-tasks",
-        Setting::Positive(field!(SpoolerDraft.settings.max_tasks)),
-        within(0, i64::MAX, "jobs"),
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("spooler-max-tasks", Setting::Positive(field!(SpoolerDraft.settings.max_tasks)))
+        .takes(within(0, i64::MAX, "jobs"), "off").reach(Reach::Application),
     /// Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.
     /// Example: spooler = jobs
     ///          spooler-harakiri = 600
-    supported("spooler-harakiri", Setting::Seconds(field!(SpoolerDraft.harakiri_ms)), SECONDS, "off").reach(Reach::Application),
+    supported("spooler-harakiri", Setting::Seconds(field!(SpoolerDraft.harakiri_ms)))
+        .takes(SECONDS, "off").reach(Reach::Application),
     /// The working directory of the functions of jobs.
     /// Example: spooler = jobs
     ///          spooler-chdir = .
-    supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_folder)), Value::Path, "the folder of the jobs")
-        .reach(Reach::Application),
+    supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_folder)))
+        .takes(Value::Path, "the folder of the jobs").reach(Reach::Application),
     /// A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the
     /// import fails, the spooler logs why and continues.
     /// Example: spooler = jobs
@@ -93,8 +79,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Replaces the spoolers when the file at this path changes. A job in progress is finished first.
     /// Example: spooler = jobs
     ///          touch-spoolers-reload = reload-spoolers
-    supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers), Value::Path, "")
-        .reach(Reach::Master),
+    supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers))
+        .takes(Value::Path, "").reach(Reach::Master),
 ];
 
 /// The permission bits of a mode (inode(7)).

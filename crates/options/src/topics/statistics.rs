@@ -14,7 +14,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The address at which the statistics of the instance are available as JSON.
     /// uWSGI: memory is reported without `memory-report` too, and the numbers of a worker continue over reloads
     /// Example: stats = 127.0.0.1:9191
-    supported("stats", Setting::By(set_address), Value::Address, "").reach(Reach::Master),
+    supported("stats", Setting::By(set_address)).takes(Value::Address, "").reach(Reach::Master),
     /// The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is
     /// the JSON, as in uWSGI.
     /// Example: stats-http = true
@@ -22,7 +22,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`,
     /// over HTTP. It needs no `stats`.
     /// Example: metrics = 127.0.0.1:9192
-    supported("metrics", Setting::By(set_metrics_address), Value::Address, "").reach(Reach::Master),
+    supported("metrics", Setting::By(set_metrics_address)).takes(Value::Address, "").reach(Reach::Master),
     /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always
     /// be used; other names are refused, since a page of another site could have a name of its own that points to this address.
     /// Example: metrics-host = shop.internal
@@ -54,13 +54,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Master),
     /// The time between two pushes of `stats-push`.
     /// Example: stats-pusher-default-freq = 10
-    supported(
-        "stats-pusher-default-freq",
-        Setting::Positive(field!(StatisticsDraft.push_every_s)),
-        within(1, 86_400, "seconds"),
-        "3",
-    )
-    .reach(Reach::Master),
+    supported("stats-pusher-default-freq", Setting::Positive(field!(StatisticsDraft.push_every_s)))
+        .takes(within(1, 86_400, "seconds"), "3").reach(Reach::Master),
     /// The statistics do not list the metrics of `enable-metrics`.
     /// Example: stats-no-metrics = true
     on("stats-no-metrics", Setting::Switch(field!(StatisticsDraft.omits_metrics))).reach(Reach::Master),

@@ -57,8 +57,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: In uWSGI a thread of a worker checks at this interval, code that can't be imported is not checked again, and the
     /// configuration is not watched.
     /// Example: py-autoreload = 1
-    supported("py-autoreload", Setting::By(watch_imports), Value::Decimal { most: 3600, unit: "seconds" }, "0")
-        .reach(Reach::Master),
+    supported("py-autoreload", Setting::By(watch_imports))
+        .takes(Value::Decimal { most: 3600, unit: "seconds" }, "0").reach(Reach::Master),
     /// The name of a module whose file `py-autoreload` does not watch.
     /// Example: py-auto-reload-ignore = shop.generated
     list(
@@ -122,7 +122,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.
     /// Example: develop = true
     ///          develop-editor = pycharm
-    supported("develop-editor", Setting::By(choose_editor), Value::Text, "vscode").reach(Reach::Master),
+    supported("develop-editor", Setting::By(choose_editor)).takes(Value::Text, "vscode").reach(Reach::Master),
     /// With `develop`: the start opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses
     /// the browser; the variable `BROWSER` names another one.
     /// Example: develop = true
@@ -154,9 +154,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "fork-safety",
         set!(|draft, _, pair| draft.of::<ApplicationSettings>().fork_safety = draft.one_of(pair, &FORK_SAFETY)?),
-        Value::OneOf(&FORK_SAFETY_WORDS),
-        "warn",
     )
+    .takes(Value::OneOf(&FORK_SAFETY_WORDS), "warn")
     .reach(Reach::Application),
 ];
 

@@ -144,18 +144,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
     /// It applies to complete responses and streams, but not to event streams and already compressed responses.
     /// Example: compress = br,zstd,gzip
-    supported(
-        "compress",
-        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?),
-        Value::List,
-        "off",
-    )
-    .reach(Reach::Application),
+    supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?))
+        .takes(Value::List, "off").reach(Reach::Application),
     /// Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.
     /// Example: compress = gzip
     ///          compress-types = text/html,application/json
-    supported("compress-types", Setting::By(add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts")
-        .reach(Reach::Application),
+    supported("compress-types", Setting::By(add_compressed_types))
+        .takes(Value::List, "text, JSON, XML, JavaScript, fonts").reach(Reach::Application),
     /// Shorter responses are not compressed. Streams have no length, and are always compressed.
     /// Example: compress = gzip
     ///          compress-min-size = 4096
@@ -163,20 +158,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "compress-min-size",
         set!(|draft, row, pair| draft.of::<AnsweringDraft>().answering.compression.least_bytes =
             draft.bounded_usize(row, pair)? as u64),
-        within(0, 1_073_741_824, "bytes"),
-        "1024",
     )
+    .takes(within(0, 1_073_741_824, "bytes"), "1024")
     .reach(Reach::Application),
     /// The compression level of `compress`.
     /// Example: compress = gzip
     ///          compress-level = 3
-    supported(
-        "compress-level",
-        Setting::Number(field!(AnsweringDraft.answering.compression.level)),
-        within(1, 9, "(1 is fast, 9 is small)"),
-        "5",
-    )
-    .reach(Reach::Application),
+    supported("compress-level", Setting::Number(field!(AnsweringDraft.answering.compression.level)))
+        .takes(within(1, 9, "(1 is fast, 9 is small)"), "5").reach(Reach::Application),
     /// Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither
     /// Content-Length nor Content-Encoding.
     /// uWSGI: Set `compress` to compress responses without involving the application.

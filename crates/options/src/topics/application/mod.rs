@@ -28,7 +28,7 @@ const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-lo
 const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
 
 const fn script(name: &'static str) -> OptionEntry {
-    supported(name, Setting::Located(|draft| &mut draft.of::<PythonDraft>().script), Value::Path, "")
+    supported(name, Setting::Located(field!(PythonDraft.script))).takes(Value::Path, "")
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -40,13 +40,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: module = shop.wsgi
     ///          module = shop.wsgi:application
     ///          module = shop:create_app()
-    supported("module", Setting::Located(field!(ApplicationDraft.module)), Value::Text, "").reach(Reach::Application),
+    supported("module", Setting::Located(field!(ApplicationDraft.module))).reach(Reach::Application),
     /// The file of the application.
     /// Example: wsgi-file = /srv/shop/wsgi.py
-    supported("wsgi-file", Setting::Located(field!(ApplicationDraft.wsgi_file)), Value::Path, "").reach(Reach::Application),
+    supported("wsgi-file", Setting::Located(field!(ApplicationDraft.wsgi_file))).takes(Value::Path, "").reach(Reach::Application),
     /// Name of the application in its module or file.
     /// Example: callable = app
-    supported("callable", Setting::Text(field!(ApplicationDraft.callable)), Value::Text, "application").reach(Reach::Application),
+    supported("callable", Setting::Text(field!(ApplicationDraft.callable)))
+        .takes(Value::Text, "application").reach(Reach::Application),
     /// An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a
     /// front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the
     /// application of `module` or `wsgi-file`, or else to that of the first mount.
@@ -61,9 +62,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "interface",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().interface =
             Some((draft.one_of(pair, &INTERFACES)?, pair.location.clone()))),
-        Value::OneOf(&INTERFACE_WORDS),
-        "auto",
     )
+    .takes(Value::OneOf(&INTERFACE_WORDS), "auto")
     .reach(Reach::Application),
     /// The named object is a function that returns the application: it is called without arguments at loading. This applies to
     /// every application; `module:create_app()` does the same for a single one.
@@ -92,16 +92,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("no-default-app", Setting::Switch(field!(ApplicationSettings.no_default_app))).reach(Reach::Application),
     /// Changes to this folder before sockets, files and the application are opened.
     /// Example: chdir = /srv/shop
-    supported("chdir", Setting::Located(field!(ApplicationDraft.chdir)), Value::Path, "").reach(Reach::Surroundings),
+    supported("chdir", Setting::Located(field!(ApplicationDraft.chdir))).takes(Value::Path, "").reach(Reach::Surroundings),
     /// Changes to this folder after the application has been loaded.
     /// Example: chdir2 = /var/lib/shop
-    supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after)), Value::Path, "").reach(Reach::Application),
+    supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after))).takes(Value::Path, "").reach(Reach::Application),
     /// A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
     /// Example: pythonpath = /srv/shop/lib
     list("pythonpath", Setting::By(interpreter::add_python_path)).reach(Reach::Application),
     /// The virtualenv whose interpreter and packages the application uses.
     /// Example: virtualenv = /srv/shop/.venv
-    supported("virtualenv", Setting::Text(field!(PythonDraft.virtualenv)), Value::Path, "").reach(Reach::Application),
+    supported("virtualenv", Setting::Text(field!(PythonDraft.virtualenv))).takes(Value::Path, "").reach(Reach::Application),
     /// Sets an environment variable of the application: `KEY=VALUE`.
     /// Example: env = DJANGO_SETTINGS_MODULE=shop.settings
     list("env", Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair))).reach(Reach::Surroundings),
@@ -136,13 +136,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     script("py").reach(Reach::Master),
     /// The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.
     /// Example: pyargv = --settings production.cfg
-    supported(
-        "pyargv",
-        set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?),
-        Value::Text,
-        "",
-    )
-    .reach(Reach::Application),
+    supported("pyargv", set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?))
+        .reach(Reach::Application),
     /// A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be
     /// installed with the application.
     /// Example: paste = config:/srv/shop/production.ini
@@ -150,8 +145,6 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "paste",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by =
             Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
-        Value::Text,
-        "",
     )
     .reach(Reach::Application),
     /// Configures Python's `logging` from the file of `paste`.
@@ -161,17 +154,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines
     /// and request lines stay where `logger` and `req-logger` say.
     /// Example: log-config = logging.json
-    supported("log-config", Setting::Text(field!(PythonDraft.logging_file)), Value::Path, "")
-        .also(&["log-config-json"]).reach(Reach::Application),
+    supported("log-config", Setting::Text(field!(PythonDraft.logging_file)))
+        .takes(Value::Path, "").also(&["log-config-json"]).reach(Reach::Application),
     /// A Pecan application, by its configuration.
     /// Example: pecan = /srv/shop/config.py
     supported(
         "pecan",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by =
             Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
-        Value::Path,
-        "",
     )
+    .takes(Value::Path, "")
     .reach(Reach::Application),
     /// An application as Python source text, the body of a module.
     /// Example: eval = application = __import__('shop').make()
@@ -179,8 +171,6 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "eval",
         set!(|draft, _, pair| draft.of::<ApplicationDraft>().named_by =
             Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
-        Value::Text,
-        "",
     )
     .reach(Reach::Application),
     /// A configuration, and a PasteDeploy application in the same file.

@@ -12,7 +12,7 @@ use bolide_contract::logging::{LinePattern, LogDate, LogStyle, Logging};
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::row::{
-    OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, refused, rows, set, supported, words,
+    OptionEntry, OptionRow, Reach, Setting, Value, accepted, field, list, on, refused, rows, set, supported, within, words,
 };
 use crate::topics::logging::loggers::{LoggerDraft, Loggers, expression};
 use crate::values;
@@ -32,18 +32,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize`
     /// rotates it automatically.
     /// Example: logto = /var/log/shop.log
-    supported("logto", Setting::By(set_log_to), Value::Path, "standard error").reach(Reach::Master),
+    supported("logto", Setting::By(set_log_to)).takes(Value::Path, "standard error").reach(Reach::Master),
     /// Like `logto`, and the file belongs to the user that workers run as.
     /// Example: uid = www-data
     ///          logto2 = /var/log/shop/shop.log
-    supported("logto2", Setting::By(set_log_to2), Value::Path, "standard error").reach(Reach::Master),
+    supported("logto2", Setting::By(set_log_to2)).takes(Value::Path, "standard error").reach(Reach::Master),
     /// What the application and its programs print goes to the log. Off: their standard output and standard error stay as they
     /// were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests
     /// and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
     /// Example: logto = /var/log/shop.log
     ///          log-output = false
-    supported("log-output", Setting::Switch(field!(LoggingDraft.settings.takes_all_output)), Value::Switch, "on")
-        .reach(Reach::Master),
+    supported("log-output", Setting::Switch(field!(LoggingDraft.settings.takes_all_output)))
+        .takes(Value::Switch, "on").reach(Reach::Master),
     /// The destination of messages: the server's own lines, output of applications, and request lines if there is no
     /// `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`),
     /// `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after
@@ -119,9 +119,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "log-backupname",
         set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.backup = Some(values::text(pair)?.into())),
-        Value::Path,
-        "the name and the time in seconds",
     )
+    .takes(Value::Path, "the name and the time in seconds")
     .reach(Reach::Master),
     /// Empties the file of `logto` at the start.
     /// Example: log-truncate = true
@@ -132,7 +131,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file
     /// that exists keeps its mode.
     /// Example: logfile-chmod = 644
-    supported("logfile-chmod", set!(|draft, _, pair| set_file_mode(draft, pair)?), Value::Text, "0640").reach(Reach::Master),
+    supported("logfile-chmod", set!(|draft, _, pair| set_file_mode(draft, pair)?))
+        .takes(Value::Text, "0640").reach(Reach::Master),
     /// Log files belong to the user that workers run as.
     /// Example: logfile-chown = true
     on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)))
@@ -178,8 +178,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid
     /// whatever it contains.
     /// Example: log-format = %(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(size) "%(referer)" "%(uagent)"
-    supported("log-format", Setting::Text(field!(LoggingDraft.settings.format)), Value::Text, "uWSGI's line")
-        .reach(Reach::Application),
+    supported("log-format", Setting::Text(field!(LoggingDraft.settings.format)))
+        .takes(Value::Text, "uWSGI's line").reach(Reach::Application),
     /// `%(ftime)` in `log-format` has the format of `log-date`.
     /// Example: log-date = %Y-%m-%d %H:%M:%S
     ///          logformat-strftime = true
@@ -188,13 +188,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines
     /// have their own times, and lines of the application are unchanged.
     /// Example: log-date = %d/%b/%Y %H:%M:%S
-    supported(
-        "log-date",
-        set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = date(pair)),
-        Value::Special,
-        "2026-11-22 13:40:00",
-    )
-    .reach(Reach::Application),
+    supported("log-date", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = date(pair)))
+        .takes(Value::Special, "2026-11-22 13:40:00").reach(Reach::Application),
     /// uWSGI's request line counts in microseconds.
     /// Example: log-micros = true
     on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
@@ -203,13 +198,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
     /// named on the command line without a configuration file, or with `develop`; else `uwsgi`.
     /// Example: log-style = short
-    supported(
-        "log-style",
-        set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)),
-        Value::OneOf(&words(&STYLES)),
-        "auto",
-    )
-    .reach(Reach::Application),
+    supported("log-style", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)))
+        .takes(Value::OneOf(&words(&STYLES)), "auto").reach(Reach::Application),
     /// Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.
     /// Example: log-json = true
     on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))))
@@ -281,7 +271,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
 const EXPRESSIONS: &str = "Look-around and backreferences, which can take any time for a line, are an error.";
 
 const fn number(name: &'static str, setting: Setting, unit: &'static str) -> OptionEntry {
-    supported(name, setting, Value::Number { least: 0, most: MAX, unit }, "off")
+    supported(name, setting).takes(within(0, MAX, unit), "off")
 }
 
 pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {

@@ -16,13 +16,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// exceptions. An identifier of a front server has at most 128 bytes of letters, digits and `-_.:/+=@`.
     /// Example: request-id = true
     ///          log-format = %(request_id) %(method) %(uri) %(status)
-    supported(
-        "request-id",
-        Setting::Switch(field!(Tracing.request_ids)),
-        Value::Switch,
-        "on with `log-json`, or if `log-format` has `%(request_id)`",
-    )
-    .reach(Reach::Application),
+    supported("request-id", Setting::Switch(field!(Tracing.request_ids)))
+        .takes(Value::Switch, "on with `log-json`, or if `log-format` has `%(request_id)`").reach(Reach::Application),
     /// Responses have the identifier of their request in the field `X-Request-ID`, unless the application sets that field. It
     /// turns `request-id` on.
     /// Example: request-id-answer = true
@@ -40,25 +35,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: otlp = http://127.0.0.1:4318
     ///          otlp-service = shop
     ///          otlp-sample = 0.1
-    supported("otlp", Setting::By(set_collector), Value::Text, "").reach(Reach::Application),
+    supported("otlp", Setting::By(set_collector)).reach(Reach::Application),
     /// The share of requests that have a span with `otlp`, from 0 to 1. It is decided by the identifier of the trace, as
     /// OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted front server sends a `traceparent`, its flag
     /// `sampled` decides instead.
     /// Example: otlp-sample = 0.1
-    supported("otlp-sample", Setting::By(set_sample), Value::Special, "1").reach(Reach::Application),
+    supported("otlp-sample", Setting::By(set_sample)).takes(Value::Special, "1").reach(Reach::Application),
     /// A header field, `NAME: TEXT`, of the requests to the collector of `otlp`, such as its token. Listings of the configuration
     /// do not show the value.
     /// Example: otlp-header = Authorization: Bearer 4f1c0b
     list("otlp-header", Setting::By(add_header)).reach(Reach::Application),
     /// The `service.name` of the spans of `otlp`.
     /// Example: otlp-service = shop
-    supported(
-        "otlp-service",
-        set!(|draft, _, pair| draft.of::<Tracing>().spans.service = Some(values::text(pair)?)),
-        Value::Text,
-        "the name of the application",
-    )
-    .reach(Reach::Application),
+    supported("otlp-service", set!(|draft, _, pair| draft.of::<Tracing>().spans.service = Some(values::text(pair)?)))
+        .takes(Value::Text, "the name of the application").reach(Reach::Application),
 ];
 
 /// The path of traces below the endpoint of a collector.

@@ -70,9 +70,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "alarm-freq",
         set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.repeat_ms = draft.bounded(row, pair)?.unsigned_abs() * 1000),
-        within(0, MAX_REPEAT_S, "seconds"),
-        "3",
     )
+    .takes(within(0, MAX_REPEAT_S, "seconds"), "3")
     .reach(Reach::Master),
     /// The maximum size of a message. A longer one is cut.
     /// uWSGI: uWSGI drops a message of `uwsgi.alarm` that is longer, and does not limit those of log lines.
@@ -80,9 +79,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "alarm-msg-size",
         set!(|draft, row, pair| draft.of::<AlarmsDraft>().settings.message_bytes = draft.bounded_u32(row, pair)?),
-        within(1, MAX_MESSAGE_BYTES as i64, "bytes"),
-        "8192",
     )
+    .takes(within(1, MAX_MESSAGE_BYTES as i64, "bytes"), "8192")
     .reach(Reach::Master),
     /// Logs the alarms at the start.
     /// Example: alarm-list = true

@@ -14,14 +14,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// that a cache still has from before a reload stays.
     /// Example: cache2 = name=pages,items=1000
     ///          add-cache-item = pages /robots.txt=User-agent: *
-    supported(
-        "add-cache-item",
-        set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)),
-        Value::Special,
-        "",
-    )
-    .several()
-    .reach(Reach::Master),
+    supported("add-cache-item", set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)))
+        .takes(Value::Special, "").several().reach(Reach::Master),
     /// A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is
     /// the name of the file as written. A file that can't be read is a line in the log.
     /// uWSGI: a reload loads the files again (uWSGI begins with an empty cache after a reload)
@@ -30,9 +24,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "load-file-in-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, false)?)),
-        Value::Special,
-        "",
     )
+    .takes(Value::Special, "")
     .several()
     .reach(Reach::Master),
     /// As `load-file-in-cache`, compressed with gzip.
@@ -42,9 +35,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "load-file-in-cache-gzip",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, true)?)),
-        Value::Special,
-        "",
     )
+    .takes(Value::Special, "")
     .several()
     .reach(Reach::Master),
     /// The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a
@@ -57,9 +49,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "check-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked =
             Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
-        Value::Special,
-        "",
     )
+    .takes(Value::Special, "")
     .reach(Reach::Application),
 ];
 

@@ -31,27 +31,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("cache2", set!(|draft, _, pair| add(draft, pair)?)).reach(Reach::Master),
     /// A cache of this many items with the name `default`, which is the first one.
     /// Example: cache = 1000
-    supported("cache", Setting::Located(field!(CachingDraft.items)), within(1, MAX_ITEMS, "items"), "").reach(Reach::Master),
+    supported("cache", Setting::Located(field!(CachingDraft.items)))
+        .takes(within(1, MAX_ITEMS, "items"), "").reach(Reach::Master),
     /// Bytes of a value in the cache of `cache`.
     /// Example: cache = 1000
     ///          cache-blocksize = 4096
-    supported(
-        "cache-blocksize",
-        Setting::Positive(field!(CachingDraft.block_bytes)),
-        within(1, MAX_BLOCK_BYTES, "bytes"),
-        "65536",
-    )
-    .reach(Reach::Master),
+    supported("cache-blocksize", Setting::Positive(field!(CachingDraft.block_bytes)))
+        .takes(within(1, MAX_BLOCK_BYTES, "bytes"), "65536").reach(Reach::Master),
     /// The file that keeps the cache of `cache` beyond the end of the instance.
     /// Example: cache = 1000
     ///          cache-store = /srv/shop/default.cache
-    supported("cache-store", Setting::Text(field!(CachingDraft.store)), Value::Path, "").reach(Reach::Master),
+    supported("cache-store", Setting::Text(field!(CachingDraft.store))).takes(Value::Path, "").reach(Reach::Master),
     /// The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0
     /// leaves it to the kernel and to the end of the instance.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-store-sync = 30
-    supported("cache-store-sync", Setting::Positive(field!(CachingDraft.sync_s)), within(0, 86_400, "seconds"), "0")
-        .reach(Reach::Master),
+    supported("cache-store-sync", Setting::Positive(field!(CachingDraft.sync_s)))
+        .takes(within(0, 86_400, "seconds"), "0").reach(Reach::Master),
     /// Items of caches never expire, whatever time they are given.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-no-expire = true

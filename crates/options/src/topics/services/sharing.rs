@@ -17,7 +17,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of locks for the application besides lock 0 (`uwsgi.lock(NUMBER)`, `uwsgi.unlock(NUMBER)`).
     /// uWSGI: a thread that takes a lock twice gets a RuntimeError instead of waiting forever
     /// Example: locks = 2
-    supported("locks", Setting::Number(field!(SharingDraft.locks)), within(0, 4096, "locks"), "0").reach(Reach::Application),
+    supported("locks", Setting::Number(field!(SharingDraft.locks)))
+        .takes(within(0, 4096, "locks"), "0").reach(Reach::Application),
     /// Creates a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related
     /// functions).
     /// uWSGI: `queue_pop` of an empty queue leaves the position of the next push where it is
@@ -28,29 +29,28 @@ pub const ENTRIES: &[OptionEntry] = rows![
             let slots = draft.bounded(row, pair)?;
             draft.of::<QueueDraft>().slots = Some((slots.unsigned_abs(), pair.location.clone()));
         }),
-        within(0, 1_000_000_000, "items"),
-        "0",
     )
+    .takes(within(0, 1_000_000_000, "items"), "0")
     .reach(Reach::Master),
     /// The bytes of an item of the queue, including 16 for its length and its time.
     /// uWSGI: all items together need not be a multiple of a memory page
     /// Example: queue = 100
     ///          queue-blocksize = 65536
-    supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)), within(17, 1 << 30, "bytes"), "8192")
-        .reach(Reach::Master),
+    supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)))
+        .takes(within(17, 1 << 30, "bytes"), "8192").reach(Reach::Master),
     /// Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind
     /// works on with the items of the other.
     /// uWSGI: a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty
     /// Example: queue = 100
     ///          queue-store = /srv/shop/queue
-    supported("queue-store", Setting::Located(field!(QueueDraft.store)), Value::Path, "").reach(Reach::Master),
+    supported("queue-store", Setting::Located(field!(QueueDraft.store))).takes(Value::Path, "").reach(Reach::Master),
     /// The time between two writes of `queue-store` to the disk. Without it the kernel chooses the time, and only a crash of the
     /// machine loses items.
     /// Example: queue = 100
     ///          queue-store = /var/lib/shop/queue
     ///          queue-store-sync = 5
-    supported("queue-store-sync", Setting::Positive(field!(QueueDraft.store_sync_s)), within(0, 86_400, "seconds"), "0")
-        .reach(Reach::Master),
+    supported("queue-store-sync", Setting::Positive(field!(QueueDraft.store_sync_s)))
+        .takes(within(0, 86_400, "seconds"), "0").reach(Reach::Master),
     /// Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the
     /// related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With
     /// `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of
@@ -88,9 +88,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
             draft.of::<MetricsDraft>().folder = Some(values::text(pair)?);
             draft.of::<MetricsDraft>().is_on = true;
         }),
-        Value::Path,
-        "",
     )
+    .takes(Value::Path, "")
     .reach(Reach::Master),
     /// Counters, and the metrics that the application changes, begin with the values in the folder of `metrics-dir`.
     /// uWSGI: collected gauges, such as memory sizes, do not

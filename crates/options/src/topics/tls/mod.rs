@@ -62,36 +62,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :8443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          https = :8443,app.pem,app.key,HIGH,!clients.pem
     ///          https = 127.0.0.1:8443,auto
-    supported(
-        "https",
-        set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?),
-        Value::Special,
-        "",
-    )
-    .several()
-    .reach(Reach::Master),
+    supported("https", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Master),
     /// Listen on this address with HTTPS, in another form: `addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`.
     /// uWSGI: `spdy=1` is an error: SPDY is obsolete, and HTTP/2 is on.
     /// Example: https2 = addr=:8443,cert=app.pem,key=app.key
-    supported(
-        "https2",
-        set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &of_key_values(pair)?, pair)?),
-        Value::Special,
-        "",
-    )
-    .several()
-    .reach(Reach::Master),
+    supported("https2", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &of_key_values(pair)?, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Master),
     /// Like `https`, with the time limit of `socket-timeout`.
     /// uWSGI: uWSGI closes the connection after each response; here it is kept alive.
     /// Example: https-socket = :8443,/etc/ssl/app.pem,/etc/ssl/app.key
-    supported(
-        "https-socket",
-        set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?),
-        Value::Special,
-        "",
-    )
-    .several()
-    .reach(Reach::Master),
+    supported("https-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Master),
     /// The uWSGI plugin that serves requests of `https-socket`.
     /// Instead: leave it out: every request goes to the application
     refused("https-socket-modifier1", MODIFIER),
@@ -101,27 +83,21 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Listen on this address with the uwsgi protocol over TLS, in the syntax of `https`. nginx speaks it with `uwsgi_pass
     /// suwsgi://…`.
     /// Example: ssl-socket = :3032,app.pem,app.key
-    supported(
-        "ssl-socket",
-        set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?),
-        Value::Special,
-        "",
-    )
-    .several()
-    .reach(Reach::Master),
+    supported("ssl-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?))
+        .takes(Value::Special, "").several().reach(Reach::Master),
     /// The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`,
     /// the addresses of `http` and `http-socket` speak TLS with it.
     /// Example: https = :8443
     ///          tls-certificate = /etc/ssl/app.pem
     ///          tls-key = /etc/ssl/app.key
-    supported("tls-certificate", Setting::Located(field!(TlsDraft.certificate)), Value::Path, "")
-        .also(&["certfile", "ssl-certfile", "ssl-certificate"]).reach(Reach::Master),
+    supported("tls-certificate", Setting::Located(field!(TlsDraft.certificate)))
+        .takes(Value::Path, "").also(&["certfile", "ssl-certfile", "ssl-certificate"]).reach(Reach::Master),
     /// The key of `tls-certificate`, in PEM and without a password.
     /// Example: https = :443
     ///          tls-certificate = /etc/ssl/app.pem
     ///          tls-key = /etc/ssl/app.key
-    supported("tls-key", Setting::Located(field!(TlsDraft.key)), Value::Path, "the file of the certificate")
-        .also(&["keyfile", "ssl-keyfile"]).reach(Reach::Master),
+    supported("tls-key", Setting::Located(field!(TlsDraft.key)))
+        .takes(Value::Path, "the file of the certificate").also(&["keyfile", "ssl-keyfile"]).reach(Reach::Master),
     /// The password of the key.
     /// Instead: a server that starts unattended needs the password beside the key, where it protects nothing: write the key
     /// without one, with `openssl pkey -in KEY -out NEW` and mode 600
@@ -130,8 +106,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-client-ca = clients.pem
     ///          tls-client-auth = required
-    supported("tls-client-ca", Setting::Located(field!(TlsDraft.client_authorities)), Value::Path, "")
-        .also(&["ca-certs", "ssl-ca-certs"]).reach(Reach::Master),
+    supported("tls-client-ca", Setting::Located(field!(TlsDraft.client_authorities)))
+        .takes(Value::Path, "").also(&["ca-certs", "ssl-ca-certs"]).reach(Reach::Master),
     /// Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid
     /// one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
@@ -140,46 +116,35 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported(
         "tls-client-auth",
         set!(|draft, _, pair| draft.of::<TlsDraft>().client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))),
-        Value::OneOf(&CLIENT_AUTH_WORDS),
-        "off",
     )
+    .takes(Value::OneOf(&CLIENT_AUTH_WORDS), "off")
     .also(&["cert-reqs", "ssl-cert-reqs"])
     .reach(Reach::Master),
     /// The oldest supported version of TLS: `1.2` or `1.3`.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-min-version = 1.3
-    supported(
-        "tls-min-version",
-        set!(|draft, _, pair| draft.of::<TlsDraft>().least_version = draft.one_of(pair, &VERSIONS)?),
-        Value::OneOf(&VERSION_WORDS),
-        "1.2",
-    )
-    .reach(Reach::Master),
+    supported("tls-min-version", set!(|draft, _, pair| draft.of::<TlsDraft>().least_version = draft.one_of(pair, &VERSIONS)?))
+        .takes(Value::OneOf(&VERSION_WORDS), "1.2").reach(Reach::Master),
     /// An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the
     /// certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-ocsp-file = /etc/ssl/app.ocsp
-    supported("tls-ocsp-file", Setting::Located(field!(TlsDraft.ocsp)), Value::Path, "").reach(Reach::Master),
+    supported("tls-ocsp-file", Setting::Located(field!(TlsDraft.ocsp))).takes(Value::Path, "").reach(Reach::Master),
     /// Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to
     /// the file can decrypt it too: use it for debugging only.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-keylog = /tmp/keys.log
-    supported("tls-keylog", Setting::Located(field!(TlsDraft.key_log)), Value::Path, "").reach(Reach::Master),
+    supported("tls-keylog", Setting::Located(field!(TlsDraft.key_log))).takes(Value::Path, "").reach(Reach::Master),
     /// Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.
     /// Example: http2 = h2c
-    supported(
-        "http2",
-        set!(|draft, _, pair| draft.of::<TlsDraft>().http2 = draft.one_of(pair, &HTTP2)?),
-        Value::OneOf(&HTTP2_WORDS),
-        "on",
-    )
-    .reach(Reach::Application),
+    supported("http2", set!(|draft, _, pair| draft.of::<TlsDraft>().http2 = draft.one_of(pair, &HTTP2)?))
+        .takes(Value::OneOf(&HTTP2_WORDS), "on").reach(Reach::Application),
     /// Listen on this address with HTTP, and redirect each client to the same path with `https`: 301 for GET and HEAD, 308 for
     /// the others, which repeats the method. `ADDRESS,PORT` names the port of HTTPS if it is not 443.
     /// uWSGI: uWSGI answers 301 to all methods, and clients then turn a POST into a GET.
     /// Example: http-to-https = :80
     ///          http-to-https = :8080,8443
-    supported("http-to-https", Setting::By(http_to_https), Value::Address, "").reach(Reach::Master),
+    supported("http-to-https", Setting::By(http_to_https)).takes(Value::Address, "").reach(Reach::Master),
     /// The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          https-export-cert = true
@@ -187,18 +152,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The maximum number of intermediate certificates between a client's and its authority's.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          ssl-verify-depth = 2
-    supported("ssl-verify-depth", Setting::Number(field!(TlsDraft.verify_depth)), within(0, MAX_DEPTH, "certificates"), "1")
-        .reach(Reach::Master),
+    supported("ssl-verify-depth", Setting::Number(field!(TlsDraft.verify_depth)))
+        .takes(within(0, MAX_DEPTH, "certificates"), "1").reach(Reach::Master),
     /// How long a TLS session can be resumed, on any worker and after a reload; 0 means never.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          ssl-sessions-timeout = 3600
-    supported(
-        "ssl-sessions-timeout",
-        Setting::Number(field!(TlsDraft.session_lifetime_s)),
-        within(0, MAX_SESSION_SECONDS, "seconds"),
-        "300",
-    )
-    .reach(Reach::Master),
+    supported("ssl-sessions-timeout", Setting::Number(field!(TlsDraft.session_lifetime_s)))
+        .takes(within(0, MAX_SESSION_SECONDS, "seconds"), "300").reach(Reach::Master),
     /// Keeps TLS sessions in a cache that all workers share.
     /// Why: clients keep their sessions themselves, as tickets that every worker can read
     accepted("ssl-sessions-use-cache", Value::Text),
@@ -218,18 +178,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key
     ///          sni = example.org,*.example.org org.pem,org.key
-    supported("sni", Setting::By(add_server_name), Value::Special, "").several().reach(Reach::Master),
+    supported("sni", Setting::By(add_server_name)).takes(Value::Special, "").several().reach(Reach::Master),
     /// A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used
     /// for the names that it contains.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-regexp = ^(www\.)?example\.org$ org.pem,org.key
-    supported("sni-regexp", Setting::By(add_server_name), Value::Special, "").several().reach(Reach::Master),
+    supported("sni-regexp", Setting::By(add_server_name)).takes(Value::Special, "").several().reach(Reach::Master),
     /// A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
     /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each
     /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-dir = /etc/ssl/sites
-    supported("sni-dir", Setting::Located(field!(TlsDraft.folder)), Value::Path, "").reach(Reach::Master),
+    supported("sni-dir", Setting::Located(field!(TlsDraft.folder))).takes(Value::Path, "").reach(Reach::Master),
     /// Ciphers of the certificates of `sni-dir`.
     /// Instead: name them with `https`: they apply to all certificates of the address
     refused("sni-dir-ciphers", Value::Text),
