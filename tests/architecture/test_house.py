@@ -22,9 +22,10 @@ ARROWS = {
     "bolide-memory": {"bolide-contract", "bolide-scoreboard"},
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
+    "bolide-comments": set(),
     "bolide-configuration": {"bolide-contract", "bolide-tls"},
-    "bolide-options": {"bolide-configuration", "bolide-contract", "bolide-distributed", "bolide-routes", "bolide-tls"},
-    "bolide-other-servers": {"bolide-configuration", "bolide-options"},
+    "bolide-options": {"bolide-comments", "bolide-configuration", "bolide-contract", "bolide-distributed", "bolide-routes", "bolide-tls"},
+    "bolide-other-servers": {"bolide-comments", "bolide-configuration", "bolide-options"},
     "bolide-command-line": {
         "bolide-configuration",
         "bolide-contract",
@@ -36,7 +37,7 @@ ARROWS = {
     "bolide-files": {"bolide-contract"},
     "bolide-distributed": {"bolide-contract", "bolide-tls"},
     "bolide-spool": set(),
-    "bolide-services": {"bolide-contract", "bolide-scoreboard"},
+    "bolide-services": {"bolide-comments", "bolide-contract", "bolide-scoreboard"},
     "bolide-hooks": {"bolide-contract", "bolide-log"},
     "bolide-tls": {"bolide-contract", "bolide-scoreboard"},
     "bolide-engine": {

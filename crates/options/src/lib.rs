@@ -18,7 +18,6 @@ pub mod reader;
 pub mod renewal;
 pub mod resolve;
 pub mod row;
-mod row_texts;
 pub mod server;
 pub mod start_words;
 pub mod topics;

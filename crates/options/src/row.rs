@@ -1,6 +1,7 @@
 //! A row of the catalogue: everything about one option, including the field or function that receives its value. It must not know
 //! any option by name.
 
+use bolide_comments::Texts;
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_configuration::words::Word;
@@ -9,8 +10,6 @@ use bolide_contract::watching::{FileAction, WatchSubject};
 use serde::{Deserialize, Serialize};
 
 use crate::draft::Draft;
-use crate::row_texts::RowTexts;
-pub(crate) use crate::row_texts::rows;
 
 /// The argument of an option on the command line: a value, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +115,14 @@ pub enum Setting {
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
+
+/// A table of rows, each with the comment above it as its texts.
+macro_rules! rows {
+    ($($(#[doc = $line:literal])* $make:ident $given:tt $(.$with:ident $values:tt)*),* $(,)?) => {
+        &[$($make $given.texts(bolide_comments::texts!($(#[doc = $line])*))$(.$with $values)*),*]
+    };
+}
+pub(crate) use rows;
 
 /// The field of a topic's part of the draft: `field!(LoggingDraft.settings.micros)`.
 macro_rules! field {
@@ -298,7 +305,7 @@ pub struct OptionEntry {
     pub status: Status,
     pub value: Value,
     pub default: &'static str,
-    pub texts: RowTexts,
+    pub texts: Texts,
     /// Further names, which uWSGI does not have.
     pub also: &'static [&'static str],
     /// Set by [`OptionEntry::several`].
@@ -309,7 +316,7 @@ pub struct OptionEntry {
 
 /// A row without the facts that most rows do without.
 const fn plain(name: &'static str, status: Status, value: Value, default: &'static str) -> OptionEntry {
-    let texts = RowTexts { help: "", uwsgi: "", reason: "", example: "" };
+    let texts = Texts { help: "", uwsgi: "", reason: "", example: "" };
     OptionEntry { name, status, value, default, texts, also: &[], is_several: false, reach: None }
 }
 
@@ -346,7 +353,7 @@ pub const fn refused(name: &'static str, value: Value) -> OptionEntry {
 
 impl OptionEntry {
     /// The texts of the comment above the row.
-    pub(crate) const fn texts(mut self, texts: RowTexts) -> OptionEntry {
+    pub(crate) const fn texts(mut self, texts: Texts) -> OptionEntry {
         self.texts = texts;
         if texts.reason.is_empty() { self } else { self.reason(texts.reason) }
     }

@@ -3,7 +3,7 @@
 use bolide_options::server::Server::{Daphne, FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
-use super::row::ServerSetting;
+use super::row::{ServerSetting, flag, of_file, settings, switch};
 use super::translation::{Subject, Translation, UnixOption};
 use super::values;
 
@@ -11,76 +11,116 @@ use super::values;
 const WAITRESS_PORT: &str = "8080";
 const NAME_IT: &str = "the address of `--host` or `--listen` says which one it is: 0.0.0.0 or [::]";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("bind", &[Gunicorn, Hypercorn, Daphne], Kept(Subject::Bind, values::binds, "`http = HOST:PORT`, `http-socket = unix:PATH` or `fd://N`"))
-        .letter('b')
-        .setting("bind")
-        .says("may be given several times; the default port is 8000; a UNIX socket has gunicorn's mode 777 and is removed at a stop, unless `chmod-socket` and `vacuum` say otherwise; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less"),
-    ServerSetting::new("host", &[Uvicorn, Granian, Waitress, Flask, FastApi], Kept(Subject::Host, values::host, "`http = HOST:PORT`"))
-        .letter_of('h', &[Flask])
-        .says("`--host` and `--port` form one address; the defaults are 127.0.0.1 and 8000. The default of waitress and fastapi run is 0.0.0.0, the default port of waitress is 8080 and that of flask 5000"),
-    ServerSetting::new("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
-        .letter_of('p', &[Flask, Daphne])
-        .says("as `--host`"),
-    ServerSetting::new("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")).says("`--host` and `--port` have no effect beside it; the socket has uvicorn's mode 666, or that of a socket that exists, and is removed at a stop"),
-    ServerSetting::new("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
-    ServerSetting::new("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
-    ServerSetting::new("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
-    ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
-    ServerSetting::new("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e')
-        .says("Twisted's endpoints `tcp:`, `tcp6:`, `ssl:`, `unix:` and `fd:`"),
-    ServerSetting::new("insecure-bind", &[Hypercorn], Kept(Subject::InsecureBind, values::binds, "`http = HOST:PORT`, and `https` instead of `http` for `bind`")),
-    ServerSetting::new("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
-    ServerSetting::new("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")).says("a number is the length of the kernel's queue, as in uWSGI"),
-    ServerSetting::switch("ipv4", &[Waitress], Nothing(NAME_IT)),
-    ServerSetting::switch("no-ipv4", &[Waitress], Nothing(NAME_IT)),
-    ServerSetting::switch("ipv6", &[Waitress], Nothing(NAME_IT)),
-    ServerSetting::switch("no-ipv6", &[Waitress], Nothing(NAME_IT)),
-    ServerSetting::new("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
-    ServerSetting::switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
-        .setting("protocol")
-        .says("`uwsgi` or `http`; beside `--socket` it is uWSGI's, and names the protocol of that socket"),
-    ServerSetting::new("uwsgi-allow-from", &[Gunicorn], Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"))
-        .setting("uwsgi_allow_ips"),
-    ServerSetting::new("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same)
-        .setting("forwarded_allow_ips")
-        .says("also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a front server](behind-a-proxy.md))"),
-    ServerSetting::switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same).says("better use `trusted-headers`, which names the fields that count"),
-    ServerSetting::switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
-    ServerSetting::new("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
-    ServerSetting::new("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
-    ServerSetting::new("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted front server counts; no field sets PATH_INFO"))
-        .setting("forwarder_headers"),
-    ServerSetting::new("proxy-protocol", &[Gunicorn], Made(proxy_protocol, "`http-enable-proxy-protocol = true`, `enable-proxy-protocol = true`"))
-        .optional()
-        .setting("proxy_protocol")
-        .says("also version 2; a connection without the header is closed"),
-    ServerSetting::new("proxy-allow-from", &[Gunicorn], Option("trusted-proxies")).setting("proxy_allow_ips"),
-    ServerSetting::new("server-name", &[Hypercorn], Option("server-names")).says("other hosts are answered with 421"),
-    ServerSetting::new("server-name", &[Daphne], Refused("write `--add-header 'Server: NAME'`")).letter('s'),
-    ServerSetting::switch("no-server-name", &[Daphne], Fixed(&[("del-header", "Server")])),
-    ServerSetting::new("ident", &[Waitress], Made(ident, "`del-header = Server`, `add-header = Server: NAME`")),
-    ServerSetting::switch("server-header", &[Uvicorn], Done("`Server: bolide` is sent")),
-    ServerSetting::switch("no-server-header", &[Uvicorn], Fixed(&[("del-header", "Server")])),
-    ServerSetting::switch("date-header", &[Uvicorn], Done("`Date` is sent")),
-    ServerSetting::switch("no-date-header", &[Uvicorn], Fixed(&[("del-header", "Date")])),
-    ServerSetting::new("header", &[Uvicorn], Made(header, "`add-header = NAME: VALUE`")).keyword("headers"),
-    ServerSetting::new("url-scheme", &[Waitress], Made(scheme, "nothing; `trusted-proxies = ADDRESS`")).says("a trusted front server says the scheme in X-Forwarded-Proto"),
-    ServerSetting::new("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same)
-        .setting("root_path")
-        .says("if the front server removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`"),
-    ServerSetting::new("url-prefix", &[Waitress], Refused("write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`")),
-    ServerSetting::new("url-path-prefix", &[Granian], Refused("write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`")),
-    ServerSetting::new("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=FOLDER`")),
-    ServerSetting::new("static-path-mount", &[Granian], Kept(Subject::StaticFolder, values::as_it_is, "`static-map = /static=FOLDER`")),
-    ServerSetting::new("static-path-dir-to-file", &[Granian], Option("static-index")),
-    ServerSetting::new("static-path-expires", &[Granian], Refused("write `--static-expires 'PATTERN SECONDS'`, or `--static-cache-control 'max-age=SECONDS'`")),
-    ServerSetting::switch("no-control-socket", &[Gunicorn], Fixed(&[("control-socket", "off")])).setting("control_socket_disable"),
-    ServerSetting::new("control-socket", &[Gunicorn], Same).setting("control_socket").says("for `bolide status` and the related commands"),
-    ServerSetting::new("control-socket-mode", &[Gunicorn], Nothing("the master obeys root and the user that started it"))
+pub const FLAGS: &[ServerSetting] = settings![
+    /// may be given several times; the default port is 8000; a UNIX socket has gunicorn's mode 777 and is removed at a stop,
+    /// unless `chmod-socket` and `vacuum` say otherwise; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less
+    flag(
+        "bind",
+        &[Gunicorn, Hypercorn, Daphne],
+        Kept(Subject::Bind, values::binds, "`http = HOST:PORT`, `http-socket = unix:PATH` or `fd://N`"),
+    )
+    .letter('b')
+    .setting("bind"),
+    /// `--host` and `--port` form one address; the defaults are 127.0.0.1 and 8000. The default of waitress and fastapi run is
+    /// 0.0.0.0, the default port of waitress is 8080 and that of flask 5000
+    flag("host", &[Uvicorn, Granian, Waitress, Flask, FastApi], Kept(Subject::Host, values::host, "`http = HOST:PORT`"))
+        .letter_of('h', &[Flask]),
+    /// as `--host`
+    flag("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
+        .letter_of('p', &[Flask, Daphne]),
+    /// `--host` and `--port` have no effect beside it; the socket has uvicorn's mode 666, or that of a socket that exists, and is
+    /// removed at a stop
+    flag("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")),
+    flag("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
+    flag("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
+    flag("unix-socket-perms", &[Waitress], Made(mode, "`chmod-socket = MODE`")),
+    flag("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
+    /// Twisted's endpoints `tcp:`, `tcp6:`, `ssl:`, `unix:` and `fd:`
+    flag("endpoint", &[Daphne], Made(endpoint, "`http`, `https` or `http-socket`")).letter('e'),
+    flag(
+        "insecure-bind",
+        &[Hypercorn],
+        Kept(Subject::InsecureBind, values::binds, "`http = HOST:PORT`, and `https` instead of `http` for `bind`"),
+    ),
+    flag("quic-bind", &[Hypercorn], Made(quic, "nothing; HTTP/3 is not supported")),
+    /// a number is the length of the kernel's queue, as in uWSGI
+    flag("listen", &[Waitress], Made(listen, "`http = HOST:PORT`")),
+    switch("ipv4", &[Waitress], Nothing(NAME_IT)),
+    switch("no-ipv4", &[Waitress], Nothing(NAME_IT)),
+    switch("ipv6", &[Waitress], Nothing(NAME_IT)),
+    switch("no-ipv6", &[Waitress], Nothing(NAME_IT)),
+    flag("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
+    switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
+    /// `uwsgi` or `http`; beside `--socket` it is uWSGI's, and names the protocol of that socket
+    flag("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
+        .setting("protocol"),
+    flag(
+        "uwsgi-allow-from",
+        &[Gunicorn],
+        Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"),
+    )
+    .setting("uwsgi_allow_ips"),
+    /// also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a front
+    /// server](behind-a-proxy.md))
+    flag("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same).setting("forwarded_allow_ips"),
+    /// better use `trusted-headers`, which names the fields that count
+    switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same),
+    switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
+    flag("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
+    flag("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
+    flag("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted front server counts; no field sets PATH_INFO"))
+            .setting("forwarder_headers"),
+    /// also version 2; a connection without the header is closed
+    flag(
+        "proxy-protocol",
+        &[Gunicorn],
+        Made(proxy_protocol, "`http-enable-proxy-protocol = true`, `enable-proxy-protocol = true`"),
+    )
+    .optional()
+    .setting("proxy_protocol"),
+    flag("proxy-allow-from", &[Gunicorn], Option("trusted-proxies")).setting("proxy_allow_ips"),
+    /// other hosts are answered with 421
+    flag("server-name", &[Hypercorn], Option("server-names")),
+    flag("server-name", &[Daphne], Refused("write `--add-header 'Server: NAME'`")).letter('s'),
+    switch("no-server-name", &[Daphne], Fixed(&[("del-header", "Server")])),
+    flag("ident", &[Waitress], Made(ident, "`del-header = Server`, `add-header = Server: NAME`")),
+    switch("server-header", &[Uvicorn], Done("`Server: bolide` is sent")),
+    switch("no-server-header", &[Uvicorn], Fixed(&[("del-header", "Server")])),
+    switch("date-header", &[Uvicorn], Done("`Date` is sent")),
+    switch("no-date-header", &[Uvicorn], Fixed(&[("del-header", "Date")])),
+    flag("header", &[Uvicorn], Made(header, "`add-header = NAME: VALUE`")).keyword("headers"),
+    /// a trusted front server says the scheme in X-Forwarded-Proto
+    flag("url-scheme", &[Waitress], Made(scheme, "nothing; `trusted-proxies = ADDRESS`")),
+    /// if the front server removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`
+    flag("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same).setting("root_path"),
+    flag(
+        "url-prefix",
+        &[Waitress],
+        Refused(
+            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`",
+        ),
+    ),
+    flag(
+        "url-path-prefix",
+        &[Granian],
+        Refused(
+            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`",
+        ),
+    ),
+    flag("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=FOLDER`")),
+    flag("static-path-mount", &[Granian], Kept(Subject::StaticFolder, values::as_it_is, "`static-map = /static=FOLDER`")),
+    flag("static-path-dir-to-file", &[Granian], Option("static-index")),
+    flag(
+        "static-path-expires",
+        &[Granian],
+        Refused("write `--static-expires 'PATTERN SECONDS'`, or `--static-cache-control 'max-age=SECONDS'`"),
+    ),
+    switch("no-control-socket", &[Gunicorn], Fixed(&[("control-socket", "off")])).setting("control_socket_disable"),
+    /// for `bolide status` and the related commands
+    flag("control-socket", &[Gunicorn], Same).setting("control_socket"),
+    flag("control-socket-mode", &[Gunicorn], Nothing("the master obeys root and the user that started it"))
         .setting("control_socket_mode"),
-    ServerSetting::of_file("secure_scheme_headers", Made(scheme_headers, "nothing")),
+    of_file("secure_scheme_headers", Made(scheme_headers, "nothing")),
 ];
 
 fn unix(to: &mut Translation, path: &str) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use bolide_options::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 
 use super::row::Meaning::{Done, Fixed, Listed, Made, Nothing, Option, Refused, Same, Worded};
-use super::row::{ServerSetting, ServerWord};
+use super::row::{ServerSetting, ServerWord, flag, of_file, settings, switch};
 use super::translation::Translation;
 
 /// Words of uvicorn and granian. The version of ASGI is detected.
@@ -15,73 +15,61 @@ const INTERFACES: &[ServerWord] = &[
 const NO_WEBSOCKETS: &str = "an application without WebSockets answers them with 403 or 404 itself";
 const ONE_WEBSOCKET: &str = "leave it out: there is one implementation of WebSockets";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::of_file("wsgi_app", Option("module")),
-    ServerSetting::new("app-dir", &[Uvicorn], Option("pythonpath")),
-    ServerSetting::new("chdir", &[Gunicorn], Same).setting("chdir"),
-    ServerSetting::new("working-dir", &[Granian], Option("chdir")),
-    ServerSetting::new("pythonpath", &[Gunicorn], Listed(several_folders))
-        .setting("pythonpath")
-        .says("one folder per option; gunicorn accepts several, separated by commas"),
-    ServerSetting::new("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
-    ServerSetting::new("env-file", &[Uvicorn], Same).says(
-        "variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file apply",
-    ),
-    ServerSetting::new("env-files", &[Granian], Option("env-file")),
-    ServerSetting::switch("factory", &[Uvicorn, Granian], Same).says("or `module:create_app()`"),
-    ServerSetting::switch("no-factory", &[Granian], Done("a name without `()` is not a factory")),
-    ServerSetting::switch("call", &[Waitress], Fixed(&[("factory", "true")])),
-    ServerSetting::new("app", &[FastApi], Option("callable")),
-    ServerSetting::new("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
-    ServerSetting::new("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface)).says(
-        "usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`",
-    ),
-    ServerSetting::new("lifespan", &[Uvicorn], Same),
-    ServerSetting::new("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
-    ServerSetting::new("loop", &[Uvicorn, Granian], Same).says("`asyncio`, `uvloop`, `rloop` or `auto`"),
-    ServerSetting::new("asgi-loop", &[Gunicorn], Option("loop")).setting("asgi_loop"),
-    ServerSetting::new(
+pub const FLAGS: &[ServerSetting] = settings![
+    of_file("wsgi_app", Option("module")),
+    flag("app-dir", &[Uvicorn], Option("pythonpath")),
+    flag("chdir", &[Gunicorn], Same).setting("chdir"),
+    flag("working-dir", &[Granian], Option("chdir")),
+    /// one folder per option; gunicorn accepts several, separated by commas
+    flag("pythonpath", &[Gunicorn], Listed(several_folders)).setting("pythonpath"),
+    flag("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
+    flag("env-file", &[Uvicorn], Same)
+        .says("variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file apply"),
+    flag("env-files", &[Granian], Option("env-file")),
+    /// or `module:create_app()`
+    switch("factory", &[Uvicorn, Granian], Same),
+    switch("no-factory", &[Granian], Done("a name without `()` is not a factory")),
+    switch("call", &[Waitress], Fixed(&[("factory", "true")])),
+    flag("app", &[FastApi], Option("callable")),
+    flag("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
+    flag("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface))
+        .says("usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`"),
+    flag("lifespan", &[Uvicorn], Same),
+    flag("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
+    /// `asyncio`, `uvloop`, `rloop` or `auto`
+    flag("loop", &[Uvicorn, Granian], Same),
+    flag("asgi-loop", &[Gunicorn], Option("loop")).setting("asgi_loop"),
+    flag(
         "asgi-disconnect-grace-period",
         &[Gunicorn],
         Nothing("a task whose client has left gets `http.disconnect`, and may continue"),
     )
     .setting("asgi_disconnect_grace_period"),
-    ServerSetting::new(
-        "application-close-timeout",
-        &[Daphne],
-        Nothing("an application is notified immediately when its client leaves"),
-    ),
-    ServerSetting::new("ws", &[Uvicorn], Made(websockets, "nothing")).says("there is one implementation"),
-    ServerSetting::switch("ws", &[Granian], Done("WebSockets are always served")),
-    ServerSetting::switch("no-ws", &[Granian], Nothing(NO_WEBSOCKETS)),
-    ServerSetting::new("ws-max-size", &[Uvicorn], Option("websocket-max-message-size")),
-    ServerSetting::new("websocket-max-message-size", &[Gunicorn, Daphne], Same).setting("websocket_max_message_size"),
-    ServerSetting::new(
+    flag("application-close-timeout", &[Daphne], Nothing("an application is notified immediately when its client leaves")),
+    /// there is one implementation
+    flag("ws", &[Uvicorn], Made(websockets, "nothing")),
+    switch("ws", &[Granian], Done("WebSockets are always served")),
+    switch("no-ws", &[Granian], Nothing(NO_WEBSOCKETS)),
+    flag("ws-max-size", &[Uvicorn], Option("websocket-max-message-size")),
+    flag("websocket-max-message-size", &[Gunicorn, Daphne], Same).setting("websocket_max_message_size"),
+    flag(
         "websocket-max-frame-size",
         &[Daphne],
         Refused("write `--websocket-max-message-size BYTES`: it limits a frame together with its message"),
     ),
-    ServerSetting::new("ws-max-queue", &[Uvicorn], Nothing("the limit for waiting data is in bytes")),
-    ServerSetting::new("ws-ping-interval", &[Uvicorn], Option("websocket-ping-interval")),
-    ServerSetting::new("ws-ping-timeout", &[Uvicorn], Option("websocket-ping-timeout")),
-    ServerSetting::new("websocket-ping-interval", &[Hypercorn], Same),
-    ServerSetting::new("ping-interval", &[Daphne], Option("websocket-ping-interval")),
-    ServerSetting::new("ping-timeout", &[Daphne], Option("websocket-ping-timeout")),
-    ServerSetting::new("ws-per-message-deflate", &[Uvicorn], Option("websocket-compression")),
-    ServerSetting::new(
-        "websocket_timeout",
-        &[Daphne],
-        Nothing("a WebSocket may stay open for as long as its peer answers pings"),
-    ),
-    ServerSetting::new(
-        "websocket_connect_timeout",
-        &[Daphne],
-        Nothing("`http-timeout` limits how long a client may delay a worker"),
-    ),
-    ServerSetting::switch("reset-contextvars", &[Uvicorn], Done("each request has its own context variables")),
-    ServerSetting::new("paste", &[Gunicorn], Same).setting("paste"),
-    ServerSetting::new("paster", &[Gunicorn], Option("paste")),
-    ServerSetting::new("paste-global", &[Gunicorn], Refused("leave it out, and write the value into the file of `--paste`"))
+    flag("ws-max-queue", &[Uvicorn], Nothing("the limit for waiting data is in bytes")),
+    flag("ws-ping-interval", &[Uvicorn], Option("websocket-ping-interval")),
+    flag("ws-ping-timeout", &[Uvicorn], Option("websocket-ping-timeout")),
+    flag("websocket-ping-interval", &[Hypercorn], Same),
+    flag("ping-interval", &[Daphne], Option("websocket-ping-interval")),
+    flag("ping-timeout", &[Daphne], Option("websocket-ping-timeout")),
+    flag("ws-per-message-deflate", &[Uvicorn], Option("websocket-compression")),
+    flag("websocket_timeout", &[Daphne], Nothing("a WebSocket may stay open for as long as its peer answers pings")),
+    flag("websocket_connect_timeout", &[Daphne], Nothing("`http-timeout` limits how long a client may delay a worker")),
+    switch("reset-contextvars", &[Uvicorn], Done("each request has its own context variables")),
+    flag("paste", &[Gunicorn], Same).setting("paste"),
+    flag("paster", &[Gunicorn], Option("paste")),
+    flag("paste-global", &[Gunicorn], Refused("leave it out, and write the value into the file of `--paste`"))
         .setting("raw_paste_global_conf"),
 ];
 

@@ -3,60 +3,49 @@
 use bolide_options::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
-use super::row::ServerSetting;
+use super::row::{ServerSetting, flag, settings, switch};
 use super::translation::Translation;
 
 const DEBUG: &str = "`--reload` shows tracebacks in the browser, and `breakpoint()` works in the terminal";
 const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::switch("reload", &[Gunicorn, Uvicorn, Granian, Hypercorn, Flask, FastApi], Made(develop, "the same"))
-        .setting("reload")
-        // A configuration file may serve production too: it enables reloading, and nothing else of the development mode.
-        .in_file(Fixed(&[("py-autoreload", "1")]))
-        .says("the development mode ([how](develop.md)); before a pidfile it is uWSGI's command"),
-    ServerSetting::switch("no-reload", &[Granian, Flask, FastApi], Done("it is off by default")),
-    ServerSetting::new("reload-dir", &[Uvicorn], Same).keyword("reload_dirs"),
-    ServerSetting::new("reload-paths", &[Granian], Option("reload-dir")),
-    ServerSetting::new("reload-include", &[Uvicorn], Same).keyword("reload_includes"),
-    ServerSetting::new("reload-exclude", &[Uvicorn], Same).keyword("reload_excludes"),
-    ServerSetting::new("reload-delay", &[Uvicorn], Nothing("changes are noticed immediately")),
-    ServerSetting::new("reload-tick", &[Granian], Nothing("changes are noticed immediately")),
-    ServerSetting::new("reload-engine", &[Gunicorn], Nothing("changes are noticed immediately")).setting("reload_engine"),
-    ServerSetting::new("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`"))
-        .setting("reload_extra_files"),
-    ServerSetting::new("extra-files", &[Flask], Made(flask_files, "`touch-reload = FILE`")),
-    ServerSetting::new("exclude-patterns", &[Flask], Made(flask_patterns, "`reload-exclude = PATTERN`")),
-    ServerSetting::new("reload-ignore-dirs", &[Granian], Made(ignored_folder, "`reload-exclude = NAME/`")),
-    ServerSetting::new("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
-    ServerSetting::new("reload-ignore-paths", &[Granian], Option("reload-exclude")),
-    ServerSetting::switch(
-        "reload-ignore-worker-failure",
-        &[Granian],
-        Done("the old code keeps serving if the new code fails to load"),
-    ),
-    ServerSetting::switch(
+pub const FLAGS: &[ServerSetting] = settings![
+    // A configuration file may serve production too: it enables reloading, and nothing else of the development mode.
+    /// the development mode ([how](develop.md)); before a pidfile it is uWSGI's command
+    switch("reload", &[Gunicorn, Uvicorn, Granian, Hypercorn, Flask, FastApi], Made(develop, "the same"))
+        .setting("reload").in_file(Fixed(&[("py-autoreload", "1")])),
+    switch("no-reload", &[Granian, Flask, FastApi], Done("it is off by default")),
+    flag("reload-dir", &[Uvicorn], Same).keyword("reload_dirs"),
+    flag("reload-paths", &[Granian], Option("reload-dir")),
+    flag("reload-include", &[Uvicorn], Same).keyword("reload_includes"),
+    flag("reload-exclude", &[Uvicorn], Same).keyword("reload_excludes"),
+    flag("reload-delay", &[Uvicorn], Nothing("changes are noticed immediately")),
+    flag("reload-tick", &[Granian], Nothing("changes are noticed immediately")),
+    flag("reload-engine", &[Gunicorn], Nothing("changes are noticed immediately")).setting("reload_engine"),
+    flag("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`")).setting("reload_extra_files"),
+    flag("extra-files", &[Flask], Made(flask_files, "`touch-reload = FILE`")),
+    flag("exclude-patterns", &[Flask], Made(flask_patterns, "`reload-exclude = PATTERN`")),
+    flag("reload-ignore-dirs", &[Granian], Made(ignored_folder, "`reload-exclude = NAME/`")),
+    flag("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
+    flag("reload-ignore-paths", &[Granian], Option("reload-exclude")),
+    switch("reload-ignore-worker-failure", &[Granian], Done("the old code keeps serving if the new code fails to load")),
+    switch(
         "no-reload-ignore-worker-failure",
         &[Granian],
         Refused("leave it out: the old code keeps serving if the new code fails to load"),
     ),
-    ServerSetting::switch("debug", &[Flask], Made(debug, "`develop = true`")).says("as `--reload`"),
-    ServerSetting::switch(
-        "debug",
-        &[Hypercorn],
-        Nothing("`PYTHONASYNCIODEBUG=1` in the environment turns asyncio's debug mode on"),
-    ),
-    ServerSetting::switch("no-debug", &[Flask], Done("it is off")),
-    ServerSetting::switch("debugger", &[Flask], Nothing(DEBUG)),
-    ServerSetting::switch("no-debugger", &[Flask], Done("there is none by default")),
-    ServerSetting::new("config", &[Gunicorn, Hypercorn], Same)
-        .letter('c')
-        .setting("config")
-        .says("gunicorn's file, which is executed as Python, hypercorn's TOML, or a configuration of Bolide or uWSGI"),
-    ServerSetting::switch("check-config", &[Gunicorn], Refused("write `bolide check FILE`")).setting("check_config"),
-    ServerSetting::switch("print-config", &[Gunicorn], Refused("write `bolide config FILE`")).setting("print_config"),
-    ServerSetting::switch("version", &[Gunicorn, Uvicorn, Granian], Same).letter_of('v', &[Gunicorn]),
-    ServerSetting::switch(
+    /// as `--reload`
+    switch("debug", &[Flask], Made(debug, "`develop = true`")),
+    switch("debug", &[Hypercorn], Nothing("`PYTHONASYNCIODEBUG=1` in the environment turns asyncio's debug mode on")),
+    switch("no-debug", &[Flask], Done("it is off")),
+    switch("debugger", &[Flask], Nothing(DEBUG)),
+    switch("no-debugger", &[Flask], Done("there is none by default")),
+    /// gunicorn's file, which is executed as Python, hypercorn's TOML, or a configuration of Bolide or uWSGI
+    flag("config", &[Gunicorn, Hypercorn], Same).letter('c').setting("config"),
+    switch("check-config", &[Gunicorn], Refused("write `bolide check FILE`")).setting("check_config"),
+    switch("print-config", &[Gunicorn], Refused("write `bolide config FILE`")).setting("print_config"),
+    switch("version", &[Gunicorn, Uvicorn, Granian], Same).letter_of('v', &[Gunicorn]),
+    switch(
         "help",
         &[
             Gunicorn,

@@ -5,7 +5,7 @@ use bolide_options::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hyperco
 
 use super::access_format;
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken, Worded};
-use super::row::{ServerSetting, ServerWord};
+use super::row::{ServerSetting, ServerWord, flag, of_file, settings, switch};
 use super::translation::{Subject, Translation};
 use super::values;
 
@@ -16,67 +16,80 @@ const COLOURS: &str = "colours are for terminals, and `NO_COLOR=1` in the enviro
 const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
 const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
-        .setting("accesslog")
-        .says("`-` and `/dev/stdout` are standard output; beside a file for the other lines, no requests are logged without it"),
-    ServerSetting::switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
-    ServerSetting::new("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
-    ServerSetting::switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),
-    ServerSetting::new("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
-        .setting("access_log_format")
-        .says("gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
-    ServerSetting::new("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`"))
-        .says("granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
-    ServerSetting::new("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
-    ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")).setting("errorlog"),
-    ServerSetting::new("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
-    ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
-    ServerSetting::new("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
-        .setting("loglevel")
-        .says("the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access log is configured"),
-    ServerSetting::new("verbosity", &[Daphne], Nothing(NO_LEVELS)).letter('v'),
-    ServerSetting::switch("verbose", &[FastApi], Nothing(NO_LEVELS)).letter('v'),
-    ServerSetting::switch("log", &[Granian], Done("it is on")),
-    ServerSetting::switch("no-log", &[Granian], Refused("write `--disable-logging` for requests, or `--logto /dev/null` for all")),
-    ServerSetting::new("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Same)
-        .setting("logconfig")
-        .in_file(Made(python_logging, "")),
-    ServerSetting::new("log-config-json", &[Gunicorn], Same)
-        .setting("logconfig_json")
-        .in_file(Made(python_logging, "")),
-    ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
-    ServerSetting::switch("capture-output", &[Gunicorn], Kept(Subject::CaptureOutput, values::as_it_is, "`log-output`"))
-        .setting("capture_output")
-        .says("without it, what the application prints does not go to the file of `--error-logfile`"),
-    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output is always inherited"))
-        .letter('R')
-        .setting("enable_stdio_inheritance"),
-    ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
-    ServerSetting::new("log-syslog-to", &[Gunicorn], Made(syslog_to, "`logger = rsyslog:HOST:PORT`, or `log-syslog`")).setting("syslog_addr"),
-    ServerSetting::new("log-syslog-prefix", &[Gunicorn], Nothing("syslog has the name that `log-syslog = NAME` says")).setting("syslog_prefix"),
-    ServerSetting::new("log-syslog-facility", &[Gunicorn], Nothing("the facility is `daemon`, or that of `log-syslog = NAME,FACILITY`")).setting("syslog_facility"),
-    ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
+pub const FLAGS: &[ServerSetting] = settings![
+    /// `-` and `/dev/stdout` are standard output; beside a file for the other lines, no requests are logged without it
+    flag("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
+        .setting("accesslog"),
+    switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
+    flag("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
+    switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),
+    /// gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning
+    flag("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
+        .setting("access_log_format"),
+    /// granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning
+    flag("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`")),
+    flag("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
+    flag(
+        "error-logfile",
+        &[Gunicorn, Hypercorn],
+        Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`"),
+    )
+    .setting("errorlog"),
+    flag("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
+    flag("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
+    /// the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access
+    /// log is configured
+    flag("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
+        .setting("loglevel"),
+    flag("verbosity", &[Daphne], Nothing(NO_LEVELS)).letter('v'),
+    switch("verbose", &[FastApi], Nothing(NO_LEVELS)).letter('v'),
+    switch("log", &[Granian], Done("it is on")),
+    switch("no-log", &[Granian], Refused("write `--disable-logging` for requests, or `--logto /dev/null` for all")),
+    flag("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Same).setting("logconfig").in_file(Made(python_logging, "")),
+    flag("log-config-json", &[Gunicorn], Same).setting("logconfig_json").in_file(Made(python_logging, "")),
+    flag("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
+    /// without it, what the application prints does not go to the file of `--error-logfile`
+    switch("capture-output", &[Gunicorn], Kept(Subject::CaptureOutput, values::as_it_is, "`log-output`"))
+        .setting("capture_output"),
+    switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output is always inherited"))
+        .letter('R').setting("enable_stdio_inheritance"),
+    switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
+    flag("log-syslog-to", &[Gunicorn], Made(syslog_to, "`logger = rsyslog:HOST:PORT`, or `log-syslog`")).setting("syslog_addr"),
+    flag("log-syslog-prefix", &[Gunicorn], Nothing("syslog has the name that `log-syslog = NAME` says")).setting("syslog_prefix"),
+    flag("log-syslog-facility", &[Gunicorn], Nothing("the facility is `daemon`, or that of `log-syslog = NAME,FACILITY`"))
+        .setting("syslog_facility"),
+    switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
         .setting("disable_redirect_access_to_syslog"),
-    ServerSetting::switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
-    ServerSetting::switch("no-use-colors", &[Uvicorn], Nothing(COLOURS)),
-    ServerSetting::switch("log-socket-errors", &[Waitress], Nothing("a client that leaves is not an error")),
-    ServerSetting::switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
-    ServerSetting::switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),
-    ServerSetting::switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log only")),
-    ServerSetting::new("statsd-host", &[Gunicorn, Hypercorn], Kept(Subject::StatsdHost, values::as_it_is, "`stats-push = statsd:HOST:PORT,PREFIX`"))
-        .setting("statsd_host")
-        .says("the numbers are Bolide's ([monitoring](monitoring.md))"),
-    ServerSetting::new("statsd-prefix", &[Gunicorn, Hypercorn], Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`")).setting("statsd_prefix"),
-    ServerSetting::new("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
-    ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket")).setting("enable_backlog_metric"),
-    ServerSetting::switch("metrics", &[Granian], Taken(values::never, METRICS)),
-    ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `metrics` names an address")),
-    ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
-    ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),
-    ServerSetting::new("metrics-port", &[Granian], Refused(METRICS)),
-    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log")).setting("spew"),
-    ServerSetting::of_file("logconfig_dict", Made(python_logging, "")),
+    switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
+    switch("no-use-colors", &[Uvicorn], Nothing(COLOURS)),
+    switch("log-socket-errors", &[Waitress], Nothing("a client that leaves is not an error")),
+    switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
+    switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),
+    switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log only")),
+    /// the numbers are Bolide's ([monitoring](monitoring.md))
+    flag(
+        "statsd-host",
+        &[Gunicorn, Hypercorn],
+        Kept(Subject::StatsdHost, values::as_it_is, "`stats-push = statsd:HOST:PORT,PREFIX`"),
+    )
+    .setting("statsd_host"),
+    flag(
+        "statsd-prefix",
+        &[Gunicorn, Hypercorn],
+        Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`"),
+    )
+    .setting("statsd_prefix"),
+    flag("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
+    switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket"))
+        .setting("enable_backlog_metric"),
+    switch("metrics", &[Granian], Taken(values::never, METRICS)),
+    switch("no-metrics", &[Granian], Done("there are none unless `metrics` names an address")),
+    flag("metrics-scrape-interval", &[Granian], Refused(METRICS)),
+    flag("metrics-address", &[Granian], Refused(METRICS)),
+    flag("metrics-port", &[Granian], Refused(METRICS)),
+    switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log"))
+            .setting("spew"),
+    of_file("logconfig_dict", Made(python_logging, "")),
 ];
 
 fn level(to: &mut Translation, text: &str) -> Result<(), String> {

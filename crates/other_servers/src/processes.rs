@@ -3,7 +3,7 @@
 use bolide_options::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
-use super::row::ServerSetting;
+use super::row::{ServerSetting, flag, of_file, settings, switch};
 use super::translation::{Subject, Translation};
 use super::values;
 
@@ -12,85 +12,108 @@ pub(super) const GEVENT: &str = "gevent";
 
 const NO_RUNTIME: &str = "there are no runtime threads beside the application's";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
-        .letter_of('w', &[Gunicorn, Hypercorn])
-        .setting("workers")
-        .says("also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`"),
-    ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing; `loop = uvloop`; or `gevent = 1000`, `gevent-monkey-patch = true` and `gevent-websocket = true`"))
-        .letter('k')
-        .setting("worker_class")
-        .says("`sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are detected. `gevent` and its variants serve requests in greenlets of gevent, as many as `worker_connections` says, and patch the standard library before the application is imported, as gunicorn does. `eventlet` and `tornado` are errors"),
-    ServerSetting::new("threads", &[Gunicorn, Waitress], Same).setting("threads").says("`auto` starts them as needed; waitress has 4 by default"),
-    ServerSetting::new("blocking-threads", &[Granian], Option("threads")),
-    ServerSetting::switch("with-threads", &[Flask], Fixed(&[("threads", "auto")])),
-    ServerSetting::switch("without-threads", &[Flask], Fixed(&[("threads", "1")])),
-    ServerSetting::new("worker-connections", &[Gunicorn], Kept(Subject::WorkerConnections, connections, "`gevent = NUMBER` beside `-k gevent`, else nothing"))
-        .setting("worker_connections")
-        .says("1000 by default. It counts requests, since a waiting connection occupies no greenlet; other connections are limited only by descriptors, and `limit-concurrency` limits the requests of an ASGI worker"),
-    ServerSetting::new("limit-concurrency", &[Uvicorn], Same).says("per worker"),
-    ServerSetting::new("backpressure", &[Granian], Nothing("further requests wait for a worker; `limit-concurrency` refuses those of ASGI applications with 503")),
-    ServerSetting::new("connection-limit", &[Waitress], Nothing("the limit of open files (`max-fd`) limits connections")),
-    ServerSetting::new("max-requests", &[Gunicorn, Hypercorn], Same).setting("max_requests"),
-    ServerSetting::new("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at once")).setting("max_requests_jitter"),
-    ServerSetting::new("limit-max-requests", &[Uvicorn], Option("max-requests")),
-    ServerSetting::new("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at once")),
-    ServerSetting::new("workers-lifetime", &[Granian], Made(lifetime, "`max-worker-lifetime = SECONDS`")),
-    ServerSetting::new("workers-max-rss", &[Granian], Option("reload-on-rss")),
-    ServerSetting::new("rss-sample-interval", &[Granian], Nothing("memory is checked once a second")),
-    ServerSetting::new("rss-samples", &[Granian], Nothing("memory is checked once a second")),
-    ServerSetting::switch("respawn-failed-workers", &[Granian], Done("a worker that dies is replaced")),
-    ServerSetting::switch("no-respawn-failed-workers", &[Granian], Refused("leave it out: a worker that dies is replaced")),
-    ServerSetting::new("respawn-interval", &[Granian], Nothing("a worker that dies is replaced")),
-    ServerSetting::new("timeout-worker-healthcheck", &[Uvicorn], Nothing("workers are not polled; `harakiri = SECONDS` ends a request that hangs")),
-    ServerSetting::new("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
-        .letter('t')
-        .setting("timeout")
-        .says("gunicorn's timeout is the silence of a sync worker, `harakiri` limits the time of a request. Beside `-k uvicorn…`, `asgi`, `gthread` or `gevent`, whose workers are never silent, it sets nothing and says so"),
-    ServerSetting::new("graceful-timeout", &[Gunicorn, Hypercorn], Option("worker-reload-mercy")).setting("graceful_timeout"),
-    ServerSetting::new("timeout-graceful-shutdown", &[Uvicorn], Option("worker-reload-mercy")),
-    ServerSetting::new("workers-kill-timeout", &[Granian], Made(mercy, "`worker-reload-mercy = SECONDS`")),
-    ServerSetting::switch("preload", &[Gunicorn], Fixed(&[("master", "true")]))
-        .setting("preload_app")
-        .says("without it, each of several `--workers` loads the application ([Preloading](migrate-from-gunicorn.md#preloading))"),
-    ServerSetting::switch("daemon", &[Gunicorn, Hypercorn], Kept(Subject::Daemon, values::as_it_is, "`daemonize = FILE`"))
-        .letter('D')
-        .setting("daemon")
-        .says("the file is that of `--error-logfile`, else /dev/null; better leave it to systemd or the container"),
-    ServerSetting::new("pid", &[Gunicorn, Hypercorn], Option("pidfile")).letter('p').setting("pidfile"),
-    ServerSetting::new("pid-file", &[Granian], Option("pidfile")),
-    ServerSetting::new("worker-tmp-dir", &[Gunicorn], Nothing("workers have no heartbeat file")).setting("worker_tmp_dir"),
-    ServerSetting::new("user", &[Gunicorn], Option("uid")).letter('u').setting("user"),
-    ServerSetting::new("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
-    ServerSetting::new("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
-    ServerSetting::new("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
-    ServerSetting::new("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mask, "`chmod-socket`: it applies to UNIX sockets only"))
-        .letter('m')
-        .setting("umask")
-        .says("without `--bind`, and in files, `umask` is uWSGI's, for all new files: sockets, logs, and files of the application"),
-    ServerSetting::switch("initgroups", &[Gunicorn], Done("workers have the supplementary groups of their user, unless `no-initgroups` is set")).setting("initgroups"),
-    ServerSetting::new("name", &[Gunicorn], Option("procname-prefix-spaced"))
-        .letter('n')
-        .setting("proc_name")
-        .says("`procname` and `procname-master` set complete names"),
-    ServerSetting::new("process-name", &[Granian], Option("procname-prefix-spaced")),
-    ServerSetting::new("runtime-threads", &[Granian], Nothing(NO_RUNTIME)),
-    ServerSetting::new("runtime-blocking-threads", &[Granian], Nothing(NO_RUNTIME)),
-    ServerSetting::new("runtime-mode", &[Granian], Nothing(NO_RUNTIME)),
-    ServerSetting::new("task-impl", &[Granian], Nothing("`loop` names the event loop, which has its own tasks")),
-    ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Nothing("the lifetime of an idle thread can't be set")),
-    ServerSetting::new("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
-        .setting("dirty_apps")
-        .says("mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them; `gunicorn.dirty.stash` does not work here: use `uwsgi.cache_set`"),
-    ServerSetting::new("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, beside `--dirty-app`"))
+pub const FLAGS: &[ServerSetting] = settings![
+    /// also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`
+    flag("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
+        .letter_of('w', &[Gunicorn, Hypercorn]).setting("workers"),
+    /// `sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are
+    /// detected. `gevent` and its variants serve requests in greenlets of gevent, as many as `worker_connections` says, and patch
+    /// the standard library before the application is imported, as gunicorn does. `eventlet` and `tornado` are errors
+    flag(
+        "worker-class",
+        &[Gunicorn, Hypercorn],
+        Made(
+            worker_class,
+            "nothing; `loop = uvloop`; or `gevent = 1000`, `gevent-monkey-patch = true` and `gevent-websocket = true`",
+        ),
+    )
+    .letter('k')
+    .setting("worker_class"),
+    /// `auto` starts them as needed; waitress has 4 by default
+    flag("threads", &[Gunicorn, Waitress], Same).setting("threads"),
+    flag("blocking-threads", &[Granian], Option("threads")),
+    switch("with-threads", &[Flask], Fixed(&[("threads", "auto")])),
+    switch("without-threads", &[Flask], Fixed(&[("threads", "1")])),
+    /// 1000 by default. It counts requests, since a waiting connection occupies no greenlet; other connections are limited only
+    /// by descriptors, and `limit-concurrency` limits the requests of an ASGI worker
+    flag(
+        "worker-connections",
+        &[Gunicorn],
+        Kept(Subject::WorkerConnections, connections, "`gevent = NUMBER` beside `-k gevent`, else nothing"),
+    )
+    .setting("worker_connections"),
+    /// per worker
+    flag("limit-concurrency", &[Uvicorn], Same),
+    flag(
+        "backpressure",
+        &[Granian],
+        Nothing("further requests wait for a worker; `limit-concurrency` refuses those of ASGI applications with 503"),
+    ),
+    flag("connection-limit", &[Waitress], Nothing("the limit of open files (`max-fd`) limits connections")),
+    flag("max-requests", &[Gunicorn, Hypercorn], Same).setting("max_requests"),
+    flag("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at once"))
+        .setting("max_requests_jitter"),
+    flag("limit-max-requests", &[Uvicorn], Option("max-requests")),
+    flag("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at once")),
+    flag("workers-lifetime", &[Granian], Made(lifetime, "`max-worker-lifetime = SECONDS`")),
+    flag("workers-max-rss", &[Granian], Option("reload-on-rss")),
+    flag("rss-sample-interval", &[Granian], Nothing("memory is checked once a second")),
+    flag("rss-samples", &[Granian], Nothing("memory is checked once a second")),
+    switch("respawn-failed-workers", &[Granian], Done("a worker that dies is replaced")),
+    switch("no-respawn-failed-workers", &[Granian], Refused("leave it out: a worker that dies is replaced")),
+    flag("respawn-interval", &[Granian], Nothing("a worker that dies is replaced")),
+    flag(
+        "timeout-worker-healthcheck",
+        &[Uvicorn],
+        Nothing("workers are not polled; `harakiri = SECONDS` ends a request that hangs"),
+    ),
+    /// gunicorn's timeout is the silence of a sync worker, `harakiri` limits the time of a request. Beside `-k uvicorn…`, `asgi`,
+    /// `gthread` or `gevent`, whose workers are never silent, it sets nothing and says so
+    flag("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
+        .letter('t').setting("timeout"),
+    flag("graceful-timeout", &[Gunicorn, Hypercorn], Option("worker-reload-mercy")).setting("graceful_timeout"),
+    flag("timeout-graceful-shutdown", &[Uvicorn], Option("worker-reload-mercy")),
+    flag("workers-kill-timeout", &[Granian], Made(mercy, "`worker-reload-mercy = SECONDS`")),
+    /// without it, each of several `--workers` loads the application ([Preloading](migrate-from-gunicorn.md#preloading))
+    switch("preload", &[Gunicorn], Fixed(&[("master", "true")])).setting("preload_app"),
+    /// the file is that of `--error-logfile`, else /dev/null; better leave it to systemd or the container
+    switch("daemon", &[Gunicorn, Hypercorn], Kept(Subject::Daemon, values::as_it_is, "`daemonize = FILE`"))
+        .letter('D').setting("daemon"),
+    flag("pid", &[Gunicorn, Hypercorn], Option("pidfile")).letter('p').setting("pidfile"),
+    flag("pid-file", &[Granian], Option("pidfile")),
+    flag("worker-tmp-dir", &[Gunicorn], Nothing("workers have no heartbeat file")).setting("worker_tmp_dir"),
+    flag("user", &[Gunicorn], Option("uid")).letter('u').setting("user"),
+    flag("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
+    flag("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
+    flag("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
+    /// without `--bind`, and in files, `umask` is uWSGI's, for all new files: sockets, logs, and files of the application
+    flag("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mask, "`chmod-socket`: it applies to UNIX sockets only"))
+        .letter('m').setting("umask"),
+    switch("initgroups", &[Gunicorn], Done("workers have the supplementary groups of their user, unless `no-initgroups` is set"))
+        .setting("initgroups"),
+    /// `procname` and `procname-master` set complete names
+    flag("name", &[Gunicorn], Option("procname-prefix-spaced")).letter('n').setting("proc_name"),
+    flag("process-name", &[Granian], Option("procname-prefix-spaced")),
+    flag("runtime-threads", &[Granian], Nothing(NO_RUNTIME)),
+    flag("runtime-blocking-threads", &[Granian], Nothing(NO_RUNTIME)),
+    flag("runtime-mode", &[Granian], Nothing(NO_RUNTIME)),
+    flag("task-impl", &[Granian], Nothing("`loop` names the event loop, which has its own tasks")),
+    flag("blocking-threads-idle-timeout", &[Granian], Nothing("the lifetime of an idle thread can't be set")),
+    /// mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them; `gunicorn.dirty.stash` does not work here: use
+    /// `uwsgi.cache_set`
+    flag("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
+        .setting("dirty_apps"),
+    flag("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, beside `--dirty-app`"))
         .setting("dirty_workers"),
-    ServerSetting::new("dirty-timeout", &[Gunicorn], Option("mule-harakiri"))
-        .setting("dirty_timeout")
-        .says("without it a call has no limit here, and 300 s in gunicorn"),
-    ServerSetting::new("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1; more are an error")).setting("dirty_threads"),
-    ServerSetting::new("dirty-graceful-timeout", &[Gunicorn], Option("mule-reload-mercy")).setting("dirty_graceful_timeout"),
-    ServerSetting::of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
-    ServerSetting::of_file("tmp_upload_dir", Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another")),
+    /// without it a call has no limit here, and 300 s in gunicorn
+    flag("dirty-timeout", &[Gunicorn], Option("mule-harakiri")).setting("dirty_timeout"),
+    flag("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1; more are an error")).setting("dirty_threads"),
+    flag("dirty-graceful-timeout", &[Gunicorn], Option("mule-reload-mercy")).setting("dirty_graceful_timeout"),
+    of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
+    of_file(
+        "tmp_upload_dir",
+        Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another"),
+    ),
 ];
 
 /// The application determines WSGI or ASGI, and slow clients do not occupy a worker. The name matters only for `timeout`.

@@ -3,7 +3,7 @@
 use bolide_options::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Taken, Worded};
-use super::row::{ServerSetting, ServerWord};
+use super::row::{ServerSetting, ServerWord, flag, settings, switch};
 use super::translation::Translation;
 use super::values;
 
@@ -20,15 +20,14 @@ const LOOP: &str = "there is no asyncore loop";
 const PROTOCOLS: &[ServerWord] =
     &[("auto", &[]), ("h11", &[]), ("httptools", &[]), ("zttp", &[]), ("1", &[("http2", "off")]), ("2", &[])];
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`"))
-        .setting("keepalive"),
-    ServerSetting::new("timeout-keep-alive", &[Uvicorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
-    ServerSetting::new("channel-timeout", &[Waitress], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
-    ServerSetting::switch("http1-keep-alive", &[Granian], Done("connections are kept")),
-    ServerSetting::switch("no-http1-keep-alive", &[Granian], Fixed(&[("http-keepalive", "false")])),
-    ServerSetting::new("read-timeout", &[Hypercorn], Option("http-timeout")),
-    ServerSetting::new(
+pub const FLAGS: &[ServerSetting] = settings![
+    flag("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")).setting("keepalive"),
+    flag("timeout-keep-alive", &[Uvicorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
+    flag("channel-timeout", &[Waitress], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
+    switch("http1-keep-alive", &[Granian], Done("connections are kept")),
+    switch("no-http1-keep-alive", &[Granian], Fixed(&[("http-keepalive", "false")])),
+    flag("read-timeout", &[Hypercorn], Option("http-timeout")),
+    flag(
         "http-timeout",
         &[Daphne],
         Taken(
@@ -37,61 +36,51 @@ pub const FLAGS: &[ServerSetting] = &[
         ),
     )
     .letter('t'),
-    ServerSetting::new("http1-header-read-timeout", &[Granian], Made(header_timeout, "`http-timeout = SECONDS`")),
-    ServerSetting::new("limit-request-line", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_line"),
-    ServerSetting::new("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD))
-        .setting("limit_request_field_size"),
-    ServerSetting::new("limit-request-fields", &[Gunicorn], Nothing("a request may have 128 fields"))
-        .setting("limit_request_fields"),
-    ServerSetting::new("h11-max-incomplete-event-size", &[Uvicorn], Option("buffer-size")),
-    ServerSetting::new("max-request-header-size", &[Waitress], Option("buffer-size")),
-    ServerSetting::new("http1-buffer-size", &[Granian], Option("buffer-size")),
-    ServerSetting::new("max-request-body-size", &[Waitress], Option("limit-post")),
-    ServerSetting::new("http", &[Uvicorn, Granian], Worded(PROTOCOLS, |_| None))
-        .says("a word is uvicorn's or granian's; here it is an address, as in uWSGI"),
-    ServerSetting::switch(
-        "http2",
-        &[Uvicorn],
-        Taken(http2, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without"),
-    ),
-    ServerSetting::new("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
-    ServerSetting::new("http2-cleartext", &[Gunicorn], Made(cleartext, "`http2 = h2c`")).setting("http2_cleartext"),
-    ServerSetting::new("http-parser", &[Gunicorn], Nothing("there is one implementation of HTTP")).setting("http_parser"),
-    ServerSetting::new("http2-max-concurrent-streams", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS))
-        .setting("http2_max_concurrent_streams"),
-    ServerSetting::new("http2-initial-window-size", &[Gunicorn], Nothing(FIXED_WINDOWS)).setting("http2_initial_window_size"),
-    ServerSetting::new("http2-max-frame-size", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_frame_size"),
-    ServerSetting::new("http2-max-header-list-size", &[Gunicorn], Nothing(WHOLE_HEAD)).setting("http2_max_header_list_size"),
-    ServerSetting::new("http2-max-headers-size", &[Granian], Refused(ONE_BOUND)),
-    ServerSetting::switch("http2-adaptive-window", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::switch("no-http2-adaptive-window", &[Granian], Done("windows are fixed")),
-    ServerSetting::new("http2-initial-connection-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::new("http2-initial-stream-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::new("http2-keep-alive-interval", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::new("http2-keep-alive-timeout", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::new("http2-max-send-buffer-size", &[Granian], Nothing(FIXED_WINDOWS)),
-    ServerSetting::switch("http1-pipeline-flush", &[Granian], Nothing(ONE_PARSER)),
-    ServerSetting::switch("no-http1-pipeline-flush", &[Granian], Done("there is one implementation of HTTP")),
-    ServerSetting::switch("permit-obsolete-folding", &[Gunicorn], Nothing(STRICT)).setting("permit_obsolete_folding"),
-    ServerSetting::switch("strip-header-spaces", &[Gunicorn], Nothing(STRICT)).setting("strip_header_spaces"),
-    ServerSetting::switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT))
-        .setting("permit_unconventional_http_method"),
-    ServerSetting::switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT))
-        .setting("permit_unconventional_http_version"),
-    ServerSetting::switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
-    ServerSetting::new("header-map", &[Gunicorn], Same)
-        .setting("header_map")
-        .says("`dangerous` never lets a field with an underscore set or join what the server or a front server decides about"),
-    ServerSetting::switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
-    ServerSetting::new("recv-bytes", &[Waitress], Nothing(BUFFERS)),
-    ServerSetting::new("send-bytes", &[Waitress], Nothing(BUFFERS)),
-    ServerSetting::new("outbuf-overflow", &[Waitress], Nothing(BUFFERS)),
-    ServerSetting::new("outbuf-high-watermark", &[Waitress], Nothing(BUFFERS)),
-    ServerSetting::new("inbuf-overflow", &[Waitress], Nothing(BUFFERS)),
-    ServerSetting::new("cleanup-interval", &[Waitress], Nothing("`http-keepalive` is all that an idle connection needs")),
-    ServerSetting::new("asyncore-loop-timeout", &[Waitress], Nothing(LOOP)),
-    ServerSetting::switch("asyncore-use-poll", &[Waitress], Nothing(LOOP)),
-    ServerSetting::new("channel-request-lookahead", &[Waitress], Nothing("a client that leaves is noticed")),
+    flag("http1-header-read-timeout", &[Granian], Made(header_timeout, "`http-timeout = SECONDS`")),
+    flag("limit-request-line", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_line"),
+    flag("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_field_size"),
+    flag("limit-request-fields", &[Gunicorn], Nothing("a request may have 128 fields")).setting("limit_request_fields"),
+    flag("h11-max-incomplete-event-size", &[Uvicorn], Option("buffer-size")),
+    flag("max-request-header-size", &[Waitress], Option("buffer-size")),
+    flag("http1-buffer-size", &[Granian], Option("buffer-size")),
+    flag("max-request-body-size", &[Waitress], Option("limit-post")),
+    /// a word is uvicorn's or granian's; here it is an address, as in uWSGI
+    flag("http", &[Uvicorn, Granian], Worded(PROTOCOLS, |_| None)),
+    switch("http2", &[Uvicorn], Taken(http2, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without")),
+    flag("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
+    flag("http2-cleartext", &[Gunicorn], Made(cleartext, "`http2 = h2c`")).setting("http2_cleartext"),
+    flag("http-parser", &[Gunicorn], Nothing("there is one implementation of HTTP")).setting("http_parser"),
+    flag("http2-max-concurrent-streams", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_concurrent_streams"),
+    flag("http2-initial-window-size", &[Gunicorn], Nothing(FIXED_WINDOWS)).setting("http2_initial_window_size"),
+    flag("http2-max-frame-size", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_frame_size"),
+    flag("http2-max-header-list-size", &[Gunicorn], Nothing(WHOLE_HEAD)).setting("http2_max_header_list_size"),
+    flag("http2-max-headers-size", &[Granian], Refused(ONE_BOUND)),
+    switch("http2-adaptive-window", &[Granian], Nothing(FIXED_WINDOWS)),
+    switch("no-http2-adaptive-window", &[Granian], Done("windows are fixed")),
+    flag("http2-initial-connection-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    flag("http2-initial-stream-window-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    flag("http2-keep-alive-interval", &[Granian], Nothing(FIXED_WINDOWS)),
+    flag("http2-keep-alive-timeout", &[Granian], Nothing(FIXED_WINDOWS)),
+    flag("http2-max-send-buffer-size", &[Granian], Nothing(FIXED_WINDOWS)),
+    switch("http1-pipeline-flush", &[Granian], Nothing(ONE_PARSER)),
+    switch("no-http1-pipeline-flush", &[Granian], Done("there is one implementation of HTTP")),
+    switch("permit-obsolete-folding", &[Gunicorn], Nothing(STRICT)).setting("permit_obsolete_folding"),
+    switch("strip-header-spaces", &[Gunicorn], Nothing(STRICT)).setting("strip_header_spaces"),
+    switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_method"),
+    switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_version"),
+    switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
+    /// `dangerous` never lets a field with an underscore set or join what the server or a front server decides about
+    flag("header-map", &[Gunicorn], Same).setting("header_map"),
+    switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
+    flag("recv-bytes", &[Waitress], Nothing(BUFFERS)),
+    flag("send-bytes", &[Waitress], Nothing(BUFFERS)),
+    flag("outbuf-overflow", &[Waitress], Nothing(BUFFERS)),
+    flag("outbuf-high-watermark", &[Waitress], Nothing(BUFFERS)),
+    flag("inbuf-overflow", &[Waitress], Nothing(BUFFERS)),
+    flag("cleanup-interval", &[Waitress], Nothing("`http-keepalive` is all that an idle connection needs")),
+    flag("asyncore-loop-timeout", &[Waitress], Nothing(LOOP)),
+    switch("asyncore-use-poll", &[Waitress], Nothing(LOOP)),
+    flag("channel-request-lookahead", &[Waitress], Nothing("a client that leaves is noticed")),
 ];
 
 /// granian's is in milliseconds.

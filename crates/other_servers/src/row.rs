@@ -71,33 +71,41 @@ pub struct ServerSetting {
     pub says: &'static str,
 }
 
+/// A table of settings. The comment above a row says more to its users, for the guide.
+macro_rules! settings {
+    ($($(#[doc = $line:literal])* $make:ident $given:tt $(.$with:ident $values:tt)*),* $(,)?) => {
+        &[$($make $given.says(bolide_comments::texts!($(#[doc = $line])*).help)$(.$with $values)*),*]
+    };
+}
+pub(crate) use settings;
+
+/// A flag with a value.
+pub const fn flag(flag: &'static str, servers: &'static [Server], meaning: Meaning) -> ServerSetting {
+    ServerSetting {
+        flag,
+        servers,
+        letter: None,
+        setting: "",
+        is_negated: false,
+        keyword: "",
+        argument: Argument::Required,
+        meaning,
+        in_file: None,
+        says: "",
+    }
+}
+
+/// A flag without a value.
+pub const fn switch(flag: &'static str, servers: &'static [Server], meaning: Meaning) -> ServerSetting {
+    ServerSetting { argument: Argument::None, ..self::flag(flag, servers, meaning) }
+}
+
+/// A setting of gunicorn.conf.py without a flag.
+pub const fn of_file(setting: &'static str, meaning: Meaning) -> ServerSetting {
+    flag("", &[Server::Gunicorn], meaning).setting(setting)
+}
+
 impl ServerSetting {
-    /// A flag with a value.
-    pub const fn new(flag: &'static str, servers: &'static [Server], meaning: Meaning) -> ServerSetting {
-        ServerSetting {
-            flag,
-            servers,
-            letter: None,
-            setting: "",
-            is_negated: false,
-            keyword: "",
-            argument: Argument::Required,
-            meaning,
-            in_file: None,
-            says: "",
-        }
-    }
-
-    /// A flag without a value.
-    pub const fn switch(flag: &'static str, servers: &'static [Server], meaning: Meaning) -> ServerSetting {
-        ServerSetting { argument: Argument::None, ..ServerSetting::new(flag, servers, meaning) }
-    }
-
-    /// A setting of gunicorn.conf.py without a flag.
-    pub const fn of_file(setting: &'static str, meaning: Meaning) -> ServerSetting {
-        ServerSetting::new("", &[Server::Gunicorn], meaning).setting(setting)
-    }
-
     /// The letter that all its servers use for it.
     pub const fn letter(self, letter: char) -> ServerSetting {
         ServerSetting { letter: Some((letter, self.servers)), ..self }

@@ -3,58 +3,53 @@
 use bolide_options::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
-use super::row::ServerSetting;
+use super::row::{ServerSetting, flag, settings, switch};
 use super::translation::{Subject, Translation};
 
 const VERSION: &str = "TLS 1.2 and 1.3 are supported; `tls-min-version = 1.3` disables the older one";
 const CIPHERS: &str = "write them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
 const SPEAK: &str = "the addresses of `http` then speak TLS; `https` names one with its certificate ([HTTPS](https.md))";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
-    ServerSetting::new("keyfile", &[Gunicorn, Hypercorn], Same).setting("keyfile"),
-    ServerSetting::new("ca-certs", &[Gunicorn, Hypercorn], Same).setting("ca_certs"),
-    ServerSetting::new("cert-reqs", &[Gunicorn, Hypercorn], Same).setting("cert_reqs"),
-    ServerSetting::new("ssl-certfile", &[Uvicorn], Same).says(SPEAK),
-    ServerSetting::new("ssl-certificate", &[Granian], Same).says(SPEAK),
-    ServerSetting::new("ssl-keyfile", &[Uvicorn, Granian], Same),
-    ServerSetting::new("ssl-ca-certs", &[Uvicorn], Same),
-    ServerSetting::new("ssl-cert-reqs", &[Uvicorn], Same),
-    ServerSetting::new("ssl-ca", &[Granian], Option("tls-client-ca")),
-    ServerSetting::switch("ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "required")])),
-    ServerSetting::switch("no-ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "off")])),
-    ServerSetting::new(
+pub const FLAGS: &[ServerSetting] = settings![
+    flag("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
+    flag("keyfile", &[Gunicorn, Hypercorn], Same).setting("keyfile"),
+    flag("ca-certs", &[Gunicorn, Hypercorn], Same).setting("ca_certs"),
+    flag("cert-reqs", &[Gunicorn, Hypercorn], Same).setting("cert_reqs"),
+    flag("ssl-certfile", &[Uvicorn], Same).says(SPEAK),
+    flag("ssl-certificate", &[Granian], Same).says(SPEAK),
+    flag("ssl-keyfile", &[Uvicorn, Granian], Same),
+    flag("ssl-ca-certs", &[Uvicorn], Same),
+    flag("ssl-cert-reqs", &[Uvicorn], Same),
+    flag("ssl-ca", &[Granian], Option("tls-client-ca")),
+    switch("ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "required")])),
+    switch("no-ssl-client-verify", &[Granian], Fixed(&[("tls-client-auth", "off")])),
+    flag(
         "ssl-crl",
         &[Granian],
         Refused("leave it out: certificate revocation lists are not supported; give clients short-lived certificates"),
     ),
-    ServerSetting::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
-    ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
-    ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`"))
-        .says("`adhoc` is `https = ADDRESS,auto`: a certificate for development"),
-    ServerSetting::new("key", &[Flask], Option("tls-key")),
+    flag("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
+    flag("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
+    /// `adhoc` is `https = ADDRESS,auto`: a certificate for development
+    flag("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
+    flag("key", &[Flask], Option("tls-key")),
     // The catalogue has the name, and refuses it for every server.
-    ServerSetting::new(
+    flag(
         "ssl-keyfile-password",
         &[Uvicorn, Granian],
         Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
     ),
-    ServerSetting::new(
+    flag(
         "keyfile-password",
         &[Hypercorn],
         Refused("write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600"),
     ),
-    ServerSetting::new("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
-    ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Made(ciphers, "nothing")).setting("ciphers"),
-    ServerSetting::new("ssl-ciphers", &[Uvicorn], Made(ciphers, "nothing")),
-    ServerSetting::switch(
-        "suppress-ragged-eofs",
-        &[Gunicorn],
-        Done("a client that closes without a TLS close_notify is not an error"),
-    )
-    .setting("suppress_ragged_eofs"),
-    ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake occupies no worker"))
-        .setting("do_handshake_on_connect"),
+    flag("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
+    flag("ciphers", &[Gunicorn, Hypercorn], Made(ciphers, "nothing")).setting("ciphers"),
+    flag("ssl-ciphers", &[Uvicorn], Made(ciphers, "nothing")),
+    switch("suppress-ragged-eofs", &[Gunicorn], Done("a client that closes without a TLS close_notify is not an error"))
+        .setting("suppress_ragged_eofs"),
+    switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake occupies no worker")).setting("do_handshake_on_connect"),
 ];
 
 /// Words of OpenSSL that exclude none of the ciphers here. A list that excludes some belongs to an address.

@@ -4,7 +4,7 @@
 use bolide_options::server::Server::{Daphne, Flask, Granian, Hypercorn, Waitress};
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option};
-use super::row::ServerSetting;
+use super::row::{ServerSetting, flag, settings, switch};
 use super::translation::Translation;
 
 const ONE_LOOP: &str = "`loop` names the event loop";
@@ -13,30 +13,26 @@ const FIELDS: [&str; 6] =
     ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded"];
 const LOADING: &str = "workers load the application before they serve";
 
-pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("trusted-proxy", &[Waitress], Option("trusted-proxies")),
-    ServerSetting::new("trusted-proxy-count", &[Waitress], Nothing("all front servers in a row that are trusted count")),
-    ServerSetting::new("trusted-proxy-headers", &[Waitress], Made(fields, "`trusted-headers = NAMES`")),
-    ServerSetting::switch("clear-untrusted-proxy-headers", &[Waitress], Done("fields of other clients have no effect")),
-    ServerSetting::switch("no-clear-untrusted-proxy-headers", &[Waitress], Done("applications get these fields unchanged")),
-    ServerSetting::switch("log-untrusted-proxy-headers", &[Waitress], Nothing("fields of other clients have no effect")),
-    ServerSetting::switch("no-log-untrusted-proxy-headers", &[Waitress], Done("they are not logged")),
-    ServerSetting::new("threading-mode", &[Granian], Nothing("there are no runtime threads beside the application's")),
-    ServerSetting::switch("loop-opt", &[Granian], Nothing(ONE_LOOP)),
-    ServerSetting::switch("no-loop-opt", &[Granian], Done(ONE_LOOP)),
-    ServerSetting::switch("opt", &[Granian], Nothing(ONE_LOOP)),
-    ServerSetting::switch("no-opt", &[Granian], Done(ONE_LOOP)),
-    ServerSetting::switch("websockets", &[Granian], Done("WebSockets are always served")),
-    ServerSetting::switch(
-        "no-websockets",
-        &[Granian],
-        Nothing("an application without WebSockets answers them with 403 or 404 itself"),
-    ),
-    ServerSetting::switch("uvloop", &[Hypercorn], Fixed(&[("loop", "uvloop")])),
-    ServerSetting::new("ws-protocol", &[Daphne], Nothing("the application chooses the protocol of a WebSocket")),
-    ServerSetting::switch("eager-loading", &[Flask], Done(LOADING)),
-    ServerSetting::switch("lazy-loading", &[Flask], Nothing(LOADING)),
-    ServerSetting::switch("lazy-loader", &[Flask], Nothing(LOADING)),
+pub const FLAGS: &[ServerSetting] = settings![
+    flag("trusted-proxy", &[Waitress], Option("trusted-proxies")),
+    flag("trusted-proxy-count", &[Waitress], Nothing("all front servers in a row that are trusted count")),
+    flag("trusted-proxy-headers", &[Waitress], Made(fields, "`trusted-headers = NAMES`")),
+    switch("clear-untrusted-proxy-headers", &[Waitress], Done("fields of other clients have no effect")),
+    switch("no-clear-untrusted-proxy-headers", &[Waitress], Done("applications get these fields unchanged")),
+    switch("log-untrusted-proxy-headers", &[Waitress], Nothing("fields of other clients have no effect")),
+    switch("no-log-untrusted-proxy-headers", &[Waitress], Done("they are not logged")),
+    flag("threading-mode", &[Granian], Nothing("there are no runtime threads beside the application's")),
+    switch("loop-opt", &[Granian], Nothing(ONE_LOOP)),
+    switch("no-loop-opt", &[Granian], Done(ONE_LOOP)),
+    switch("opt", &[Granian], Nothing(ONE_LOOP)),
+    switch("no-opt", &[Granian], Done(ONE_LOOP)),
+    switch("websockets", &[Granian], Done("WebSockets are always served")),
+    switch("no-websockets", &[Granian], Nothing("an application without WebSockets answers them with 403 or 404 itself")),
+    switch("uvloop", &[Hypercorn], Fixed(&[("loop", "uvloop")])),
+    flag("ws-protocol", &[Daphne], Nothing("the application chooses the protocol of a WebSocket")),
+    switch("eager-loading", &[Flask], Done(LOADING)),
+    switch("lazy-loading", &[Flask], Nothing(LOADING)),
+    switch("lazy-loader", &[Flask], Nothing(LOADING)),
 ];
 
 /// waitress separates the names of fields by blanks or commas.

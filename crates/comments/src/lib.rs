@@ -1,28 +1,26 @@
-//! The texts of a row, which are written as the comment above it. They are taken apart while the crate is compiled: a start pays
-//! nothing for them, and a malformed comment does not compile. It must not know any option.
+//! The texts of a table's rows, written as the comments above them. They are taken apart while the table is compiled: a start pays
+//! nothing for them, and a malformed comment does not compile. It must not know any table.
 
-/// A table of rows. The comment above a row is its texts: what the option does; after `uWSGI:` at the beginning of a line, how uWSGI
-/// differs; after `Why:`, `Instead:` or `Meanwhile:`, the reason of a verdict; and after `Example:`, lines of a configuration, one
-/// below the other.
-macro_rules! rows {
-    ($($(#[doc = $line:literal])* $make:ident $given:tt $(.$with:ident $values:tt)*),* $(,)?) => {
-        &[$({
-            const WRITTEN: &str = concat!($($line, "\n"),*);
-            const COMMENT: $crate::row_texts::Comment<{ WRITTEN.len() }> = $crate::row_texts::Comment::of(WRITTEN);
-            $make $given.texts((&COMMENT).texts())$(.$with $values)*
-        }),*]
-    };
+/// The texts of the comments in `///` that it gets, as attributes. They are first what the row is about; after `uWSGI:` at the
+/// beginning of a line, how uWSGI differs; after `Why:`, `Instead:` or `Meanwhile:`, a reason; and after `Example:`, lines of a
+/// configuration, one below the other.
+#[macro_export]
+macro_rules! texts {
+    ($(#[doc = $line:literal])*) => {{
+        const WRITTEN: &str = concat!($($line, "\n"),*);
+        const COMMENT: $crate::Comment<{ WRITTEN.len() }> = $crate::Comment::of(WRITTEN);
+        (&COMMENT).texts()
+    }};
 }
-pub(crate) use rows;
 
 /// The texts of a row. A text that is not written is empty.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RowTexts {
-    /// The option's effect here.
+pub struct Texts {
+    /// The text without a label.
     pub help: &'static str,
     /// How uWSGI differs, and why.
     pub uwsgi: &'static str,
-    /// The reason of a verdict, or what to use instead.
+    /// Why something is as it is, or what to use instead.
     pub reason: &'static str,
     /// Lines of a configuration.
     pub example: &'static str,
@@ -100,8 +98,8 @@ impl<const BYTES: usize> Comment<BYTES> {
         part
     }
 
-    pub const fn texts(&'static self) -> RowTexts {
-        RowTexts {
+    pub const fn texts(&'static self) -> Texts {
+        Texts {
             help: self.text(Part::Help),
             uwsgi: self.text(Part::Uwsgi),
             reason: self.text(Part::Reason),
@@ -137,9 +135,9 @@ const fn begins_with(text: &[u8], beginning: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::row::{OptionEntry, Status, Value, refused};
+    use super::Texts;
 
-    const ROWS: &[OptionEntry] = rows![
+    const ALL: Texts = texts! {
         /// Does this
         /// and that.
         /// uWSGI: it does
@@ -148,16 +146,13 @@ mod tests {
         /// `that`.
         /// Example: this = 1
         ///          that = two  words
-        refused("this", Value::Text),
-        refused("that", Value::Text).reason("another row says it"),
-    ];
+    };
+    const NONE: Texts = texts! {};
 
     #[test]
-    fn test_a_rows_comment_is_its_texts() {
-        let (first, second) = (&ROWS[0], &ROWS[1]);
-        assert_eq!((first.texts.help, first.texts.uwsgi), ("Does this and that.", "it does less."));
-        assert_eq!(first.texts.example, "this = 1\nthat = two  words");
-        assert!(matches!(first.status, Status::Refused("write `that`.")));
-        assert!(second.texts.help.is_empty() && matches!(second.status, Status::Refused("another row says it")));
+    fn a_comment_is_its_texts() {
+        assert_eq!((ALL.help, ALL.uwsgi, ALL.reason), ("Does this and that.", "it does less.", "write `that`."));
+        assert_eq!(ALL.example, "this = 1\nthat = two  words");
+        assert!([NONE.help, NONE.uwsgi, NONE.reason, NONE.example].iter().all(|text| text.is_empty()));
     }
 }
