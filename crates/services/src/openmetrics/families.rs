@@ -2,72 +2,137 @@
 
 use bolide_scoreboard::Work;
 use bolide_scoreboard::census::{ConnectionKind, STATES};
+use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
-use super::family::{Facts, Family, Number, Samples, seconds};
+use super::family::{Facts, Family, Number, Samples, families, one, seconds};
 
-use crate::statistics::{CoreFacts, SocketFacts, WorkerFacts};
+use crate::statistics::{CoreFacts, LogFacts, SocketFacts, WorkerFacts};
 
 /// The names of the classes of statuses.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
 
-/// A row.
-macro_rules! family {
-    ($name:literal, $kind:ident, $labels:expr, $help:literal, $write:expr) => {
-        Family { name: $name, kind: $kind, labels: $labels, help: $help, write: $write }
-    };
-}
-
-#[rustfmt::skip]
-pub const FAMILIES: &[Family] = &[
-    family!("bolide_info", Gauge, &["version"], "Always 1; its label is the version.", |facts, samples| samples(&[&facts.snapshot.version], true.into())),
-    family!("bolide_requests_total", Counter, &["status"], "Requests by the class of their status; `none` had no response.", requests),
-    family!("bolide_request_duration_seconds", Histogram, &[], "Time from the head of a request to the end of its response, except for WebSockets.", |facts, samples| samples(&[], Number::Durations(&facts.measured.latency))),
-    family!("bolide_request_waiting_seconds", Histogram, &[], "Time from the front server's receipt of a request, by its header X-Request-Start, to its head here. Of HTTP peers, `trusted-proxies` count.", |facts, samples| {
-        if facts.measured.waiting.count() > 0 {
-            samples(&[], Number::Durations(&facts.measured.waiting));
+pub const FAMILIES: &[Family] = families![
+    /// Always 1; its label is the version.
+    ("bolide_info", Gauge, &["version"], |facts, samples| samples(&[&facts.snapshot.version], true.into())),
+    /// Requests by the class of their status; `none` had no response.
+    ("bolide_requests_total", Counter, &["status"], requests),
+    /// Time from the head of a request to the end of its response, except for WebSockets.
+    ("bolide_request_duration_seconds", Histogram, &[], one, |facts| Number::Durations(&facts.measured.latency)),
+    /// Time from the front server's receipt of a request, by its header X-Request-Start, to its head here. Of HTTP peers,
+    /// `trusted-proxies` count.
+    ("bolide_request_waiting_seconds", Histogram, &[], if_any, |facts| &facts.measured.waiting),
+    /// Waits of a thread for the GIL before it began or went on with a request. Waits within the application are not in it.
+    ("bolide_gil_wait_seconds", Histogram, &[], one, |facts| Number::Durations(&facts.measured.language_waits)),
+    /// Collections of CPython's garbage collector, in which a worker can't serve.
+    ("bolide_gc_pause_seconds", Histogram, &[], one, |facts| Number::Durations(&facts.measured.collections)),
+    /// Collections by generation.
+    ("bolide_gc_collections_total", Counter, &["generation"], |facts, samples| {
+        for (generation, count) in facts.measured.collected.into_iter().enumerate() {
+            samples(&[&generation.to_string()], count.into());
         }
     }),
-    family!("bolide_gil_wait_seconds", Histogram, &[], "Waits of a thread for the GIL before it began or went on with a request. Waits within the application are not in it.", |facts, samples| samples(&[], Number::Durations(&facts.measured.language_waits))),
-    family!("bolide_gc_pause_seconds", Histogram, &[], "Collections of CPython's garbage collector, in which a worker can't serve.", |facts, samples| samples(&[], Number::Durations(&facts.measured.collections))),
-    family!("bolide_gc_collections_total", Counter, &["generation"], "Collections by generation.", |facts, samples| (0..).zip(facts.measured.collected).for_each(|(generation, count): (u64, u64)| samples(&[&generation.to_string()], count.into()))),
-    family!("bolide_tls_handshakes_total", Counter, &[], "Complete TLS handshakes.", |facts, samples| if has_tls(facts) { samples(&[], facts.measured.tls_handshakes.into()) }),
-    family!("bolide_tls_handshake_failures_total", Counter, &["reason"], "Failed TLS handshakes: the client speaks `plain_http`, or something that is `not_tls`; it `left` before the end, or took too long (`timeout`); `nothing_in_common` is a version, cipher suite, key exchange, signature or ALPN protocol; the `client_certificate` is missing or refused; the client refuses the `server_certificate`; or `other`.", tls_failures),
-    family!("bolide_route_requests_total", Counter, &["route", "status"], "Requests of each `route-group`, by the class of their status.", routes),
-    family!("bolide_route_seconds_total", Counter, &["route"], "Time that the requests of each `route-group` took, added up.", |facts, samples| of_routes(facts, |_, name, work| samples(&[name], seconds(work.busy_us).into()))),
-    family!("bolide_route_duration_seconds", Histogram, &["route"], "Time from the head of a request to the end of its response in each `route-group`, except for WebSockets. Natively it has two buckets for each doubling.", |facts, samples| {
+    /// Complete TLS handshakes.
+    ("bolide_tls_handshakes_total", Counter, &[],
+        |facts, samples| if has_tls(facts) { samples(&[], facts.measured.tls_handshakes.into()) }),
+    /// Failed TLS handshakes: the client speaks `plain_http`, or something that is `not_tls`; it `left` before the end, or took
+    /// too long (`timeout`); `nothing_in_common` is a version, cipher suite, key exchange, signature or ALPN protocol; the
+    /// `client_certificate` is missing or refused; the client refuses the `server_certificate`; or `other`.
+    ("bolide_tls_handshake_failures_total", Counter, &["reason"], tls_failures),
+    /// Requests of each `route-group`, by the class of their status.
+    ("bolide_route_requests_total", Counter, &["route", "status"], routes),
+    /// Time that the requests of each `route-group` took, added up.
+    ("bolide_route_seconds_total", Counter, &["route"],
+        |facts, samples| of_routes(facts, |_, name, work| samples(&[name], seconds(work.busy_us).into()))),
+    /// Time from the head of a request to the end of its response in each `route-group`, except for WebSockets. Natively it has
+    /// two buckets for each doubling.
+    ("bolide_route_duration_seconds", Histogram, &["route"], |facts, samples| {
         let durations = &facts.measured.group_durations;
-        of_routes(facts, |place, name, work| if let Some(counts) = durations.get(place) { samples(&[name], Number::CoarseDurations(counts, work.busy_us)) });
+        of_routes(facts, |place, name, work| {
+            durations.get(place).iter().for_each(|counts| samples(&[name], Number::CoarseDurations(counts, work.busy_us)));
+        });
     }),
-    family!("bolide_loop_lag_seconds", Histogram, &[], "Delay of the event loop of an asynchronous application, measured four times per `loop-stall`.", |facts, samples| if facts.measured.loop_lag.count() > 0 { samples(&[], Number::Durations(&facts.measured.loop_lag)) }),
-    family!("bolide_accept_wait_seconds", Histogram, &[], "Time that connections have waited in the accept queue for a worker, or the first data of their request if it came later. TCP alone, in ticks of the kernel, usually 4 ms.", |facts, samples| if facts.measured.accept_waits.count() > 0 { samples(&[], Number::Durations(&facts.measured.accept_waits)) }),
-    family!("bolide_requests_in_progress", Gauge, &[], "Requests that are served at present, WebSockets included.", |facts, samples| samples(&[], cores(facts).map(CoreFacts::in_request).sum::<u64>().into())),
-    family!("bolide_exceptions_total", Counter, &[], "Uncaught exceptions of applications.", |facts, samples| samples(&[], sum(facts, |work| work.exceptions()).into())),
-    family!("bolide_failed_requests_total", Counter, &[], "Requests with a status of 500 and above, or whose response was aborted by an exception.", |facts, samples| samples(&[], sum(facts, |work| work.errors).into())),
-    family!("bolide_client_errors_total", Counter, &["direction"], "Clients that have left or were too slow: `read` while they sent a request, `write` before they had read the response.", client_errors),
-    family!("bolide_sent_bytes_total", Counter, &[], "Bytes of responses, with their heads.", |facts, samples| samples(&[], sum(facts, |work| work.sent_bytes).into())),
-    family!("bolide_workers", Gauge, &["state"], "Workers by state; `cheap` ones have no process at present.", workers),
-    family!("bolide_threads", Gauge, &["state"], "Threads of workers by state.", threads),
-    family!("bolide_connections", Gauge, &["worker"], "Connections that a worker holds open.", |facts, samples| of_living(facts, samples, |worker| Some(worker.connections.into()))),
-    family!("bolide_connections_by_state", Gauge, &["worker", "state", "protocol", "tls"], "Connections of a worker: `new` ones have sent nothing of a request yet, `reading` is for the rest of one, in `request` the application has it, `writing` waits for the client to read, `idle` is kept alive, `closing` awaits the client's end. Counted at most once a second.", by_state),
-    family!("bolide_backlog_connections", Gauge, &["socket", "protocol"], "Connections in the accept queue of a socket, for which no worker was free yet.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue)),
-    family!("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], "Connections that the accept queue of a socket holds.", |facts, samples| of_sockets(facts, samples, |socket| socket.queue_most)),
-    family!("bolide_backlog_full_total", Counter, &[], "Checks that found an accept queue full.", |facts, samples| samples(&[], facts.snapshot.queue_errors.into())),
-    family!("bolide_worker_resident_memory_bytes", Gauge, &["worker"], "Resident memory of a worker; pages that workers share count in each.", |facts, samples| of_living(facts, samples, |worker| Some(worker.resident_bytes.into()))),
-    family!("bolide_worker_proportional_memory_bytes", Gauge, &["worker"], "Memory of a worker, with shared pages divided by the number of processes that share them (PSS); the sum over the workers is what they need together. Measured at most every 15 s.", |facts, samples| of_living(facts, samples, |worker| worker.proportional_bytes.map(Number::from))),
-    family!("bolide_worker_ends_total", Counter, &["cause"], "Workers that have ended: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit), `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.", |facts, samples| facts.snapshot.worker_ends.iter().for_each(|(cause, count)| samples(&[cause], (*count).into()))),
-    family!("bolide_worker_starts_total", Counter, &[], "Workers that have started.", |facts, samples| samples(&[], facts.snapshot.workers.iter().map(|worker| worker.spawn_count).sum::<u64>().into())),
-    family!("bolide_reloads_total", Counter, &["cause", "outcome"], "Reloads that have ended: `done`, or `failed`, after which the old code serves. The cause is a `signal`, a `command` such as `bolide reload`, the master's `fifo`, a file of a `touch-` option, a `change` of the code or of a watched file, the `application` by uwsgi.reload(), or an `upgrade`, which the new master counts if it is done.", reloads),
-    family!("bolide_last_reload_timestamp_seconds", Gauge, &[], "End of the last reload, in seconds since 1970.", |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
-    family!("bolide_spans_total", Counter, &["result"], "Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent because too many waited.", |facts, samples| if let Some(spans) = facts.snapshot.spans {
-        [("exported", spans.exported), ("failed", spans.failed), ("dropped", spans.dropped)].into_iter().for_each(|(result, count)| samples(&[result], count.into()));
+    /// Delay of the event loop of an asynchronous application, measured four times per `loop-stall`.
+    ("bolide_loop_lag_seconds", Histogram, &[], if_any, |facts| &facts.measured.loop_lag),
+    /// Time that connections have waited in the accept queue for a worker, or the first data of their request if it came later.
+    /// TCP alone, in ticks of the kernel, usually 4 ms.
+    ("bolide_accept_wait_seconds", Histogram, &[], if_any, |facts| &facts.measured.accept_waits),
+    /// Requests that are served at present, WebSockets included.
+    ("bolide_requests_in_progress", Gauge, &[], one, |facts| cores(facts).map(CoreFacts::in_request).sum::<u64>().into()),
+    /// Uncaught exceptions of applications.
+    ("bolide_exceptions_total", Counter, &[], one, |facts| sum(facts, |work| work.exceptions()).into()),
+    /// Requests with a status of 500 and above, or whose response was aborted by an exception.
+    ("bolide_failed_requests_total", Counter, &[], one, |facts| sum(facts, |work| work.errors).into()),
+    /// Clients that have left or were too slow: `read` while they sent a request, `write` before they had read the response.
+    ("bolide_client_errors_total", Counter, &["direction"], client_errors),
+    /// Bytes of responses, with their heads.
+    ("bolide_sent_bytes_total", Counter, &[], one, |facts| sum(facts, |work| work.sent_bytes).into()),
+    /// Workers by state; `cheap` ones have no process at present.
+    ("bolide_workers", Gauge, &["state"], workers),
+    /// Threads of workers by state.
+    ("bolide_threads", Gauge, &["state"], threads),
+    /// Connections that a worker holds open.
+    ("bolide_connections", Gauge, &["worker"], of_living, |worker| Some(worker.connections.into())),
+    /// Connections of a worker: `new` ones have sent nothing of a request yet, `reading` is for the rest of one, in `request` the
+    /// application has it, `writing` waits for the client to read, `idle` is kept alive, `closing` awaits the client's end.
+    /// Counted at most once a second.
+    ("bolide_connections_by_state", Gauge, &["worker", "state", "protocol", "tls"], by_state),
+    /// Connections in the accept queue of a socket, for which no worker was free yet.
+    ("bolide_backlog_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue),
+    /// Connections that the accept queue of a socket holds.
+    ("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue_most),
+    /// Checks that found an accept queue full.
+    ("bolide_backlog_full_total", Counter, &[], one, |facts| facts.snapshot.queue_errors.into()),
+    /// Resident memory of a worker; pages that workers share count in each.
+    ("bolide_worker_resident_memory_bytes", Gauge, &["worker"], of_living, |worker| Some(worker.resident_bytes.into())),
+    /// Memory of a worker, with shared pages divided by the number of processes that share them (PSS); the sum over the workers
+    /// is what they need together. Measured at most every 15 s.
+    ("bolide_worker_proportional_memory_bytes", Gauge, &["worker"],
+        of_living, |worker| worker.proportional_bytes.map(Number::from)),
+    /// Workers that have ended: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit),
+    /// `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.
+    ("bolide_worker_ends_total", Counter, &["cause"],
+        |facts, samples| facts.snapshot.worker_ends.iter().for_each(|(cause, count)| samples(&[cause], (*count).into()))),
+    /// Workers that have started.
+    ("bolide_worker_starts_total", Counter, &[],
+        one, |facts| facts.snapshot.workers.iter().map(|worker| worker.spawn_count).sum::<u64>().into()),
+    /// Reloads that have ended: `done`, or `failed`, after which the old code serves. The cause is a `signal`, a `command` such
+    /// as `bolide reload`, the master's `fifo`, a file of a `touch-` option, a `change` of the code or of a watched file, the
+    /// `application` by uwsgi.reload(), or an `upgrade`, which the new master counts if it is done.
+    ("bolide_reloads_total", Counter, &["cause", "outcome"], reloads),
+    /// End of the last reload, in seconds since 1970.
+    ("bolide_last_reload_timestamp_seconds", Gauge, &[],
+        |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
+    /// Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent
+    /// because too many waited.
+    ("bolide_spans_total", Counter, &["result"], |facts, samples| {
+        let Some(spans) = facts.snapshot.spans else { return };
+        for (result, count) in [("exported", spans.exported), ("failed", spans.failed), ("dropped", spans.dropped)] {
+            samples(&[result], count.into());
+        }
     }),
-    family!("bolide_log_lost_lines_total", Counter, &["log"], "Lines that a log has not received: it did not take them, or was out of reach for too long.", |facts, samples| facts.snapshot.logs.iter().for_each(|log| samples(&[&log.name], log.lost.into()))),
-    family!("bolide_log_reachable", Gauge, &["log"], "1 if lines arrive at a log, 0 if they wait because it is out of reach.", |facts, samples| facts.snapshot.logs.iter().for_each(|log| samples(&[&log.name], u64::from(log.absence.is_none()).into()))),
-    family!("bolide_cache_requests_total", Counter, &["cache", "result"], "Reads of a cache that processes share.", caches),
-    family!("bolide_cache_items", Gauge, &["cache"], "Items in a cache.", |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
+    /// Lines that a log has not received: it did not take them, or was out of reach for too long.
+    ("bolide_log_lost_lines_total", Counter, &["log"], of_logs, |log| log.lost),
+    /// 1 if lines arrive at a log, 0 if they wait because it is out of reach.
+    ("bolide_log_reachable", Gauge, &["log"], of_logs, |log| log.absence.is_none().into()),
+    /// Reads of a cache that processes share.
+    ("bolide_cache_requests_total", Counter, &["cache", "result"], caches),
+    /// Items in a cache.
+    ("bolide_cache_items", Gauge, &["cache"],
+        |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
 ];
+
+/// Writes a histogram that has counted something.
+fn if_any(facts: &Facts, samples: &mut Samples<'_>, durations: impl Fn(&Facts) -> &Distribution) {
+    if durations(facts).count() > 0 {
+        samples(&[], Number::Durations(durations(facts)));
+    }
+}
+
+fn of_logs(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&LogFacts) -> u64) {
+    facts.snapshot.logs.iter().for_each(|log| samples(&[&log.name], number(log).into()));
+}
 
 fn cores(facts: &Facts) -> impl Iterator<Item = &CoreFacts> {
     facts.snapshot.workers.iter().flat_map(|worker| &worker.cores)

@@ -37,6 +37,32 @@ pub struct Family {
     pub write: fn(&Facts, &mut Samples<'_>),
 }
 
+/// A table of families: a name, a kind, labels, and a function that writes the samples, or one that calls another one for each
+/// number. The comment above a row is its help.
+macro_rules! families {
+    ($($(#[doc = $line:literal])* ($name:literal, $kind:ident, $labels:expr, $($write:tt)+)),* $(,)?) => {
+        &[$($crate::openmetrics::family::Family {
+            name: $name,
+            kind: $kind,
+            labels: $labels,
+            help: bolide_comments::texts!($(#[doc = $line])*).help,
+            write: $crate::openmetrics::family::families!(@write $($write)+),
+        }),*]
+    };
+    (@write $of:ident, $number:expr) => {
+        |facts, samples| $of(facts, samples, $number)
+    };
+    (@write $write:expr) => {
+        $write
+    };
+}
+pub(super) use families;
+
+/// Writes the only sample of a family without labels.
+pub fn one<'f>(facts: &'f Facts, samples: &mut Samples<'_>, number: impl Fn(&'f Facts) -> Number<'f>) {
+    samples(&[], number(facts));
+}
+
 /// Receives the samples of a family.
 pub type Samples<'a> = dyn FnMut(&[&str], Number<'_>) + 'a;
 
