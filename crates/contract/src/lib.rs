@@ -7,6 +7,7 @@ pub mod alarm_message;
 pub mod boot;
 pub mod children;
 pub mod clock;
+mod defaults;
 pub mod engine_row;
 pub mod message;
 pub mod metric_list;

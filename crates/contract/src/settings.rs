@@ -342,29 +342,31 @@ pub enum ReloadOrder {
     StopFirst,
 }
 
-/// Limits of a request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Bytes of a request line, including its end: beyond it 414.
-    pub request_line_bytes: usize,
-    /// Bytes of a head (`buffer-size`), including the request line, or of a uwsgi packet: beyond it 431.
-    pub head_bytes: usize,
-    /// Number of header fields: beyond it 431.
-    pub header_count: usize,
-    /// Bytes of a body (`limit-post`): beyond it 413. `None` is no limit.
-    pub body_bytes: Option<u64>,
-    /// Bytes of a body that are kept in memory (`post-buffering`); the rest goes to an unlinked temporary file.
-    pub body_memory_bytes: usize,
-    /// Idle time of a kept-alive connection in milliseconds; 0 closes the connection after every answer.
-    pub keepalive_ms: u64,
-    /// `limit-post-disk`: bytes of all request bodies together that a worker keeps in temporary files: beyond it 507.
-    pub body_disk_bytes: u64,
-    /// `body-min-rate`: minimum rate of a request body in bytes a second: below it 408. 0 disables the check.
-    pub body_bytes_per_second: u64,
-    /// `lenient-targets`: bytes from 0x80 up and backslashes in a request target are accepted.
-    pub lenient_targets: bool,
-    /// `header-map`
-    pub header_map: HeaderMap,
+crate::with_defaults! {
+    /// Limits of a request.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct Limits {
+        /// Bytes of a request line, including its end: beyond it 414.
+        pub request_line_bytes: usize = 16_384,
+        /// Bytes of a head (`buffer-size`), including the request line, or of a uwsgi packet: beyond it 431.
+        pub head_bytes: usize = 65_536,
+        /// Number of header fields: beyond it 431.
+        pub header_count: usize = 128,
+        /// Bytes of a body (`limit-post`): beyond it 413. `None` is no limit.
+        pub body_bytes: Option<u64>,
+        /// Bytes of a body that are kept in memory (`post-buffering`); the rest goes to an unlinked temporary file.
+        pub body_memory_bytes: usize = 1024 * 1024,
+        /// Idle time of a kept-alive connection in milliseconds; 0 closes the connection after every answer.
+        pub keepalive_ms: u64 = 65_000,
+        /// `limit-post-disk`: bytes of all request bodies together that a worker keeps in temporary files: beyond it 507.
+        pub body_disk_bytes: u64 = 1024 * 1024 * 1024,
+        /// `body-min-rate`: minimum rate of a request body in bytes a second: below it 408. 0 disables the check.
+        pub body_bytes_per_second: u64 = 500,
+        /// `lenient-targets`: bytes from 0x80 up and backslashes in a request target are accepted.
+        pub lenient_targets: bool,
+        /// `header-map`
+        pub header_map: HeaderMap = HeaderMap::Drop,
+    }
 }
 
 /// What happens to a header field whose name has an underscore.
@@ -374,24 +376,6 @@ pub enum HeaderMap {
     Refuse,
     /// It is passed on, unless it could forge another field.
     Dangerous,
-}
-
-/// The defaults.
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            request_line_bytes: 16_384,
-            head_bytes: 65_536,
-            header_count: 128,
-            body_bytes: None,
-            body_memory_bytes: 1024 * 1024,
-            keepalive_ms: 65_000,
-            body_disk_bytes: 1024 * 1024 * 1024,
-            body_bytes_per_second: 500,
-            lenient_targets: false,
-            header_map: HeaderMap::Drop,
-        }
-    }
 }
 
 /// User and group of prototypes and workers, as written: a name or a number.
@@ -421,22 +405,29 @@ pub struct Naming {
     pub master: Option<String>,
 }
 
-/// Settings of ASGI applications. Times are in milliseconds; `None` is never.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Asynchronous {
-    pub event_loop: EventLoop,
-    pub lifespan: Lifespan,
-    /// `loop-stall`: an event loop that has not run for this long is reported, with the code that blocks it.
-    pub stall_ms: Option<u64>,
-    /// `limit-concurrency`: maximum number of requests and WebSockets open in a worker at the same time; beyond it 503.
-    pub concurrency: Option<u32>,
-    pub websocket: WebSocket,
-    /// `asgi-extensions`: additional entries of a scope's `extensions`, beyond those that are safe for every application.
-    pub extensions: Vec<Extension>,
-    /// `harakiri-streams`: the limit of a request lasts until its answer is complete, instead of until the answer has begun.
-    pub harakiri_streams: bool,
-    /// `gevent`: WSGI applications are served in greenlets.
-    pub gevent: Option<Gevent>,
+crate::with_defaults! {
+    /// Settings of ASGI applications. Times are in milliseconds; `None` is never.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct Asynchronous {
+        pub event_loop: EventLoop = EventLoop::Auto,
+        pub lifespan: Lifespan = Lifespan::Auto,
+        /// `loop-stall`: an event loop that has not run for this long is reported, with the code that blocks it.
+        pub stall_ms: Option<u64> = Some(1_000),
+        /// `limit-concurrency`: maximum number of requests and WebSockets open in a worker at the same time; beyond it 503.
+        pub concurrency: Option<u32>,
+        pub websocket: WebSocket = WebSocket {
+            message_bytes: 16 * 1024 * 1024,
+            ping_interval_ms: Some(20_000),
+            ping_timeout_ms: 20_000,
+            compression: true,
+        },
+        /// `asgi-extensions`: additional entries of a scope's `extensions`, beyond those that are safe for every application.
+        pub extensions: Vec<Extension>,
+        /// `harakiri-streams`: the limit of a request lasts until its answer is complete, instead of until the answer has begun.
+        pub harakiri_streams: bool,
+        /// `gevent`: WSGI applications are served in greenlets.
+        pub gevent: Option<Gevent>,
+    }
 }
 
 /// WSGI applications in greenlets of gevent, which the application's environment provides.
@@ -491,25 +482,4 @@ pub struct WebSocket {
     pub ping_timeout_ms: u64,
     /// `websocket-compression`: permessage-deflate (RFC 7692) for clients that offer it.
     pub compression: bool,
-}
-
-/// The defaults.
-impl Default for Asynchronous {
-    fn default() -> Asynchronous {
-        Asynchronous {
-            event_loop: EventLoop::Auto,
-            lifespan: Lifespan::Auto,
-            stall_ms: Some(1_000),
-            concurrency: None,
-            websocket: WebSocket {
-                message_bytes: 16 * 1024 * 1024,
-                ping_interval_ms: Some(20_000),
-                ping_timeout_ms: 20_000,
-                compression: true,
-            },
-            extensions: Vec::new(),
-            harakiri_streams: false,
-            gevent: None,
-        }
-    }
 }

@@ -13,34 +13,22 @@ pub const NAME_BYTES: usize = 64;
 /// Bytes of a message at the most, whatever `alarm-msg-size` says.
 pub const MAX_MESSAGE_BYTES: u32 = 64 * 1024;
 
-/// All alarms of an instance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alarms {
-    pub list: Vec<Alarm>,
-    /// `alarm-freq`: for this long, an alarm does not repeat its last message, in milliseconds.
-    pub repeat_ms: u64,
-    /// `alarm-msg-size`: longer messages are cut.
-    pub message_bytes: u32,
-    /// `alarm-backlog`: names of alarms, raised while a listen queue is full.
-    pub backlog: Vec<String>,
-    /// `alarm-segfault`: names of alarms, raised when a fault of the processor has ended a process.
-    pub segfault: Vec<String>,
-    pub descriptors: Vec<AlarmDescriptor>,
-    /// `alarm-list`: the start logs the alarms.
-    pub is_listed: bool,
-}
-
-impl Default for Alarms {
-    fn default() -> Alarms {
-        Alarms {
-            list: Vec::new(),
-            repeat_ms: 3000,
-            message_bytes: 8192,
-            backlog: Vec::new(),
-            segfault: Vec::new(),
-            descriptors: Vec::new(),
-            is_listed: false,
-        }
+crate::with_defaults! {
+    /// All alarms of an instance.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Alarms {
+        pub list: Vec<Alarm>,
+        /// `alarm-freq`: for this long, an alarm does not repeat its last message, in milliseconds.
+        pub repeat_ms: u64 = 3000,
+        /// `alarm-msg-size`: longer messages are cut.
+        pub message_bytes: u32 = 8192,
+        /// `alarm-backlog`: names of alarms, raised while a listen queue is full.
+        pub backlog: Vec<String>,
+        /// `alarm-segfault`: names of alarms, raised when a fault of the processor has ended a process.
+        pub segfault: Vec<String>,
+        pub descriptors: Vec<AlarmDescriptor>,
+        /// `alarm-list`: the start logs the alarms.
+        pub is_listed: bool,
     }
 }
 

@@ -40,18 +40,20 @@ pub struct Collected {
     pub pulled: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Compression {
-    /// `compress`: the codings that the server offers, in the order of preference; empty for none.
-    pub codings: Vec<Coding>,
-    /// `http-auto-gzip`: an answer with the field `uWSGI-Encoding: gzip` is compressed, regardless of its type and size.
-    pub on_demand: bool,
-    /// `compress-types`: media types in lower case, each `text/html`, `text/*` or `*+json`.
-    pub types: Vec<String>,
-    /// `compress-min-size`: minimum size in bytes; answers that are known to be shorter are not compressed.
-    pub least_bytes: u64,
-    /// `compress-level`: 1 is fast, 9 is small; mapped to the levels of each coding.
-    pub level: u32,
+crate::with_defaults! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct Compression {
+        /// `compress`: the codings that the server offers, in the order of preference; empty for none.
+        pub codings: Vec<Coding>,
+        /// `http-auto-gzip`: an answer with the field `uWSGI-Encoding: gzip` is compressed, regardless of its type and size.
+        pub on_demand: bool,
+        /// `compress-types`: media types in lower case, each `text/html`, `text/*` or `*+json`.
+        pub types: Vec<String> = Compression::TYPES.iter().map(|&text| text.to_owned()).collect(),
+        /// `compress-min-size`: minimum size in bytes; answers that are known to be shorter are not compressed.
+        pub least_bytes: u64 = Compression::MIN_BYTES,
+        /// `compress-level`: 1 is fast, 9 is small; mapped to the levels of each coding.
+        pub level: u32 = Compression::LEVEL,
+    }
 }
 
 /// Content codings (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
@@ -94,16 +96,4 @@ impl Compression {
         "font/otf",
         "image/bmp",
     ];
-}
-
-impl Default for Compression {
-    fn default() -> Compression {
-        Compression {
-            codings: Vec::new(),
-            on_demand: false,
-            types: Compression::TYPES.iter().map(|&text| text.to_owned()).collect(),
-            least_bytes: Compression::MIN_BYTES,
-            level: Compression::LEVEL,
-        }
-    }
 }

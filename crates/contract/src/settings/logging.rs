@@ -6,44 +6,46 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Logging {
-    /// Whether requests are logged (off with `disable-logging`).
-    pub requests: bool,
-    /// Requests that are logged even with `disable-logging`.
-    pub always: AlwaysLogged,
-    /// `logto`: standard output and standard error go to this file.
-    pub file: Option<PathBuf>,
-    /// `log-output`: standard output and standard error go to the log. Off: they stay as they were at the start.
-    pub takes_all_output: bool,
-    /// Further destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
-    pub targets: Vec<LogTarget>,
-    /// The routing of lines; `None`: all lines go to the log.
-    pub flows: Option<LogFlows>,
-    /// `log-alarm` and `not-log-alarm`, in the order of the configuration.
-    pub alarms: Vec<AlarmRule>,
-    pub files: LogFiles,
-    /// `log-style`, `log-json`: the format of lines without a `log-format`.
-    pub style: LogStyle,
-    /// `log-format`: the format of request lines.
-    pub format: Option<String>,
-    /// `log-date`: the timestamp of the server's own lines, and with `logformat-strftime` that of `%(ftime)`.
-    pub date: LogDate,
-    /// `logformat-strftime`
-    pub dates_format: bool,
-    /// `log-micros`: uWSGI's request line has microseconds.
-    pub microseconds: bool,
-    /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
-    pub memory_report: bool,
-    /// `leak-report`: the requests over which the growth of memory is judged.
-    pub leak_report_requests: Option<u64>,
-    /// `slow-request`: requests that take longer are looked at and reported, in milliseconds.
-    pub slow_request_ms: Option<u64>,
-    /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
-    pub x_forwarded_for: bool,
-    /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
-    /// application.
-    pub write_errors: bool,
+crate::with_defaults! {
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct Logging {
+        /// Whether requests are logged (off with `disable-logging`).
+        pub requests: bool = true,
+        /// Requests that are logged even with `disable-logging`.
+        pub always: AlwaysLogged,
+        /// `logto`: standard output and standard error go to this file.
+        pub file: Option<PathBuf>,
+        /// `log-output`: standard output and standard error go to the log. Off: they stay as they were at the start.
+        pub takes_all_output: bool = true,
+        /// Further destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
+        pub targets: Vec<LogTarget>,
+        /// The routing of lines; `None`: all lines go to the log.
+        pub flows: Option<LogFlows>,
+        /// `log-alarm` and `not-log-alarm`, in the order of the configuration.
+        pub alarms: Vec<AlarmRule>,
+        pub files: LogFiles,
+        /// `log-style`, `log-json`: the format of lines without a `log-format`.
+        pub style: LogStyle = LogStyle::Uwsgi,
+        /// `log-format`: the format of request lines.
+        pub format: Option<String>,
+        /// `log-date`: the timestamp of the server's own lines, and with `logformat-strftime` that of `%(ftime)`.
+        pub date: LogDate = LogDate::Iso,
+        /// `logformat-strftime`
+        pub dates_format: bool,
+        /// `log-micros`: uWSGI's request line has microseconds.
+        pub microseconds: bool,
+        /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
+        pub memory_report: bool,
+        /// `leak-report`: the requests over which the growth of memory is judged.
+        pub leak_report_requests: Option<u64>,
+        /// `slow-request`: requests that take longer are looked at and reported, in milliseconds.
+        pub slow_request_ms: Option<u64>,
+        /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
+        pub x_forwarded_for: bool,
+        /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
+        /// application.
+        pub write_errors: bool = true,
+    }
 }
 
 /// Maximum number of logs in a process, including the log itself.
@@ -239,32 +241,6 @@ impl Logging {
     /// Whether any request may be logged.
     pub fn may_log_requests(&self) -> bool {
         self.requests || self.always.is_any()
-    }
-}
-
-/// The defaults.
-impl Default for Logging {
-    fn default() -> Logging {
-        Logging {
-            requests: true,
-            always: AlwaysLogged::default(),
-            file: None,
-            takes_all_output: true,
-            targets: Vec::new(),
-            flows: None,
-            alarms: Vec::new(),
-            files: LogFiles::default(),
-            style: LogStyle::Uwsgi,
-            format: None,
-            date: LogDate::Iso,
-            dates_format: false,
-            microseconds: false,
-            memory_report: false,
-            leak_report_requests: None,
-            slow_request_ms: None,
-            x_forwarded_for: false,
-            write_errors: true,
-        }
     }
 }
 

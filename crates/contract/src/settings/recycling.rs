@@ -6,32 +6,20 @@ use serde::{Deserialize, Serialize};
 /// Minimum time that a worker serves before it may be replaced (`min-worker-lifetime`), in milliseconds; uWSGI's default.
 pub const MIN_LIFETIME_MS: u64 = 10_000;
 
-/// When workers are replaced. `None` is never.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recycling {
-    pub max_requests: Option<u64>,
-    /// `max-requests-delta`: worker 2 serves this many more requests than worker 1, worker 3 twice as many more.
-    pub max_requests_delta: u64,
-    pub max_lifetime_ms: Option<u64>,
-    /// `max-worker-lifetime-delta`, as for requests.
-    pub max_lifetime_delta_ms: u64,
-    pub min_lifetime_ms: u64,
-    pub memory: MemoryLimits,
-    /// `reload-on-pressure`: maximum share of time, in percent, in which processes of the cgroup stall on memory.
-    pub pressure_percent: Option<u32>,
-}
-
-impl Default for Recycling {
-    fn default() -> Recycling {
-        Recycling {
-            max_requests: None,
-            max_requests_delta: 0,
-            max_lifetime_ms: None,
-            max_lifetime_delta_ms: 0,
-            min_lifetime_ms: MIN_LIFETIME_MS,
-            memory: MemoryLimits::default(),
-            pressure_percent: None,
-        }
+crate::with_defaults! {
+    /// When workers are replaced. `None` is never.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Recycling {
+        pub max_requests: Option<u64>,
+        /// `max-requests-delta`: worker 2 serves this many more requests than worker 1, worker 3 twice as many more.
+        pub max_requests_delta: u64,
+        pub max_lifetime_ms: Option<u64>,
+        /// `max-worker-lifetime-delta`, as for requests.
+        pub max_lifetime_delta_ms: u64,
+        pub min_lifetime_ms: u64 = MIN_LIFETIME_MS,
+        pub memory: MemoryLimits,
+        /// `reload-on-pressure`: maximum share of time, in percent, in which processes of the cgroup stall on memory.
+        pub pressure_percent: Option<u32>,
     }
 }
 

@@ -23,24 +23,26 @@ impl Scaling {
     }
 }
 
-/// `cheaper`: a number of workers between `least` and `processes`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cheaper {
-    pub least: u32,
-    /// `cheaper-initial`.
-    pub first: u32,
-    /// `cheaper-step`: the number of workers added at a time.
-    pub step: u32,
-    /// `cheaper-overload`: seconds for most algorithms, connections for `backlog`.
-    pub overload: u32,
-    /// `cheaper-idle`, in seconds.
-    pub idle_s: u32,
-    /// `cheaper-rss-limit-soft`, in bytes: no worker is added beyond it.
-    pub resident_soft: Option<u64>,
-    /// `cheaper-rss-limit-hard`, in bytes: a worker is removed beyond it.
-    pub resident_hard: Option<u64>,
-    pub algorithm: Algorithm,
-    pub busyness: Busyness,
+crate::with_defaults! {
+    /// `cheaper`: a number of workers between `least` and `processes`, with the defaults of uWSGI.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Cheaper {
+        pub least: u32 = 1,
+        /// `cheaper-initial`.
+        pub first: u32 = 1,
+        /// `cheaper-step`: the number of workers added at a time.
+        pub step: u32 = 1,
+        /// `cheaper-overload`: seconds for most algorithms, connections for `backlog`.
+        pub overload: u32 = 3,
+        /// `cheaper-idle`, in seconds.
+        pub idle_s: u32 = 10,
+        /// `cheaper-rss-limit-soft`, in bytes: no worker is added beyond it.
+        pub resident_soft: Option<u64>,
+        /// `cheaper-rss-limit-hard`, in bytes: a worker is removed beyond it.
+        pub resident_hard: Option<u64>,
+        pub algorithm: Algorithm = Algorithm::Spare,
+        pub busyness: Busyness,
+    }
 }
 
 /// `cheaper-algo`.
@@ -59,52 +61,20 @@ pub enum Algorithm {
     Manual,
 }
 
-/// Settings of the algorithm `busyness`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Busyness {
-    pub most_percent: u32,
-    pub least_percent: u32,
-    pub multiplier: u32,
-    pub penalty: u32,
-    pub is_verbose: bool,
-    /// Number of queued connections beyond which workers are added at once.
-    pub backlog_alert: u32,
-    pub backlog_multiplier: u32,
-    pub backlog_step: u32,
-    /// Seconds for which a single connection may be queued.
-    pub backlog_nonzero_s: u32,
-}
-
-/// uWSGI's defaults.
-impl Default for Busyness {
-    fn default() -> Busyness {
-        Busyness {
-            most_percent: 50,
-            least_percent: 25,
-            multiplier: 10,
-            penalty: 2,
-            is_verbose: false,
-            backlog_alert: 33,
-            backlog_multiplier: 3,
-            backlog_step: 1,
-            backlog_nonzero_s: 60,
-        }
-    }
-}
-
-/// uWSGI's defaults.
-impl Default for Cheaper {
-    fn default() -> Cheaper {
-        Cheaper {
-            least: 1,
-            first: 1,
-            step: 1,
-            overload: 3,
-            idle_s: 10,
-            resident_soft: None,
-            resident_hard: None,
-            algorithm: Algorithm::Spare,
-            busyness: Busyness::default(),
-        }
+crate::with_defaults! {
+    /// Settings of the algorithm `busyness`, with the defaults of uWSGI.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Busyness {
+        pub most_percent: u32 = 50,
+        pub least_percent: u32 = 25,
+        pub multiplier: u32 = 10,
+        pub penalty: u32 = 2,
+        pub is_verbose: bool,
+        /// Number of queued connections beyond which workers are added at once.
+        pub backlog_alert: u32 = 33,
+        pub backlog_multiplier: u32 = 3,
+        pub backlog_step: u32 = 1,
+        /// Seconds for which a single connection may be queued.
+        pub backlog_nonzero_s: u32 = 60,
     }
 }

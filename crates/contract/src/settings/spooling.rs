@@ -4,25 +4,27 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// `spooler` and the related options.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spooling {
-    /// In the order of the configuration: the first one is the default.
-    pub folders: Vec<SpoolFolder>,
-    /// `spooler-processes`: the spoolers of each folder that is ours.
-    pub processes: u32,
-    /// `spooler-ordered`
-    pub is_ordered: bool,
-    /// `spooler-frequency`: seconds between two looks at a folder in which nothing happens.
-    pub frequency_s: u32,
-    /// `spooler-max-tasks`: jobs after which a spooler is replaced.
-    pub max_tasks: Option<u64>,
-    /// `spooler-chdir`: the working directory of jobs, instead of the spooler's folder.
-    pub job_folder: Option<PathBuf>,
-    /// `spooler-import`: modules and files that spoolers import in addition to the application.
-    pub imports: Vec<String>,
-    /// `spooler-quiet`: jobs are not logged.
-    pub is_quiet: bool,
+crate::with_defaults! {
+    /// `spooler` and the related options.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Spooling {
+        /// In the order of the configuration: the first one is the default.
+        pub folders: Vec<SpoolFolder>,
+        /// `spooler-processes`: the spoolers of each folder that is ours.
+        pub processes: u32 = 1,
+        /// `spooler-ordered`
+        pub is_ordered: bool,
+        /// `spooler-frequency`: seconds between two looks at a folder in which nothing happens.
+        pub frequency_s: u32 = FREQUENCY_S,
+        /// `spooler-max-tasks`: jobs after which a spooler is replaced.
+        pub max_tasks: Option<u64>,
+        /// `spooler-chdir`: the working directory of jobs, instead of the spooler's folder.
+        pub job_folder: Option<PathBuf>,
+        /// `spooler-import`: modules and files that spoolers import in addition to the application.
+        pub imports: Vec<String>,
+        /// `spooler-quiet`: jobs are not logged.
+        pub is_quiet: bool,
+    }
 }
 
 /// A folder of jobs.
@@ -40,18 +42,3 @@ pub struct SpoolFolder {
 
 /// As in uWSGI.
 const FREQUENCY_S: u32 = 30;
-
-impl Default for Spooling {
-    fn default() -> Spooling {
-        Spooling {
-            folders: Vec::new(),
-            processes: 1,
-            is_ordered: false,
-            frequency_s: FREQUENCY_S,
-            max_tasks: None,
-            job_folder: None,
-            imports: Vec::new(),
-            is_quiet: false,
-        }
-    }
-}

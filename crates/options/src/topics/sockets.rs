@@ -458,43 +458,26 @@ pub fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], c
     }
 }
 
-/// Addresses to listen on, and the settings that their sockets share.
-pub struct SocketsDraft {
-    pub list: Vec<SocketDraft>,
-    /// The protocol of `socket`.
-    pub protocol: Protocol,
-    /// The error of the last `protocol`, if it named none.
-    pub unknown_protocol: Option<Diagnostic>,
-    pub backlog: u32,
-    pub mode: Option<u32>,
-    pub owner: Option<String>,
-    pub timeout_s: u64,
-    pub http_timeout_s: u64,
-    pub tuning: SocketTuning,
-    /// The addresses of `shared-socket`, and whether another option names each.
-    pub shared: Vec<(String, bool, Location)>,
-    /// `http-to`
-    pub router_targets: Vec<(String, Location)>,
-    /// `abstract-socket`: UNIX sockets are names, not files.
-    pub are_abstract: bool,
-}
-
-impl Default for SocketsDraft {
-    fn default() -> SocketsDraft {
-        SocketsDraft {
-            list: Vec::new(),
-            protocol: Protocol::Uwsgi,
-            unknown_protocol: None,
-            backlog: 0,
-            mode: None,
-            owner: None,
-            timeout_s: SOCKET_TIMEOUT_SECONDS,
-            http_timeout_s: HTTP_TIMEOUT_SECONDS,
-            tuning: SocketTuning::default(),
-            shared: Vec::new(),
-            router_targets: Vec::new(),
-            are_abstract: false,
-        }
+bolide_contract::with_defaults! {
+    /// Addresses to listen on, and the settings that their sockets share.
+    pub struct SocketsDraft {
+        pub list: Vec<SocketDraft>,
+        /// The protocol of `socket`.
+        pub protocol: Protocol = Protocol::Uwsgi,
+        /// The error of the last `protocol`, if it named none.
+        pub unknown_protocol: Option<Diagnostic>,
+        pub backlog: u32,
+        pub mode: Option<u32>,
+        pub owner: Option<String>,
+        pub timeout_s: u64 = SOCKET_TIMEOUT_SECONDS,
+        pub http_timeout_s: u64 = HTTP_TIMEOUT_SECONDS,
+        pub tuning: SocketTuning,
+        /// The addresses of `shared-socket`, and whether another option names each.
+        pub shared: Vec<(String, bool, Location)>,
+        /// `http-to`
+        pub router_targets: Vec<(String, Location)>,
+        /// `abstract-socket`: UNIX sockets are names, not files.
+        pub are_abstract: bool,
     }
 }
 

@@ -17,41 +17,23 @@ use crate::topics::tls::ciphers;
 /// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
-/// Settings of TLS that apply to all addresses without their own. Paths are as written.
-pub struct TlsDraft {
-    pub certificate: Option<(String, Location)>,
-    pub key: Option<(String, Location)>,
-    pub client_authorities: Option<(String, Location)>,
-    pub client_auth: Option<(ClientAuth, Location)>,
-    pub least_version: TlsVersion,
-    pub key_log: Option<(String, Location)>,
-    pub ocsp: Option<(String, Location)>,
-    pub exports_certificate: bool,
-    pub verify_depth: u32,
-    pub session_lifetime_s: u32,
-    /// Host names, if any, with their certificates.
-    pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
-    pub folder: Option<(String, Location)>,
-    pub http2: Http2,
-}
-
-impl Default for TlsDraft {
-    fn default() -> TlsDraft {
-        TlsDraft {
-            certificate: None,
-            key: None,
-            client_authorities: None,
-            client_auth: None,
-            least_version: TlsVersion::Tls12,
-            key_log: None,
-            ocsp: None,
-            exports_certificate: false,
-            verify_depth: 1,
-            session_lifetime_s: SESSION_LIFETIME_S,
-            server_names: Vec::new(),
-            folder: None,
-            http2: Http2::default(),
-        }
+bolide_contract::with_defaults! {
+    /// Settings of TLS that apply to all addresses without their own. Paths are as written.
+    pub struct TlsDraft {
+        pub certificate: Option<(String, Location)>,
+        pub key: Option<(String, Location)>,
+        pub client_authorities: Option<(String, Location)>,
+        pub client_auth: Option<(ClientAuth, Location)>,
+        pub least_version: TlsVersion = TlsVersion::Tls12,
+        pub key_log: Option<(String, Location)>,
+        pub ocsp: Option<(String, Location)>,
+        pub exports_certificate: bool,
+        pub verify_depth: u32 = 1,
+        pub session_lifetime_s: u32 = SESSION_LIFETIME_S,
+        /// Host names, if any, with their certificates.
+        pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
+        pub folder: Option<(String, Location)>,
+        pub http2: Http2,
     }
 }
 
