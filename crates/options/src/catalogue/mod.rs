@@ -1,17 +1,16 @@
 //! The catalogue: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
 //! other texts about options derive from these rows. Pure data: it must not know files or processes.
 
-mod examples;
 mod families;
 mod names;
 
 use std::sync::LazyLock;
 
 use bolide_configuration::suggest;
-pub use examples::example_configurations;
 
 use crate::catalogue::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
+use crate::topics::application::naming::ApplicationOption;
 use crate::topics::{
     answering, application, asynchronous, attendant, clients, control, files, gevent, hooks, identity, interpreter, language,
     logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
@@ -108,6 +107,27 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
         }
     }
     best.map(|(_, _, name)| name)
+}
+
+/// The configurations that an example shows, and the place of the option in each. If no line names an application, one does so
+/// first. Further values of an option that takes a single one are examples of their own.
+pub fn example_configurations(row: &OptionRow) -> Vec<(Vec<&'static str>, usize)> {
+    fn option_of(line: &str) -> &str {
+        line.split_once(" =").map_or(line, |(name, _)| name)
+    }
+    let is_own = |line: &str| option_of(line) == row.name();
+    let is_application = |line: &str| ApplicationOption::ALL.iter().any(|option| option.name() == option_of(line));
+    let named = row.example.lines().any(is_application);
+    let lines: Vec<&str> = (!named).then_some("module = shop").into_iter().chain(row.example.lines()).collect();
+    let mut configurations = Vec::new();
+    for place in (0..lines.len()).filter(|&place| is_own(lines[place])) {
+        let is_left_out = |line: &&&str| is_own(line) && !row.is_several;
+        let before = lines[..place].iter().filter(|line| !is_left_out(line)).copied();
+        let after = lines[place + 1..].iter().filter(|line| !is_left_out(line)).copied();
+        let lines_before = before.clone().count();
+        configurations.push((before.chain([lines[place]]).chain(after).collect(), lines_before));
+    }
+    configurations
 }
 
 /// One line of `known.tsv`.
