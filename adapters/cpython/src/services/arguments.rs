@@ -1,342 +1,193 @@
-//! CallArguments and results of functions that Python calls by vectorcall (METH_FASTCALL), with the errors that CPython itself raises
-//! for wrong ones. It knows no service. The calling threads hold the interpreter.
+//! Functions of the module `uwsgi` that Python calls by vectorcall (METH_FASTCALL): their arguments, with uWSGI's errors for wrong
+//! ones (those of CPython's `PyArg_ParseTuple`), and their results. A `#[pyfunction]` would word these errors in its own way, and
+//! take 20 ns more for a call. It knows no service. The calling threads hold the interpreter.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
+use std::ops::{Deref, RangeInclusive};
 use std::ptr::null_mut;
 
-use pyo3::ffi;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyInt, PyString};
+use pyo3::{Borrowed, IntoPyObjectExt, ffi};
 
-use crate::object::new_reference;
+use crate::native::Lasting;
 
 /// The positional arguments of a call.
 #[derive(Clone, Copy)]
-pub struct CallArguments<'a> {
+pub struct CallArguments<'a, 'py> {
+    pub python: Python<'py>,
     /// The function's name, for messages.
     function: &'static str,
+    /// Living objects.
     given: &'a [*mut ffi::PyObject],
 }
 
 /// Bytes of an argument: of a text in UTF-8, or of an object with a buffer, which is released when they are dropped.
-pub struct Bytes<'a> {
-    start: *const u8,
-    length: usize,
-    buffer: Option<Box<ffi::Py_buffer>>,
-    of: std::marker::PhantomData<&'a ()>,
+pub enum GivenBytes<'a> {
+    Plain(&'a [u8]),
+    Exported(PyUntypedBuffer),
 }
 
-impl<'a> CallArguments<'a> {
-    /// `None`: an exception is set, because there are fewer than `least` or more than `most` arguments.
-    ///
-    /// # Safety
-    /// Python has called the function with these arguments, which live until it returns.
-    pub unsafe fn new(
-        function: &'static str,
-        given: *const *mut ffi::PyObject,
-        count: ffi::Py_ssize_t,
-        [least, most]: [usize; 2],
-    ) -> Option<CallArguments<'a>> {
-        let count = usize::try_from(count).unwrap_or(0);
-        // SAFETY: the caller says so; without arguments the pointer may be null.
-        let given = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(given, count) } };
-        if (least..=most).contains(&count) {
-            return Some(CallArguments { function, given });
+/// uWSGI's True and None. Functions without a result return None.
+pub type TrueOrNone = Option<bool>;
+
+impl<'a, 'py> CallArguments<'a, 'py> {
+    fn checked(self, count: RangeInclusive<usize>) -> PyResult<Self> {
+        let (given, least, most) = (self.given.len(), *count.start(), *count.end());
+        if count.contains(&given) {
+            return Ok(self);
         }
-        let (how, bound) = match count {
+        let (how, bound) = match given {
             _ if least == most => ("exactly", most),
-            count if count < least => ("at least", least),
+            given if given < least => ("at least", least),
             _ => ("at most", most),
         };
         let s = if bound == 1 { "" } else { "s" };
-        raise(Error::Type, &format!("{function}() takes {how} {bound} argument{s} ({count} given)"))
+        Err(PyTypeError::new_err(format!("{}() takes {how} {bound} argument{s} ({given} given)", self.function)))
     }
 
     pub fn has(&self, place: usize) -> bool {
         place < self.given.len()
     }
 
-    /// A whole number of 64 bits. `None`: an exception is set.
-    pub fn long(&self, place: usize) -> Option<i64> {
+    #[inline]
+    fn object(&self, place: usize) -> Borrowed<'a, 'py, PyAny> {
         // SAFETY: a living argument.
-        unsafe { long_of(*self.given.get(place)?) }
+        unsafe { Borrowed::from_ptr(self.python, self.given[place]) }
     }
 
-    /// A whole number of 64 bits, or this one if the argument is missing. `None`: an exception is set.
-    pub fn long_or(&self, place: usize, missing: i64) -> Option<i64> {
-        if self.has(place) { self.long(place) } else { Some(missing) }
-    }
-
-    /// A whole number within these bounds. `None`: an exception is set.
-    pub fn within(&self, place: usize, least: i64, most: i64, kind: &str) -> Option<i64> {
-        let number = self.long(place)?;
-        if number < least {
-            return raise(Error::Overflow, &format!("{kind} is less than minimum"));
+    /// A whole number of 64 bits.
+    #[inline]
+    pub fn long(&self, place: usize) -> PyResult<i64> {
+        let object = self.object(place);
+        if !object.is_instance_of::<PyInt>() {
+            return object.extract();
         }
-        if number > most {
-            return raise(Error::Overflow, &format!("{kind} is greater than maximum"));
-        }
-        Some(number)
-    }
-
-    /// The low 32 bits of a whole number of any size. `None`: an exception is set.
-    pub fn low_bits(&self, place: usize) -> Option<u32> {
-        let object = *self.given.get(place)?;
-        // SAFETY: a living argument; a second look tells the result -1 from an error.
-        unsafe {
-            let number = ffi::PyLong_AsUnsignedLongLongMask(object);
-            (number != u64::MAX || ffi::PyErr_Occurred().is_null()).then_some(number as u32)
+        // PyO3 converts an int as a C long, with another message for one that is too large.
+        // SAFETY: a living argument.
+        let number = unsafe { ffi::PyLong_AsLongLong(object.as_ptr()) };
+        match number {
+            // A second look tells the result -1 from an error.
+            -1 => PyErr::take(self.python).map_or(Ok(-1), Err),
+            number => Ok(number),
         }
     }
 
-    /// A name. `None`: an exception is set.
-    pub fn text(&self, place: usize) -> Option<&'a str> {
-        let object = *self.given.get(place)?;
-        // SAFETY: a living argument; its text lives as long.
-        unsafe {
-            if ffi::PyUnicode_Check(object) == 0 {
-                let found = type_name(object);
-                return raise(Error::Type, &format!("{}() argument {} must be str, not {found}", self.function, place + 1));
-            }
-            let mut length = 0;
-            let start = ffi::PyUnicode_AsUTF8AndSize(object, &mut length);
-            if start.is_null() {
-                return None;
-            }
-            // CPython encodes to UTF-8 itself.
-            Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(start.cast(), length as usize)))
+    /// A whole number of 64 bits, or this one if the argument is missing.
+    #[inline]
+    pub fn long_or(&self, place: usize, missing: i64) -> PyResult<i64> {
+        if self.has(place) { self.long(place) } else { Ok(missing) }
+    }
+
+    /// A whole number within these bounds.
+    pub fn within(&self, place: usize, least: i64, most: i64, kind: &str) -> PyResult<i64> {
+        match self.long(place)? {
+            number if number < least => Err(PyOverflowError::new_err(format!("{kind} is less than minimum"))),
+            number if number > most => Err(PyOverflowError::new_err(format!("{kind} is greater than maximum"))),
+            number => Ok(number),
         }
     }
 
-    /// Text as UTF-8, or the bytes of an object with a buffer. `None`: an exception is set.
-    pub fn bytes(&self, place: usize) -> Option<Bytes<'a>> {
-        let object = *self.given.get(place)?;
-        // SAFETY: a living argument; its bytes live as long, or as long as the buffer is exported.
-        unsafe {
-            if ffi::PyBytes_Check(object) != 0 {
-                let (start, length) = (ffi::PyBytes_AsString(object), ffi::PyBytes_Size(object));
-                return Some(Bytes::plain(start.cast(), length));
-            }
-            if ffi::PyUnicode_Check(object) != 0 {
-                let mut length = 0;
-                let start = ffi::PyUnicode_AsUTF8AndSize(object, &mut length);
-                return (!start.is_null()).then(|| Bytes::plain(start.cast(), length));
-            }
-            let mut buffer = Box::new(ffi::Py_buffer::new());
-            if ffi::PyObject_GetBuffer(object, &mut *buffer, ffi::PyBUF_SIMPLE) != 0 {
-                return None;
-            }
-            let (start, length) = (buffer.buf.cast_const().cast(), buffer.len);
-            Some(Bytes { buffer: Some(buffer), ..Bytes::plain(start, length) })
+    /// The low 32 bits of a whole number of any size.
+    pub fn low_bits(&self, place: usize) -> PyResult<u32> {
+        // SAFETY: a living argument.
+        let number = unsafe { ffi::PyLong_AsUnsignedLongLongMask(self.object(place).as_ptr()) };
+        match number {
+            u64::MAX => PyErr::take(self.python).map_or(Ok(u32::MAX), Err),
+            number => Ok(number as u32),
         }
     }
-}
 
-impl Bytes<'_> {
-    fn plain(start: *const u8, length: ffi::Py_ssize_t) -> Self {
-        Bytes { start, length: usize::try_from(length).unwrap_or(0), buffer: None, of: std::marker::PhantomData }
-    }
-
-    pub fn as_slice(&self) -> &[u8] {
-        if self.length == 0 {
-            return &[];
+    /// A name.
+    #[inline]
+    pub fn text(&self, place: usize) -> PyResult<&'a str> {
+        let object = self.object(place);
+        if object.is_instance_of::<PyString>() {
+            return object.extract();
         }
-        // SAFETY: the argument, or its exported buffer, lives as long as this value. Another thread of the application may change
-        // a buffer's bytes meanwhile, as with each function that takes one: they are only copied.
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+        // SAFETY: a type's name is a C string that lives as long as the type.
+        let found = unsafe { CStr::from_ptr((*object.get_type_ptr()).tp_name) }.to_string_lossy();
+        let message = format!("{}() argument {} must be str, not {found}", self.function, place + 1);
+        Err(PyTypeError::new_err(message))
     }
-}
 
-impl Drop for Bytes<'_> {
-    fn drop(&mut self) {
-        if let Some(buffer) = &mut self.buffer {
-            // SAFETY: it was exported to us, once, and the thread holds the interpreter.
-            unsafe { ffi::PyBuffer_Release(&mut **buffer) };
+    /// Text as UTF-8, or the bytes of an object with a buffer.
+    #[inline]
+    pub fn bytes(&self, place: usize) -> PyResult<GivenBytes<'a>> {
+        let object = self.object(place);
+        if object.is_instance_of::<PyBytes>() {
+            return Ok(GivenBytes::Plain(object.extract()?));
+        }
+        if object.is_instance_of::<PyString>() {
+            return Ok(GivenBytes::Plain(object.extract::<&str>()?.as_bytes()));
+        }
+        let buffer = PyUntypedBuffer::get(&object)?;
+        match buffer.is_c_contiguous() {
+            true => Ok(GivenBytes::Exported(buffer)),
+            false => Err(PyBufferError::new_err("memoryview: underlying buffer is not C-contiguous")),
         }
     }
 }
 
+impl Deref for GivenBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            GivenBytes::Plain(bytes) => bytes,
+            GivenBytes::Exported(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: the buffer is contiguous, and lives as long as this value. Another thread of the application may change its
+            // bytes meanwhile, as with each function that takes one: they are only copied.
+            GivenBytes::Exported(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
+        }
+    }
+}
+
+/// Runs a function with the arguments of its call. Returns a new reference; null if an exception is set.
+///
 /// # Safety
-/// The object lives.
-unsafe fn long_of(object: *mut ffi::PyObject) -> Option<i64> {
-    // SAFETY: the caller says that it lives. Other numbers than int have an index or are no whole numbers.
-    unsafe {
-        let number = if ffi::PyLong_Check(object) != 0 {
-            ffi::PyLong_AsLongLong(object)
-        } else {
-            let index = ffi::PyNumber_Index(object);
-            if index.is_null() {
-                return None;
-            }
-            let number = ffi::PyLong_AsLongLong(index);
-            ffi::Py_DECREF(index);
-            number
-        };
-        (number != -1 || ffi::PyErr_Occurred().is_null()).then_some(number)
-    }
-}
-
-/// # Safety
-/// The object lives.
-unsafe fn type_name(object: *mut ffi::PyObject) -> String {
-    // SAFETY: a type's name is a C string that lives as long as the type.
-    unsafe { CStr::from_ptr((*ffi::Py_TYPE(object)).tp_name) }.to_string_lossy().into_owned()
-}
-
-/// The exceptions of these functions.
-#[derive(Clone, Copy)]
-pub enum Error {
-    Type,
-    Value,
-    Overflow,
-    Runtime,
-    Os,
-}
-
-/// Sets an exception, and returns the result that says so.
-pub fn raise<T>(error: Error, message: &str) -> Option<T> {
-    let message = CString::new(message.replace('\0', "?")).unwrap_or_default();
-    // SAFETY: the exceptions live as long as the interpreter, and the message through the call.
-    unsafe {
-        let kind = match error {
-            Error::Type => ffi::PyExc_TypeError,
-            Error::Value => ffi::PyExc_ValueError,
-            Error::Overflow => ffi::PyExc_OverflowError,
-            Error::Runtime => ffi::PyExc_RuntimeError,
-            Error::Os => ffi::PyExc_OSError,
-        };
-        ffi::PyErr_SetString(kind, message.as_ptr());
-    }
-    None
-}
-
-/// The result of a function, for Python.
-pub trait ToPython {
-    /// A new reference; null if an exception is set.
-    fn into_python(self) -> *mut ffi::PyObject;
-}
-
-impl ToPython for () {
-    fn into_python(self) -> *mut ffi::PyObject {
-        // SAFETY: None lives as long as the interpreter.
-        unsafe { new_reference(ffi::Py_None()) }
-    }
-}
-
-/// True and False.
-impl ToPython for bool {
-    fn into_python(self) -> *mut ffi::PyObject {
-        // SAFETY: both live as long as the interpreter.
-        unsafe { new_reference(if self { ffi::Py_True() } else { ffi::Py_False() }) }
-    }
-}
-
-/// uWSGI's True and None.
-pub struct TrueOrNone(pub bool);
-
-impl ToPython for TrueOrNone {
-    fn into_python(self) -> *mut ffi::PyObject {
-        if self.0 { true.into_python() } else { ().into_python() }
-    }
-}
-
-impl ToPython for i64 {
-    fn into_python(self) -> *mut ffi::PyObject {
-        // SAFETY: the thread holds the interpreter.
-        unsafe { ffi::PyLong_FromLongLong(self) }
-    }
-}
-
-impl ToPython for u64 {
-    fn into_python(self) -> *mut ffi::PyObject {
-        // SAFETY: the thread holds the interpreter.
-        unsafe { ffi::PyLong_FromUnsignedLongLong(self) }
-    }
-}
-
-/// Bytes, or None.
-impl ToPython for Option<Vec<u8>> {
-    fn into_python(self) -> *mut ffi::PyObject {
-        let Some(bytes) = self else { return ().into_python() };
-        // SAFETY: Python copies the bytes.
-        unsafe { ffi::PyBytes_FromStringAndSize(bytes.as_ptr().cast(), bytes.len() as ffi::Py_ssize_t) }
-    }
-}
-
-impl ToPython for Vec<Option<Vec<u8>>> {
-    fn into_python(self) -> *mut ffi::PyObject {
-        // SAFETY: a new list, which takes over the new items; a place without one is null, which a list may have until then.
-        unsafe {
-            let list = ffi::PyList_New(self.len() as ffi::Py_ssize_t);
-            if list.is_null() {
-                return list;
-            }
-            for (place, item) in self.into_iter().enumerate() {
-                let item = item.into_python();
-                if item.is_null() {
-                    ffi::Py_DECREF(list);
-                    return null_mut();
-                }
-                ffi::PyList_SetItem(list, place as ffi::Py_ssize_t, item);
-            }
-            list
+/// Python has called the function with these arguments, which live until it returns.
+pub unsafe fn answer<'py, R: IntoPyObject<'py>>(
+    function: &'static str,
+    (given, count): (*mut *mut ffi::PyObject, ffi::Py_ssize_t),
+    permitted: RangeInclusive<usize>,
+    act: impl FnOnce(&CallArguments<'_, 'py>) -> PyResult<R>,
+) -> *mut ffi::PyObject {
+    // SAFETY: the thread that Python calls with holds the interpreter.
+    let python = unsafe { Python::assume_attached() };
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller says so; without arguments the pointer may be null.
+    let given = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(given, count) } };
+    let arguments = CallArguments { python, function, given }.checked(permitted);
+    match arguments.and_then(|arguments| act(&arguments)?.into_py_any(python)) {
+        Ok(result) => result.into_ptr(),
+        Err(error) => {
+            error.restore(python);
+            null_mut()
         }
     }
-}
-
-/// An object that is the result already.
-pub struct Made(pub *mut ffi::PyObject);
-
-impl ToPython for Made {
-    fn into_python(self) -> *mut ffi::PyObject {
-        self.0
-    }
-}
-
-/// Returns the result of a function. `None`: an exception is set.
-pub fn answered(result: Option<impl ToPython>) -> *mut ffi::PyObject {
-    result.map_or(null_mut(), ToPython::into_python)
-}
-
-/// Runs code that touches no Python object while other threads run Python code.
-pub fn without_interpreter<R>(act: impl FnOnce() -> R) -> R {
-    struct Back(*mut ffi::PyThreadState);
-    impl Drop for Back {
-        fn drop(&mut self) {
-            // SAFETY: the state that was saved below, by this thread.
-            unsafe { ffi::PyEval_RestoreThread(self.0) };
-        }
-    }
-    // SAFETY: the thread holds the interpreter, and gets it back before anything else happens.
-    let _back = Back(unsafe { ffi::PyEval_SaveThread() });
-    act()
 }
 
 /// Adds functions to the native module, each by its definition.
-pub fn add_functions(module: *mut ffi::PyObject, definitions: &'static [crate::native::Lasting<ffi::PyMethodDef>]) -> Option<()> {
+pub fn add_functions(module: &Bound<'_, PyModule>, definitions: &'static [Lasting<ffi::PyMethodDef>]) -> PyResult<()> {
     for definition in definitions {
         let raw = (&raw const definition.0).cast_mut();
         // SAFETY: the definition is static and Python only reads it; the name is a C string.
-        let added = unsafe {
+        let (name, function) = unsafe {
             let function = ffi::PyCFunction_NewEx(raw, null_mut(), null_mut());
-            if function.is_null() {
-                return None;
-            }
-            let name = format!("uwsgi_{}", CStr::from_ptr(definition.0.ml_name).to_string_lossy());
-            let name = CString::new(name).ok()?;
-            let added = ffi::PyObject_SetAttrString(module, name.as_ptr(), function);
-            ffi::Py_DECREF(function);
-            added
+            (CStr::from_ptr(definition.0.ml_name), Bound::from_owned_ptr_or_err(module.py(), function)?)
         };
-        if added != 0 {
-            return None;
-        }
+        module.setattr(format!("uwsgi_{}", name.to_string_lossy()), function)?;
     }
-    Some(())
+    Ok(())
 }
 
-/// Defines a function that Python calls by vectorcall: `function!(lock_it, "lock", 0..=1, |arguments| …)`. Its body returns an
-/// `Option` of an [`ToPython`]; `None` means that an exception is set.
+/// Defines a table of functions, each with the permitted numbers of its arguments and its body, which returns a `PyResult`:
+/// `functions! { FUNCTIONS: is_locked(0..=1) is_held; … }`.
 macro_rules! functions {
-    ($table:ident: $($name:ident($least:literal..=$most:literal) $body:expr;)*) => {
+    ($table:ident: $($name:ident($permitted:expr) $body:expr;)*) => {
         $(
             /// # Safety
             /// Called by Python only, with the interpreter held.
@@ -346,10 +197,7 @@ macro_rules! functions {
                 count: pyo3::ffi::Py_ssize_t,
             ) -> *mut pyo3::ffi::PyObject {
                 // SAFETY: Python's own call.
-                let arguments = unsafe {
-                    $crate::services::arguments::CallArguments::new(stringify!($name), given, count, [$least, $most])
-                };
-                $crate::services::arguments::answered(arguments.and_then($body))
+                unsafe { $crate::services::arguments::answer(stringify!($name), (given, count), $permitted, $body) }
             }
         )*
 

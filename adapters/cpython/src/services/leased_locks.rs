@@ -22,32 +22,28 @@ static HELD: Mutex<Option<HashMap<i64, (Lease, ThreadId)>>> = Mutex::new(None);
 /// The time of the last line about a lock that has ended too early.
 static LINE_AT_MS: AtomicU64 = AtomicU64::new(0);
 
-/// Waits until no other process holds the lock. `None`: an exception is set.
-pub fn lock(locks: &'static Locks, number: i64) -> Option<()> {
-    Python::attach(|python| {
-        let is_own = with_held(|held| {
-            held.get(&number).is_some_and(|(lease, thread)| *thread == thread::current().id() && !lease.remaining().is_zero())
-        });
-        if is_own {
-            let message = format!("this thread holds lock {number} already: it would wait for itself");
-            return restored(python, Err(PyRuntimeError::new_err(message)));
-        }
-        let taken = take(python, locks, &name_of(number), locks.hold, None);
-        restored(
-            python,
-            taken.map(|lease| lease.map(|lease| with_held(|held| held.insert(number, (lease, thread::current().id()))))),
-        )
-        .map(|_| ())
-    })
+/// Waits until no other process holds the lock.
+pub fn lock(python: Python<'_>, locks: &'static Locks, number: i64) -> PyResult<()> {
+    let is_own = with_held(|held| {
+        held.get(&number).is_some_and(|(lease, thread)| *thread == thread::current().id() && !lease.remaining().is_zero())
+    });
+    if is_own {
+        let message = format!("this thread holds lock {number} already: it would wait for itself");
+        return Err(PyRuntimeError::new_err(message));
+    }
+    if let Some(lease) = take(python, locks, &name_of(number), locks.hold, None)? {
+        with_held(|held| held.insert(number, (lease, thread::current().id())));
+    }
+    Ok(())
 }
 
 /// A lock that this process does not hold stays as it is. While the engine is away, the lock ends at its time.
-pub fn unlock(locks: &'static Locks, number: i64) {
+pub fn unlock(python: Python<'_>, locks: &'static Locks, number: i64) {
     let Some((lease, _)) = with_held(|held| held.remove(&number)) else { return };
     if !lease.is_own() {
         return;
     }
-    let released = Python::attach(|python| python.detach(|| locks.leases.release(&lease)));
+    let released = python.detach(|| locks.leases.release(&lease));
     let (now, last) = (clock::now_ms(), LINE_AT_MS.load(Relaxed));
     if released == Ok(false) && (last == 0 || now.saturating_sub(last) >= LINE_MS) {
         LINE_AT_MS.store(now, Relaxed);
@@ -59,12 +55,9 @@ pub fn unlock(locks: &'static Locks, number: i64) {
     }
 }
 
-/// `None`: an exception is set.
-pub fn is_locked(locks: &'static Locks, number: i64) -> Option<bool> {
-    Python::attach(|python| {
-        let is_held = python.detach(|| locks.leases.is_held(&name_of(number)));
-        restored(python, is_held.map_err(|fault| error_of(&locks.leases, &fault)))
-    })
+pub fn is_locked(python: Python<'_>, locks: &'static Locks, number: i64) -> PyResult<bool> {
+    let is_held = python.detach(|| locks.leases.is_held(&name_of(number)));
+    is_held.map_err(|fault| error_of(&locks.leases, &fault))
 }
 
 fn name_of(number: i64) -> String {
@@ -73,9 +66,4 @@ fn name_of(number: i64) -> String {
 
 fn with_held<R>(act: impl FnOnce(&mut HashMap<i64, (Lease, ThreadId)>) -> R) -> R {
     act(HELD.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
-}
-
-/// Sets the exception of an error.
-fn restored<T>(python: Python<'_>, result: PyResult<T>) -> Option<T> {
-    result.map_err(|error| error.restore(python)).ok()
 }

@@ -2,8 +2,10 @@
 //! A free lock is taken with the interpreter held; a wait releases it.
 
 use bolide_memory::{Guard, RobustLock};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 
-use crate::services::arguments::{CallArguments, Error, functions, raise, without_interpreter};
+use crate::services::arguments::{CallArguments, TrueOrNone, functions};
 use crate::services::attachment::attached;
 use crate::services::{engines, leased_locks};
 
@@ -11,62 +13,58 @@ use crate::services::{engines, leased_locks};
 const MAX_READ_DEPTH: u32 = 1024;
 
 functions! { FUNCTIONS:
-    lock(0..=1) |arguments: CallArguments<'_>| take(&arguments);
-    unlock(0..=1) |arguments: CallArguments<'_>| release(&arguments);
-    is_locked(0..=1) |arguments: CallArguments<'_>| is_held(&arguments);
+    lock(0..=1) take;
+    unlock(0..=1) release;
+    is_locked(0..=1) is_held;
 }
 
 /// The lock of a call: its number is the argument, or 0.
-fn numbered(arguments: &CallArguments<'_>) -> Option<(i64, &'static RobustLock)> {
+#[inline]
+fn numbered(arguments: &CallArguments<'_, '_>) -> PyResult<(i64, &'static RobustLock)> {
     let number = arguments.long_or(0, 0)?;
     let lock = usize::try_from(number).ok().and_then(|number| attached()?.locks.get(number));
-    match lock {
-        Some(lock) => Some((number, lock)),
-        None => raise(Error::Value, "Invalid lock number"),
-    }
+    Ok((number, lock.ok_or_else(|| PyValueError::new_err("Invalid lock number"))?))
 }
 
-fn take(arguments: &CallArguments<'_>) -> Option<()> {
+fn take(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     let (number, lock) = numbered(arguments)?;
     if let Some(locks) = engines::locks() {
-        return leased_locks::lock(locks, number);
+        return leased_locks::lock(arguments.python, locks, number).map(|()| None);
     }
     let taken = match lock.try_lock() {
         Ok(Some(guard)) => {
             guard.keep();
-            Ok(())
+            Ok(None)
         }
-        Ok(None) => without_interpreter(|| lock.lock().map(Guard::keep)),
+        Ok(None) => arguments.python.detach(|| lock.lock().map(Guard::keep)).map(|()| None),
         Err(error) => Err(error),
     };
-    match taken {
-        Ok(()) => Some(()),
+    taken.map_err(|error| match error.raw_os_error() {
         // uWSGI waits for ever.
-        Err(error) if error.raw_os_error() == Some(libc::EDEADLK) => {
-            raise(Error::Runtime, &format!("this thread holds lock {number} already: it would wait for itself"))
+        Some(libc::EDEADLK) => {
+            PyRuntimeError::new_err(format!("this thread holds lock {number} already: it would wait for itself"))
         }
-        Err(error) => raise(Error::Os, &format!("lock {number} can't be taken: {error}")),
-    }
+        _ => PyOSError::new_err(format!("lock {number} can't be taken: {error}")),
+    })
 }
 
-fn release(arguments: &CallArguments<'_>) -> Option<()> {
+fn release(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     let (number, lock) = numbered(arguments)?;
-    if let Some(locks) = engines::locks() {
-        leased_locks::unlock(locks, number);
-        return Some(());
+    match engines::locks() {
+        Some(locks) => leased_locks::unlock(arguments.python, locks, number),
+        // As in uWSGI, a lock that this thread does not hold stays as it is.
+        None => _ = lock.release(),
     }
-    // As in uWSGI, a lock that this thread does not hold stays as it is.
-    let _ = lock.release();
-    Some(())
+    Ok(None)
 }
 
-fn is_held(arguments: &CallArguments<'_>) -> Option<bool> {
+fn is_held(arguments: &CallArguments<'_, '_>) -> PyResult<bool> {
     let (number, lock) = numbered(arguments)?;
-    if let Some(locks) = engines::locks() {
-        return leased_locks::is_locked(locks, number);
+    match engines::locks() {
+        Some(locks) => leased_locks::is_locked(arguments.python, locks, number),
+        // A holder keeps it, this thread included.
+        None => Ok(!matches!(lock.try_lock(), Ok(Some(_)))),
     }
-    // A holder keeps it, this thread included.
-    Some(!matches!(lock.try_lock(), Ok(Some(_))))
 }
 
 /// Releases the locks and areas that this thread has taken while it loaded the application.

@@ -36,9 +36,7 @@ pub fn metrics() -> Option<&'static NamedMetrics> {
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for table in [cache::FUNCTIONS, locks::FUNCTIONS, queue::FUNCTIONS, areas::FUNCTIONS, metrics::FUNCTIONS] {
-        if arguments::add_functions(module.as_ptr(), table).is_none() {
-            return Err(PyErr::fetch(module.py()));
-        }
+        arguments::add_functions(module, table)?;
     }
     engines::add_to(module)?;
     unique_timers::add_to(module)?;

@@ -4,70 +4,67 @@
 use std::time::SystemTime;
 
 use bolide_memory::queue::{Items, Queue};
+use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 
-use crate::services::arguments::{CallArguments, Error, Made, ToPython, TrueOrNone, functions, raise, without_interpreter};
+use crate::services::arguments::{CallArguments, TrueOrNone, functions};
 use crate::services::attachment::attached;
 
 functions! { FUNCTIONS:
-    queue_push(1..=1) |arguments: CallArguments<'_>| push(&arguments);
-    queue_set(2..=2) |arguments: CallArguments<'_>| set(&arguments);
-    queue_pull(0..=1) |_: CallArguments<'_>| with_items(|items| items.pull());
-    queue_pop(0..=1) |_: CallArguments<'_>| with_items(|items| items.pop());
-    queue_get(1..=1) |arguments: CallArguments<'_>| get(&arguments);
-    queue_last(0..=1) |arguments: CallArguments<'_>| last(&arguments);
-    queue_slot(0..=1) |_: CallArguments<'_>| the_queue().map(|queue| queue.push_position());
-    queue_pull_slot(0..=1) |_: CallArguments<'_>| the_queue().map(|queue| queue.pull_position());
+    queue_push(1..=1) push;
+    queue_set(2..=2) set;
+    queue_pull(0..=1) |arguments| with_items(arguments.python, |items| items.pull());
+    queue_pop(0..=1) |arguments| with_items(arguments.python, |items| items.pop());
+    queue_get(1..=1) get;
+    queue_last(0..=1) last;
+    queue_slot(0..=1) |_| the_queue().map(Queue::push_position);
+    queue_pull_slot(0..=1) |_| the_queue().map(Queue::pull_position);
 }
 
-fn the_queue() -> Option<&'static Queue<'static>> {
-    match attached().and_then(|attached| attached.queue.as_ref()) {
-        Some(queue) => Some(queue),
-        None => raise(Error::Runtime, "there is no queue: the configuration has no `queue`"),
-    }
+fn the_queue() -> PyResult<&'static Queue<'static>> {
+    let queue = attached().and_then(|attached| attached.queue.as_ref());
+    queue.ok_or_else(|| PyRuntimeError::new_err("there is no queue: the configuration has no `queue`"))
 }
 
-/// Acts on the items while the lock is held. The act touches no Python object.
-fn with_items<R>(act: impl FnOnce(Items<'_>) -> R) -> Option<R> {
+/// Acts on the items while the lock is held.
+fn with_items<R: Send>(python: Python<'_>, act: impl FnOnce(Items<'_>) -> R + Send) -> PyResult<R> {
     let queue = the_queue()?;
     let done = match queue.lock().try_lock() {
         Ok(Some(guard)) => Ok(act(queue.items(&guard))),
-        Ok(None) => without_interpreter(|| queue.lock().lock().map(|guard| act(queue.items(&guard)))),
+        Ok(None) => python.detach(|| queue.lock().lock().map(|guard| act(queue.items(&guard)))),
         Err(error) => Err(error),
     };
-    match done {
-        Ok(done) => Some(done),
-        Err(error) => raise(Error::Os, &format!("the queue can't be locked: {error}")),
-    }
+    done.map_err(|error| PyOSError::new_err(format!("the queue can't be locked: {error}")))
 }
 
-fn push(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
-    let item = arguments.bytes(0)?;
-    with_items(|items| items.push(item.as_slice(), now_s())).map(TrueOrNone)
+fn push(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
+    let item = &*arguments.bytes(0)?;
+    with_items(arguments.python, |items| items.push(item, now_s()).then_some(true))
 }
 
-fn set(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
-    let (slot, item) = (arguments.long(0)?, arguments.bytes(1)?);
-    let Ok(slot) = u64::try_from(slot) else { return Some(TrueOrNone(false)) };
-    with_items(|items| items.set(slot, item.as_slice(), now_s())).map(TrueOrNone)
+fn set(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
+    let (slot, item) = (arguments.long(0)?, &*arguments.bytes(1)?);
+    let Ok(slot) = u64::try_from(slot) else { return Ok(None) };
+    with_items(arguments.python, |items| items.set(slot, item, now_s()).then_some(true))
 }
 
-fn get(arguments: &CallArguments<'_>) -> Option<Option<Vec<u8>>> {
-    let slot = arguments.long(0)?;
-    let Ok(slot) = u64::try_from(slot) else { return Some(None) };
-    with_items(|items| items.get(slot))
+fn get(arguments: &CallArguments<'_, '_>) -> PyResult<Option<Vec<u8>>> {
+    let Ok(slot) = u64::try_from(arguments.long(0)?) else { return Ok(None) };
+    with_items(arguments.python, |items| items.get(slot))
 }
 
 /// The newest item, or with a number a list of this length.
-fn last(arguments: &CallArguments<'_>) -> Option<Made> {
+fn last(arguments: &CallArguments<'_, '_>) -> PyResult<Py<PyAny>> {
     let count = arguments.long_or(0, 0)?;
     let Ok(count) = u64::try_from(count) else {
-        return raise(Error::Value, &format!("queue_last({count}): the number of items can't be below 0"));
+        return Err(PyValueError::new_err(format!("queue_last({count}): the number of items can't be below 0")));
     };
-    let found = with_items(|items| items.last(count.max(1)))?;
-    Some(Made(match count {
-        0 => found.into_iter().next().flatten().into_python(),
-        _ => found.into_python(),
-    }))
+    let found = with_items(arguments.python, |items| items.last(count.max(1)))?;
+    match count {
+        0 => found.into_iter().next().flatten().into_py_any(arguments.python),
+        _ => found.into_py_any(arguments.python),
+    }
 }
 
 /// Seconds since 1970, which uWSGI writes beside each item.

@@ -5,9 +5,8 @@ use std::sync::OnceLock;
 
 use bolide_contract::distributed::Distributed;
 use bolide_distributed::{CacheBounds, Engine, RemoteCache, Write};
-use bolide_memory::cache::Calculation;
-
-use crate::services::arguments::without_interpreter;
+use bolide_memory::cache::{Calculation, Change};
+use pyo3::prelude::*;
 
 static CACHES: OnceLock<Vec<NamedCache>> = OnceLock::new();
 
@@ -40,59 +39,28 @@ pub fn attach(settings: &Distributed, engines: &'static [Engine]) {
     CACHES.get_or_init(|| named.collect());
 }
 
-/// Returns whether there are any.
-#[inline]
-pub fn are_used() -> bool {
-    CACHES.get().is_some()
-}
-
 /// The cache of this name; an empty name is the first cache of the configuration. `None`: it is not on an engine.
 pub fn named(name: &str) -> Option<&'static NamedCache> {
     CACHES.get()?.iter().find(|cache| if name.is_empty() { cache.is_default } else { cache.name == name })
 }
 
 impl NamedCache {
-    pub fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        without_interpreter(|| self.cache.get(key))
+    /// Asks the engine. Python code runs meanwhile.
+    pub fn ask<R: Send>(&self, python: Python<'_>, ask: impl FnOnce(&RemoteCache) -> R + Send) -> R {
+        python.detach(|| ask(&self.cache))
     }
 
-    pub fn exists(&self, key: &[u8]) -> bool {
-        without_interpreter(|| self.cache.exists(key))
-    }
-
-    pub fn number(&self, key: &[u8]) -> i64 {
-        without_interpreter(|| self.cache.number(key))
-    }
-
-    pub fn keys(&self) -> Vec<Vec<u8>> {
-        without_interpreter(|| self.cache.keys()).unwrap_or_default()
-    }
-
-    pub fn put(&self, key: &[u8], value: &[u8], expires_s: i64, replaces: bool) -> bool {
-        let write = if replaces { Write::Any } else { Write::New };
-        without_interpreter(|| self.cache.set(key, value, self.expiry(expires_s), write))
-    }
-
-    pub fn calculate(&self, key: &[u8], calculation: Calculation, operand: i64, expires_s: i64) -> bool {
-        let expires = self.expiry(expires_s);
-        without_interpreter(|| match calculation {
-            Calculation::Add => self.cache.add(key, operand, expires),
-            Calculation::Subtract => self.cache.subtract(key, operand, expires),
-            Calculation::Multiply => self.cache.multiply(key, operand, expires),
-            Calculation::Divide => self.cache.divide(key, operand, expires),
+    /// Changes an item.
+    pub fn put(&self, python: Python<'_>, key: &[u8], change: Change<'_>, expires_s: i64) -> bool {
+        // Seconds; 0 is never.
+        let expires = if self.never_expires { 0 } else { u64::try_from(expires_s).unwrap_or(0) };
+        self.ask(python, |cache| match change {
+            Change::Add(value) => cache.set(key, value, expires, Write::New),
+            Change::Update(value) => cache.set(key, value, expires, Write::Any),
+            Change::Calculate(Calculation::Add, operand) => cache.add(key, operand, expires),
+            Change::Calculate(Calculation::Subtract, operand) => cache.subtract(key, operand, expires),
+            Change::Calculate(Calculation::Multiply, operand) => cache.multiply(key, operand, expires),
+            Change::Calculate(Calculation::Divide, operand) => cache.divide(key, operand, expires),
         })
-    }
-
-    pub fn delete(&self, key: &[u8]) -> bool {
-        without_interpreter(|| self.cache.delete(key))
-    }
-
-    pub fn clear(&self) -> bool {
-        without_interpreter(|| self.cache.clear())
-    }
-
-    /// Seconds; 0 is never.
-    fn expiry(&self, expires_s: i64) -> u64 {
-        if self.never_expires { 0 } else { u64::try_from(expires_s).unwrap_or(0) }
     }
 }
