@@ -15,6 +15,8 @@ pub mod published;
 pub mod scheduling;
 #[path = "../../crates/scoreboard/src/slot.rs"]
 pub mod slot;
+#[path = "../../crates/scoreboard/src/work.rs"]
+pub mod work;
 
 /// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one
 /// multiplies the time.

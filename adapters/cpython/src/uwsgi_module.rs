@@ -176,8 +176,7 @@ fn described<'py>(
     threads: impl Iterator<Item = Work>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let is_busy = slots.iter().any(|slot| slot.began_ms.load(Relaxed) != 0 || slot.tally.ongoing.load(Relaxed) != 0);
-    let mut work = Work::default();
-    threads.for_each(|thread| work += thread);
+    let work: Work = threads.sum();
     let facts = PyDict::new(py);
     facts.set_item("worker", row.worker.load(Relaxed))?;
     facts.set_item("pid", row.pid.load(Relaxed))?;

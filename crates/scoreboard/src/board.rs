@@ -13,10 +13,9 @@ use crate::coarse_histogram::GroupDurations;
 pub use crate::meters::{Measured, Meters};
 use crate::sealed_memory;
 pub use crate::slot::{
-    End, Entry, IDENTIFIER_BYTES, MAX_APPLICATIONS, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES,
-    Tally, add, entries_of_thread,
+    End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES, entries_of_thread,
 };
-pub use crate::work::{Work, WorkOfApplication};
+pub use crate::work::{MAX_APPLICATIONS, OfApplication, Tally, Work, add};
 use bolide_contract::children::ChildKind;
 pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
@@ -358,7 +357,7 @@ impl Scoreboard {
 
     /// Returns the counters of each thread of the worker of this row, since the worker's start.
     pub fn work(&self, row: u32) -> impl Iterator<Item = Work> {
-        self.slots(row).iter().map(|slot| Work::of(&slot.tally))
+        self.slots(row).iter().map(|slot| slot.tally.work())
     }
 
     /// Whether the worker of this row has received a request, answered or not.
@@ -387,7 +386,7 @@ impl Scoreboard {
         self.in_use(row, self.group_durations(row)).for_each(GroupDurations::clear);
         for slot in self.slots(row) {
             slot.clear();
-            Work::clear(&slot.tally);
+            slot.tally.clear();
         }
     }
 }

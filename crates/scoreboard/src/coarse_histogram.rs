@@ -8,7 +8,7 @@ pub use bolide_contract::statistics::MAX_GROUPS;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 use crate::histogram::{BUCKETS, Distribution, SCHEMA, bucket_of};
-use crate::slot::add;
+use crate::work::add;
 
 /// Prometheus' name of this resolution.
 pub const COARSE_SCHEMA: i32 = 1;

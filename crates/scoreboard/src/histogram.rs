@@ -7,7 +7,7 @@
 use std::ops::AddAssign;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
-use crate::slot::add;
+use crate::work::add;
 
 /// Prometheus' name of this resolution: each bucket's bound is that of the one before times the 2^3th root of 2.
 pub const SCHEMA: i32 = 3;

@@ -11,8 +11,8 @@ use crate::census::Census;
 pub use crate::coarse_histogram::MAX_GROUPS;
 use crate::coarse_histogram::{COARSE_BUCKETS, CoarseCounts};
 use crate::histogram::{Distribution, Histogram};
-use crate::slot::add;
-pub use crate::slot::{CLASSES, class_of};
+use crate::work::add;
+pub use crate::work::{CLASSES, class_of};
 
 /// The group of requests that no group of the configuration takes.
 pub const OTHER_GROUP: u32 = MAX_GROUPS as u32;

@@ -8,6 +8,8 @@
 use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence};
 use Ordering::{Acquire, Relaxed, Release};
 
+use crate::work::Tally;
+
 /// Bytes of a request's first line that a slot keeps; the rest is truncated.
 pub const TEXT_BYTES: usize = 192;
 
@@ -19,66 +21,6 @@ pub const TRACE_BYTES: usize = 32;
 
 /// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
 const MAX_READS: u32 = 8;
-
-/// Applications whose requests are counted separately; further ones are counted together with the last of these.
-pub const MAX_APPLICATIONS: usize = 8;
-
-/// Classes of statuses: 1xx to 5xx, and requests without a valid status.
-pub const CLASSES: usize = 6;
-
-/// A thread's counters since its worker's start. Only the thread writes them, so a load and a store are enough; the reader adds
-/// up the threads.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// Requests answered, by the application or by the server.
-    pub requests: AtomicU64,
-    pub sent_bytes: AtomicU64,
-    /// Total time from the head to the end of the answer of all requests, in microseconds; only counted if something reads it.
-    pub busy_us: AtomicU64,
-    pub applications: [ApplicationTally; MAX_APPLICATIONS],
-    pub static_requests: AtomicU64,
-    pub routed_requests: AtomicU64,
-    /// Clients that have disconnected, or not read their answer in time.
-    pub write_errors: AtomicU64,
-    /// Request bodies that were incomplete.
-    pub read_errors: AtomicU64,
-    /// Requests and WebSockets in progress in an asynchronous application.
-    pub ongoing: AtomicU64,
-    /// Requests that were answered with 500 and above, or whose answer was aborted by an exception.
-    pub errors: AtomicU64,
-    /// Requests by class of status ([`class_of`]), except 2xx: these are the rest of `requests`, so that a usual request
-    /// counts nothing here.
-    pub classes: [AtomicU64; CLASSES],
-}
-
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct ApplicationTally {
-    pub requests: AtomicU64,
-    pub exceptions: AtomicU64,
-}
-
-impl Tally {
-    /// Returns the counters of an application, by its number in the settings.
-    pub fn application(&self, number: u32) -> &ApplicationTally {
-        &self.applications[(number as usize).min(MAX_APPLICATIONS - 1)]
-    }
-}
-
-/// Returns the place of a status in an array of [`CLASSES`]: 1xx to 5xx come first, anything else is last.
-pub fn class_of(status: u16) -> usize {
-    match status {
-        100..=599 => usize::from(status / 100) - 1,
-        _ => CLASSES - 1,
-    }
-}
-
-/// Adds to a counter that only the calling thread writes.
-#[inline(always)]
-pub fn add(counter: &AtomicU64, more: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
-}
 
 /// Requests that the threads of a worker remember together, at least.
 pub const REMEMBERED: u32 = 64;

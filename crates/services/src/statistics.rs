@@ -236,11 +236,7 @@ impl Snapshot {
 impl WorkerFacts {
     /// The total of its threads.
     pub fn work(&self) -> Work {
-        let mut sum = Work::default();
-        for core in &self.cores {
-            sum += core.work;
-        }
-        sum
+        self.cores.iter().map(|core| core.work).sum()
     }
 
     pub fn is_busy(&self) -> bool {
