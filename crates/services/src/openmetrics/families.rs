@@ -6,9 +6,9 @@ use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
 
 use super::family::FamilyKind::{Counter, Gauge, Histogram};
-use super::family::{Facts, Family, Number, Samples, families, one, seconds};
+use super::family::{Facts, Family, Number, Samples, families, of_sockets, one, seconds};
 
-use crate::statistics::{CoreFacts, LogFacts, SocketFacts, WorkerFacts};
+use crate::statistics::{CoreFacts, LogFacts, WorkerFacts};
 
 /// The names of the classes of statuses.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
@@ -233,16 +233,6 @@ fn by_state(facts: &Facts, samples: &mut Samples<'_>) {
             for (state, count) in STATES.iter().zip(worker.census.of_kind(kind)) {
                 samples(&[&worker.number.to_string(), state, kind.protocol(), tls], count.into());
             }
-        }
-    }
-}
-
-fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> u32) {
-    let sockets = &facts.snapshot.sockets;
-    for (place, socket) in sockets.iter().enumerate() {
-        // A series must not appear twice.
-        if !sockets[..place].iter().any(|other| (&other.name, &other.protocol) == (&socket.name, &socket.protocol)) {
-            samples(&[&socket.name, &socket.protocol], number(socket).into());
         }
     }
 }

@@ -4,7 +4,7 @@ use bolide_scoreboard::Measured;
 use bolide_scoreboard::coarse_histogram::CoarseCounts;
 use bolide_scoreboard::histogram::Distribution;
 
-use crate::statistics::Snapshot;
+use crate::statistics::{Snapshot, SocketFacts};
 
 /// Everything that scrapers are told.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -103,4 +103,15 @@ impl From<f64> for Number<'_> {
 
 pub fn seconds(microseconds: u64) -> f64 {
     microseconds as f64 / 1e6
+}
+
+/// A sample for each listening socket.
+pub fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> u32) {
+    let sockets = &facts.snapshot.sockets;
+    for (place, socket) in sockets.iter().enumerate() {
+        // A series must not appear twice. As in uwsgi-exporter, the first socket of a name counts.
+        if !sockets[..place].iter().any(|other| (&other.name, &other.protocol) == (&socket.name, &socket.protocol)) {
+            samples(&[&socket.name, &socket.protocol], number(socket).into());
+        }
+    }
 }

@@ -4,8 +4,8 @@
 use bolide_scoreboard::Work;
 
 use super::family::FamilyKind::{Counter, Gauge, Unknown};
-use super::family::{Facts, Family, Number, Samples, families, one, seconds};
-use crate::statistics::{CacheFacts, SocketFacts, WorkerFacts};
+use super::family::{Facts, Family, Number, Samples, families, of_sockets, one, seconds};
+use crate::statistics::{CacheFacts, WorkerFacts};
 
 const WORKER: &[&str] = &["worker_id"];
 const APPLICATION: &[&str] = &["worker_id", "app_id", "mountpoint", "chdir"];
@@ -124,17 +124,6 @@ fn of_applications(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&Wo
         for (place, application) in facts.snapshot.applications.iter().enumerate().take(work.applications.len()) {
             let labels = [&worker.number.to_string(), &place.to_string(), application.mount.as_str(), ""];
             samples(&labels, number(worker, &work, place).into());
-        }
-    }
-}
-
-fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> u32) {
-    let sockets = &facts.snapshot.sockets;
-    for (place, socket) in sockets.iter().enumerate() {
-        // A series must not appear twice. As in the exporter, the first socket of a name counts.
-        let is_again = sockets[..place].iter().any(|other| (&other.name, &other.protocol) == (&socket.name, &socket.protocol));
-        if !is_again {
-            samples(&[&socket.name, &socket.protocol], number(socket).into());
         }
     }
 }
