@@ -248,7 +248,8 @@ fn seeds() -> Vec<Vec<u8>> {
         b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /echo/1 HTTP/1.1\r\nHost: h\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: h\r\n\r\nGET /fields HTTP/1.1\r\nHost: h\r\n\r\n",
         b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhelloHEAD /echo HTTP/1.1\r\nHost: h\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\nGET /none HTTP/1.1\r\n\
+        Host: h\r\n\r\n",
         b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
         b"POST /slow/x HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n\r\nhello",
         b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -258,9 +259,11 @@ fn seeds() -> Vec<Vec<u8>> {
         b"GET /short HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /long HTTP/1.1\r\nHost: h\r\n\r\nGET /echo HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /echo HTTP/1.1\r\n\r\n",
-        b"\r\n\r\nGET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /slow/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET",
+        b"\r\n\r\nGET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /slow/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\
+        \r\nGET",
         b"GET http://h:80/echo?a=%41 HTTP/1.1\r\nHost: h\r\n\r\n",
-        b"GET /socket HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x85\0\0\0\0hello\x88\x80\0\0\0\0",
+        b"GET /socket HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n\x81\x85\0\0\0\0hello\x88\x80\0\0\0\0",
     ];
     let uwsgi: [&[u8]; 3] =
         [b"\0\x28\0\0\x0e\0REQUEST_METHOD\x04\0POST\x09\0PATH_INFO\x05\0/echo", b"\0\0\0\0", b"\x01\xff\xff\0\x01\0A\0\0"];

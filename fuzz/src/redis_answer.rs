@@ -1,5 +1,5 @@
-//! An answer of a Redis server is read as the same value whole and byte by byte, or refused; an address is shown as one that means the
-//! same.
+//! An answer of a Redis server is read as the same value whole and byte by byte, or refused; an address is shown as one that
+//! means the same.
 
 use std::io::{self, Read};
 

@@ -131,7 +131,8 @@ fn seeds() -> Vec<Vec<u8>> {
     let http: &[&[u8]] = &[
         b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.0\r\n\r\n",
-        b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n0\r\nTrailer: 1\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n0\r\nTrailer: 1\r\n\r\nGET /b HTTP/1.1\r\n\
+        Host: x\r\n\r\n",
     ];
     let http = http.iter().flat_map(|bytes| [1, 3, 7, 50].map(|cut| [&[0, cut], *bytes].concat()));
     let more: &[&[u8]] = &[

@@ -179,6 +179,17 @@ def test_files_stay_readable_in_one_sitting():
     assert not long, "find the seam in:\n" + "\n".join(long)
 
 
+def test_no_line_of_rust_is_wider_than_the_formatter_makes_it():
+    """The formatter leaves comments, long texts and tables in macros as they are."""
+    width = int(re.search(r"(?m)^max_width = (\d+)$", (ROOT / "rustfmt.toml").read_text(encoding="utf-8"))[1])
+    wide = []
+    for path in tracked("*.rs"):
+        for number, line in enumerate((ROOT / path).read_text(encoding="utf-8").split("\n"), 1):
+            if len(line) > width:
+                wide.append(f"{path}:{number}: {len(line)} characters")
+    assert not wide, f"more than {width} characters:\n" + "\n".join(wide)
+
+
 def is_source(path):
     """Whether users get the file's code, and it has more to do than to declare modules."""
     path = ROOT / path

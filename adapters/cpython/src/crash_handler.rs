@@ -2,8 +2,8 @@
 //! hands the file to the master, and lets the fault take its course: the handler that was there before it, such as the
 //! application's own `faulthandler`, and a core file come as without it.
 //!
-//! It knows no report and no folder. Workers run it. Until a fault happens it costs nothing; the handler itself makes async-signal-safe
-//! calls only.
+//! It knows no report and no folder. Workers run it. Until a fault happens it costs nothing; the handler itself makes
+//! async-signal-safe calls only.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -90,8 +90,8 @@ fn note_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_vo
         }
     }
     if let Some(number) = FAULTS.iter().position(|fault| *fault == signal) {
-        // SAFETY: the action is the one that was in force before this handler; the signal comes again when the handler has returned,
-        // and ends the process if nothing else was installed.
+        // SAFETY: the action is the one that was in force before this handler; the signal comes again when the handler has
+        // returned, and ends the process if nothing else was installed.
         unsafe {
             libc::sigaction(signal, &place.before[number], std::ptr::null_mut());
             libc::raise(signal);

@@ -1,5 +1,5 @@
-//! A helper's link to its master for Python: its orders, and the piece of work that it has begun. It decides nothing, and does not
-//! know what a helper does. Mules and spoolers run it.
+//! A helper's link to its master for Python: its orders, and the piece of work that it has begun. It decides nothing, and does
+//! not know what a helper does. Mules and spoolers run it.
 
 use std::collections::HashSet;
 use std::io;
@@ -148,7 +148,8 @@ impl HelperLink {
         }
     }
 
-    /// A piece of work of the calling thread begins, for statistics and for its time limit. The order to end does not interrupt it.
+    /// A piece of work of the calling thread begins, for statistics and for its time limit. The order to end does not interrupt
+    /// it.
     fn begin_work(&self, text: &str) {
         self.with_threads(|threads| threads.insert(gettid().as_raw()));
         self.with(|helper| helper.begin_work(text));
@@ -164,8 +165,8 @@ impl HelperLink {
         }
     }
 
-    /// Limits the piece of work in progress to this time from now, in seconds; 0 removes that limit. Outside of any piece of work,
-    /// one begins that ends with the limit. Returns True if it has ended.
+    /// Limits the piece of work in progress to this time from now, in seconds; 0 removes that limit. Outside of any piece of
+    /// work, one begins that ends with the limit. Returns True if it has ended.
     fn limit_work(&self, seconds: i64) -> bool {
         let milliseconds = seconds.max(0).unsigned_abs().min(MAX_LIMIT_SECONDS) * 1000;
         if milliseconds == 0 && self.limited.load(Relaxed) == gettid().as_raw() {

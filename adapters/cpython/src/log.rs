@@ -36,8 +36,8 @@ pub fn report_log(lines: &[u8]) {
     bolide_log::report(lines);
 }
 
-/// Writes an event of the form JSON. `members` are further members of its object, each with a comma before it; an unknown level is
-/// `info`.
+/// Writes an event of the form JSON. `members` are further members of its object, each with a comma before it; an unknown level
+/// is `info`.
 #[pyfunction]
 pub fn log_event(level: &str, kind: &str, message: &[u8], members: &[u8]) {
     bolide_log::event(Level::named(level).unwrap_or(Level::Info), kind, message, members);

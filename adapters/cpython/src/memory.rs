@@ -17,7 +17,8 @@ use pyo3::{ffi, intern};
 use crate::object::Object;
 use crate::uwsgi_module;
 
-/// Free objects of a type that CPython keeps: 80 lists, dictionaries and tables of small dictionaries, and 100 floating point numbers.
+/// Free objects of a type that CPython keeps: 80 lists, dictionaries and tables of small dictionaries, and 100 floating point
+/// numbers.
 const MAX_FREE: usize = 100;
 
 /// Free tuples: 2,000 of each length. Longer ones are rare.
@@ -68,8 +69,8 @@ fn count(py: Python<'_>, collection: Collection) -> PyResult<Objects> {
     Ok(Objects { count: blocks.call0(py)?.extract(py)?, collector_is_off })
 }
 
-/// Fills the interpreter's lists of free objects, which count as in use: what one request has freed into them and another one takes
-/// out of them is no growth of the other one.
+/// Fills the interpreter's lists of free objects, which count as in use: what one request has freed into them and another one
+/// takes out of them is no growth of the other one.
 fn fill_free_lists(py: Python<'_>, collection: Collection) {
     let mut made = Vec::with_capacity(3 * MAX_FREE);
     // A full collection has emptied these, and requests would fill them for a long time.

@@ -1,5 +1,5 @@
-//! Reads what threads of this process do in Python, for `slow-request`: without the GIL, from its own memory, as `bolide trace` reads
-//! another process. It also names the peers of sockets.
+//! Reads what threads of this process do in Python, for `slow-request`: without the GIL, from its own memory, as `bolide trace`
+//! reads another process. It also names the peers of sockets.
 //!
 //! It knows no request. The worker's thread that watches slow requests runs it.
 
@@ -174,8 +174,8 @@ pub fn place_of(frame: &Frame) -> CodePlace {
     CodePlace { file: frame.file.clone(), line: frame.line, function: frame.function.clone() }
 }
 
-/// The other end of the descriptor that a call waits for: `127.0.0.1:5432`, the path of a UNIX socket; or what else it is, such as
-/// `a pipe`. `None`: there is no such descriptor.
+/// The other end of the descriptor that a call waits for: `127.0.0.1:5432`, the path of a UNIX socket; or what else it is, such
+/// as `a pipe`. `None`: there is no such descriptor.
 fn peer(wait: &Wait) -> Option<String> {
     let descriptor = wait.descriptor?;
     match getpeername::<SockaddrStorage>(descriptor) {

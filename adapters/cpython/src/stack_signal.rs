@@ -1,4 +1,5 @@
-//! The signal at which a thread writes its Python stack to the log: Python's `faulthandler` does that without the interpreter's lock.
+//! The signal at which a thread writes its Python stack to the log: Python's `faulthandler` does that without the interpreter's
+//! lock.
 //!
 //! Its handler loses `errno`, and the interrupted call may be about to read it: `os.stat` of a missing file would then raise
 //! `OSError(0, 'Error')` in the application. So a handler of ours surrounds it. Prototypes set it, and their forks inherit it.

@@ -73,8 +73,8 @@ fn uwsgi_log_this_request() -> PyResult<()> {
     with_response(|response| response.log_this())
 }
 
-/// In a greenlet it is not the socket, from which the engine reads, but a descriptor that is readable when the application may take
-/// a message of a WebSocket: programs wait for it with `select`.
+/// In a greenlet it is not the socket, from which the engine reads, but a descriptor that is readable when the application may
+/// take a message of a WebSocket: programs wait for it with `select`.
 #[pyfunction]
 fn uwsgi_connection_fd() -> PyResult<RawFd> {
     if cooperation().is_none() {

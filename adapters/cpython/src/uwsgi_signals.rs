@@ -1,5 +1,5 @@
-//! The native half of uWSGI's signals (`bolide/uwsgi/signals.py`): raises and registers them, waits for them, and calls the Python
-//! function that runs handlers. It knows no handler. Workers and helpers run it; a prototype has no port, and collects.
+//! The native half of uWSGI's signals (`bolide/uwsgi/signals.py`): raises and registers them, waits for them, and calls the
+//! Python function that runs handlers. It knows no handler. Workers and helpers run it; a prototype has no port, and collects.
 
 use std::sync::{Arc, OnceLock};
 

@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn answers_are_parsed_by_their_framing_and_other_bytes_are_refused() {
-        let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nHTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n";
+        let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\n\
+            Content-Length: 9\r\n\r\nHTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n";
         let found = replies(bytes, |number| number == 1).expect("answers");
         let facts: Vec<_> = found.iter().map(|reply| (reply.status, &reply.body[..], reply.is_whole)).collect();
         assert_eq!(facts, [(200, &b"hi"[..], true), (200, b"", true), (404, b"no", true)]);

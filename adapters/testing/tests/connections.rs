@@ -20,11 +20,13 @@ const CONVERSATIONS: [(&[u8], &[&str]); 6] = [
     (b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n", &["GET /echo\n"]),
     (b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", &["POST /echo\nhello"]),
     (
-        b"POST /echo/2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=\"y\"\r\nhel\r\n2\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n",
+        b"POST /echo/2 HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=\"y\"\r\nhel\r\n2\r\nlo\r\n0\r\n\
+        Trailer: 1\r\n\r\n",
         &["POST /echo/2\nhello"],
     ),
     (
-        b"GET /echo/one HTTP/1.1\r\nHost: h\r\n\r\n\r\nPOST /echo/two HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nxGET /echo/three HTTP/1.0\r\nHost: h\r\n\r\n",
+        b"GET /echo/one HTTP/1.1\r\nHost: h\r\n\r\n\r\nPOST /echo/two HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n\
+        xGET /echo/three HTTP/1.0\r\nHost: h\r\n\r\n",
         &["GET /echo/one\n", "POST /echo/two\nx", "GET /echo/three\n"],
     ),
     (b"BAD REQUEST\r\n\r\n", &["400"]),

@@ -300,8 +300,8 @@ fn column(diagnostic: &Diagnostic) -> Option<usize> {
     Some(span(diagnostic)?.start + 1)
 }
 
-/// What is at fault in the line of a diagnostic, counted in characters from zero: the value, if the first quotation of the message
-/// is `OPTION = VALUE`; else the quotation; else the first character of the line.
+/// What is at fault in the line of a diagnostic, counted in characters from zero: the value, if the first quotation of the
+/// message is `OPTION = VALUE`; else the quotation; else the first character of the line.
 fn span(diagnostic: &Diagnostic) -> Option<Range<usize>> {
     let text = diagnostic.location.as_ref()?.text.as_ref()?;
     let quoted = diagnostic.message.split('`').nth(1).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The command line of `bolide`: from its words, the environment and the files that they name to
 //! [`bolide_contract::settings::Settings`], or to a command, a text or an error.
 //!
-//! `collect` reads words and environment into one configuration, in uWSGI's order and in the words of other servers. `commands` are
-//! the words as the first argument, and `manual` is help, man page and completions. Runs in the process that is started; it opens
-//! configuration files and nothing else.
+//! `collect` reads words and environment into one configuration, in uWSGI's order and in the words of other servers. `commands`
+//! are the words as the first argument, and `manual` is help, man page and completions. Runs in the process that is started; it
+//! opens configuration files and nothing else.
 
 mod argv;
 mod check_report;

@@ -1,5 +1,5 @@
-//! The commands that look at a running instance, or at what it has left: their names, flags and arguments, in one table. Help, man
-//! page and completions derive from it. Pure data: the crate `observing` runs them, in the process of the command line.
+//! The commands that look at a running instance, or at what it has left: their names, flags and arguments, in one table. Help,
+//! man page and completions derive from it. Pure data: the crate `observing` runs them, in the process of the command line.
 
 use crate::command_flags::{CommandFlag, Example, FILE, flag};
 

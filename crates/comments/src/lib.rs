@@ -1,5 +1,5 @@
-//! The texts of a table's rows, written as the comments above them. They are taken apart while the table is compiled: a start pays
-//! nothing for them, and a malformed comment does not compile. It must not know any table.
+//! The texts of a table's rows, written as the comments above them. They are taken apart while the table is compiled: a start
+//! pays nothing for them, and a malformed comment does not compile. It must not know any table.
 
 /// The texts of the comments in `///` that it gets, as attributes. They are first what the row is about; after `uWSGI:` at the
 /// beginning of a line, how uWSGI differs; after `Why:`, `Instead:` or `Meanwhile:`, a reason; and after `Example:`, lines of a

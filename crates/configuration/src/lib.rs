@@ -1,5 +1,5 @@
-//! uWSGI's configuration language, below the options: the sources of pairs (files, environment), placeholders and conditions, where
-//! a pair was written and who may change that place, and the messages about it.
+//! uWSGI's configuration language, below the options: the sources of pairs (files, environment), placeholders and conditions,
+//! where a pair was written and who may change that place, and the messages about it.
 //!
 //! It must not know any option. Runs in the process that is started; it opens configuration files and nothing else.
 

@@ -196,8 +196,8 @@ pub fn stack_signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
-/// The signal by which the master requests the state of a worker with `crash-reports` before it kills it: the stacks of all threads.
-/// The next signal is the worker's own, by which it has Python write them.
+/// The signal by which the master requests the state of a worker with `crash-reports` before it kills it: the stacks of all
+/// threads. The next signal is the worker's own, by which it has Python write them.
 pub fn crash_signal() -> i32 {
     libc::SIGRTMIN() + 14
 }
@@ -420,8 +420,8 @@ pub fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>) -> io:
     Ok(first)
 }
 
-/// Has the close of a socket not wait for its peer. The process that has passed it may have asked for that (socket(7), SO_LINGER), and
-/// a receiver closes what it does not expect.
+/// Has the close of a socket not wait for its peer. The process that has passed it may have asked for that (socket(7),
+/// SO_LINGER), and a receiver closes what it does not expect.
 pub fn never_linger(descriptor: &OwnedFd) {
     // Only sockets have the option, and only they wait.
     let _may_be_no_socket = setsockopt(descriptor, Linger, &libc::linger { l_onoff: 0, l_linger: 0 });

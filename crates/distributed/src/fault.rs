@@ -53,8 +53,8 @@ impl Fault {
     }
 }
 
-/// Returns an engine's words without the password, without what follows `with args beginning with` (values of the application), and
-/// without control characters.
+/// Returns an engine's words without the password, without what follows `with args beginning with` (values of the application),
+/// and without control characters.
 fn clean(words: &str, password: Option<&str>) -> String {
     let words = words.split_once(ARGUMENTS).map_or(words, |(words, _)| words);
     let password = password.unwrap_or_default();

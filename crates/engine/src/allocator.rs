@@ -1,6 +1,6 @@
-//! glibc's allocator: its settings in a worker with several threads, the return of free memory to the system, and the memory that it
-//! has given out. It knows nothing else. The worker's first thread runs the first, the thread that leads the second, and threads that
-//! measure the last (`leak-report`).
+//! glibc's allocator: its settings in a worker with several threads, the return of free memory to the system, and the memory that
+//! it has given out. It knows nothing else. The worker's first thread runs the first, the thread that leads the second, and
+//! threads that measure the last (`leak-report`).
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

@@ -111,13 +111,14 @@ pub trait App: Sized {
         true
     }
 
-    /// The small objects of the language that are in use, after a collection. The thread holds the language, and serves no request.
+    /// The small objects of the language that are in use, after a collection. The thread holds the language, and serves no
+    /// request.
     fn objects(&mut self, _collection: Collection) -> Objects {
         Objects::default()
     }
 
-    /// The address of the language's object that runs a kept exchange, such as a task: [`Language::sampler`] reads it. 0: there is
-    /// none.
+    /// The address of the language's object that runs a kept exchange, such as a task: [`Language::sampler`] reads it. 0: there
+    /// is none.
     fn address_of(&self, _pending: &Self::Pending) -> u64 {
         0
     }
@@ -125,8 +126,8 @@ pub trait App: Sized {
     /// Runs the handler of a signal of uWSGI's, between two requests.
     fn signal(&mut self, number: u8) -> SignalOutcome;
 
-    /// A signal of the kernel interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
-    /// requests an orderly end of the worker.
+    /// A signal of the kernel interrupted the wait. The language may have handlers to run, on the thread that entered it first.
+    /// `Break` requests an orderly end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
 }
 

@@ -428,8 +428,8 @@ impl<A: App> Connection<A> {
     }
 
     /// Ends a connection at rest as its protocol asks for, for a thread without the language: with close_notify within TLS, and
-    /// with GOAWAY in HTTP/2. A client of HTTP/2 learns that unread requests were not processed, and may send them again on another
-    /// connection (RFC 9113 section 8.7).
+    /// with GOAWAY in HTTP/2. A client of HTTP/2 learns that unread requests were not processed, and may send them again on
+    /// another connection (RFC 9113 section 8.7).
     pub fn end_at_rest(&mut self) {
         match &self.link {
             Link::Multiplexed(multiplexer) if self.stage == ConnectionStage::Serves => {

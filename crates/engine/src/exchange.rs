@@ -240,7 +240,8 @@ impl<A: App> Exchange<A> {
 
     /// A WebSocket that the application keeps.
     pub fn is_websocket(&self) -> bool {
-        matches!(&self.state, ExchangeState::Streaming(streaming) if matches!(streaming.request_stream, RequestStream::Messages(_)))
+        let ExchangeState::Streaming(streaming) = &self.state else { return false };
+        matches!(streaming.request_stream, RequestStream::Messages(_))
     }
 
     /// A request, not a WebSocket, that the application keeps.

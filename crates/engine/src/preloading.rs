@@ -1,5 +1,5 @@
-//! The items that the configuration puts into caches: `add-cache-item` and `load-file-in-cache`. It knows no request. The prototype
-//! runs it once, before the application is loaded, with the rights of the application.
+//! The items that the configuration puts into caches: `add-cache-item` and `load-file-in-cache`. It knows no request. The
+//! prototype runs it once, before the application is loaded, with the rights of the application.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,8 +1,9 @@
-//! Requests that run longer than the mark of `slow-request`: a thread of the worker looks at them while they run, and when one ends
-//! it is reported once, with where its time went.
+//! Requests that run longer than the mark of `slow-request`: a thread of the worker looks at them while they run, and when one
+//! ends it is reported once, with where its time went.
 //!
 //! Requests do nothing for it while they run, except those that an asynchronous application keeps. It knows no language and no
-//! socket. The worker's threads call it at the end of requests; the watcher is a thread of its own, which exists only with the option.
+//! socket. The worker's threads call it at the end of requests; the watcher is a thread of its own, which exists only with the
+//! option.
 
 pub mod report;
 pub mod watcher;
@@ -164,7 +165,8 @@ impl WatchState {
 fn tell_rest(worker: u32, untold: u64) {
     if untold > 0 {
         bolide_log::line(&format!(
-            "worker {worker}: slow-request: further slow requests without a report: {untold} (a worker reports {REPORTS_A_MINUTE} in a minute)"
+            "worker {worker}: slow-request: further slow requests without a report: {untold} (a worker reports \
+            {REPORTS_A_MINUTE} in a minute)"
         ));
     }
 }

@@ -184,7 +184,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bounds_hold_and_the_totals_are_right(puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80)) {
+        fn the_bounds_hold_and_the_totals_are_right(
+            puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80),
+        ) {
             let mut cache = Cache::new(BOUNDS);
             for (key, bytes, descriptors, look) in puts {
                 if look {

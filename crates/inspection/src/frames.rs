@@ -1,5 +1,5 @@
-//! The frames of a thread, a generator or a greenlet: from the innermost one outwards. Each walk is bounded, and a frame that can't
-//! be read ends it and marks the stack as incomplete. Pure.
+//! The frames of a thread, a generator or a greenlet: from the innermost one outwards. Each walk is bounded, and a frame that
+//! can't be read ends it and marks the stack as incomplete. Pure.
 
 use std::rc::Rc;
 

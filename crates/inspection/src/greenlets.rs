@@ -1,5 +1,5 @@
-//! The greenlets of a process that wait: the stack of each one, and what it waits for. The one that runs is the stack of its thread.
-//! Pure.
+//! The greenlets of a process that wait: the stack of each one, and what it waits for. The one that runs is the stack of its
+//! thread. Pure.
 //!
 //! No list has all greenlets, but the garbage collector knows each one, so they are found in its lists by their type. greenlet's
 //! structures are in no header that is installed everywhere, and differ by version: the frame is the one word of a greenlet that
@@ -35,7 +35,8 @@ const MAX_BASE_WORDS: u64 = 40;
 const NO_STOP: u64 = u64::MAX;
 /// A stack of C code, in bytes.
 const MAX_STACK_BYTES: u64 = 1 << 30;
-/// Words from the frame back to the fields of the C stack: its innermost address, its outermost one, the copy, and the copy's size.
+/// Words from the frame back to the fields of the C stack: its innermost address, its outermost one, the copy, and the copy's
+/// size.
 const STACK_START: u64 = 6 * 8;
 const STACK_STOP: u64 = 5 * 8;
 const STACK_COPY: u64 = 4 * 8;
@@ -83,7 +84,8 @@ impl Python {
         self.layout.gc_generations != 0
     }
 
-    /// Adds the addresses of greenlets. Returns whether all lists were followed to their ends: they change while the process runs.
+    /// Adds the addresses of greenlets. Returns whether all lists were followed to their ends: they change while the process
+    /// runs.
     pub fn find_greenlets(&self, memory: &impl Memory, found: &mut BTreeSet<u64>) -> bool {
         let objects = Finder(self.objects(memory));
         let mut is_whole = true;
@@ -202,8 +204,8 @@ impl<'a, M: Memory> Finder<'a, M> {
         Spilled { memory: self.0.memory, start, saved, copy }
     }
 
-    /// The stack of C code of which the fields are in front of this place: its innermost address, the copy of a part, and the bytes
-    /// of the part. `None`: there are no such fields, or the greenlet is not on its way.
+    /// The stack of C code of which the fields are in front of this place: its innermost address, the copy of a part, and the
+    /// bytes of the part. `None`: there are no such fields, or the greenlet is not on its way.
     fn c_stack(&self, place: u64) -> Option<(u64, u64, u64)> {
         let field = |back: u64| self.0.memory.word(place.wrapping_sub(back)).unwrap_or(0);
         let (start, stop, copy, saved) = (field(STACK_START), field(STACK_STOP), field(STACK_COPY), field(STACK_SAVED));

@@ -108,7 +108,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_table_makes_trouble(minor in 8u32..16, table in proptest::collection::vec(any::<u8>(), 0..200), at in any::<u64>()) {
+        fn no_table_makes_trouble(
+            minor in 8u32..16,
+            table in proptest::collection::vec(any::<u8>(), 0..200),
+            at in any::<u64>(),
+        ) {
             let _ = line_of(minor, &table, i64::from(i32::MAX), at);
         }
     }

@@ -1,5 +1,5 @@
-//! Objects of Python as they lie in memory: strings, the names of types, dictionaries, and short descriptions of values. No code of
-//! the process is called, so `repr` is not: an object without a simple value is described by its type. Pure.
+//! Objects of Python as they lie in memory: strings, the names of types, dictionaries, and short descriptions of values. No code
+//! of the process is called, so `repr` is not: an object without a simple value is described by its type. Pure.
 
 use crate::codes::Codes;
 use crate::layout::Layout;

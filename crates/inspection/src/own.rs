@@ -1,5 +1,5 @@
-//! Reads a thread of its own process: the Python stack, the system call, and whether the thread holds the GIL or waits for it, and
-//! for which thread. It needs neither the thread nor the interpreter, so it works while C code holds the GIL.
+//! Reads a thread of its own process: the Python stack, the system call, and whether the thread holds the GIL or waits for it,
+//! and for which thread. It needs neither the thread nor the interpreter, so it works while C code holds the GIL.
 //!
 //! The kernel lets each process read its own memory, whatever it allows others. Workers with `slow-request` run it.
 

@@ -1,5 +1,5 @@
-//! What `/proc` says about a process and its threads: whether it is another process by now, whether a thread runs, and who may read
-//! its memory. The command-line process runs it.
+//! What `/proc` says about a process and its threads: whether it is another process by now, whether a thread runs, and who may
+//! read its memory. The command-line process runs it.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -100,8 +100,8 @@ impl Python {
         list(memory, first, self.layout.interpreter_next, MAX_INTERPRETERS).map(|(interpreters, _)| interpreters)
     }
 
-    /// The threads of all interpreters, the oldest first; and whether some of them could not be read. `tasks` are the kernel's ids
-    /// of the process' threads.
+    /// The threads of all interpreters, the oldest first; and whether some of them could not be read. `tasks` are the kernel's
+    /// ids of the process' threads.
     ///
     /// # Errors
     /// None of them can be read.

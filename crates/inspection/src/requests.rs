@@ -1,5 +1,5 @@
-//! Which request a stack serves, where no thread is said to serve it: tasks of asyncio and greenlets. An application is called with
-//! the request's `environ` or `scope`, so a function of the stack has it among its local variables. Pure.
+//! Which request a stack serves, where no thread is said to serve it: tasks of asyncio and greenlets. An application is called
+//! with the request's `environ` or `scope`, so a function of the stack has it among its local variables. Pure.
 
 use crate::codes::Code;
 use crate::memory::{Memory, Read, Unreadable};

@@ -1,4 +1,5 @@
-//! The tasks of asyncio, also those of uvloop: what each one awaits, from its coroutine down to the object that it waits for. Pure.
+//! The tasks of asyncio, also those of uvloop: what each one awaits, from its coroutine down to the object that it waits for.
+//! Pure.
 //!
 //! Tasks are found in the set that `asyncio.all_tasks()` reads. 3.14 keeps them elsewhere, so its tasks are not listed.
 

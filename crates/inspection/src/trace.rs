@@ -124,8 +124,8 @@ impl Reader {
         best.map(whole).ok_or(NoPython::Unreadable(failure))
     }
 
-    /// The addresses of greenlets, what can't be listed, and whether greenlets are missing. Without greenlet's module it looks for
-    /// none.
+    /// The addresses of greenlets, what can't be listed, and whether greenlets are missing. Without greenlet's module it looks
+    /// for none.
     fn greenlets(&self) -> (BTreeSet<u64>, Vec<&'static str>, bool) {
         let mut found = BTreeSet::new();
         let mut not_listed = Vec::new();
@@ -236,8 +236,8 @@ impl Reader {
     }
 }
 
-/// The name of a thread that `threading` does not know by its ident, as with gevent, which has greenlets' there. The kernel's name
-/// of the first thread is that of the process.
+/// The name of a thread that `threading` does not know by its ident, as with gevent, which has greenlets' there. The kernel's
+/// name of the first thread is that of the process.
 fn own_name(id: u32, pid: i32, task: Option<&Task>) -> Option<String> {
     if i64::from(id) == i64::from(pid) { Some("MainThread".to_owned()) } else { task.map(|task| task.name.clone()) }
 }

@@ -83,8 +83,8 @@ pub fn message(text: &str) -> Vec<u8> {
     line
 }
 
-/// Reformats lines: those of the server (`message`) have the level of their words, those of programs (`output`) have none of their
-/// own. `None` if they stay as they are.
+/// Reformats lines: those of the server (`message`) have the level of their words, those of programs (`output`) have none of
+/// their own. `None` if they stay as they are.
 pub fn of_lines(lines: &[u8], kind: &str) -> Option<Vec<u8>> {
     form().filter(|form| form.is_json)?;
     let mut formed = Vec::with_capacity(lines.len() * 2);

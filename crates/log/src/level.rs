@@ -1,7 +1,7 @@
 //! The level of a line: how much it matters to the people who operate the instance. It knows no form. Every process runs it.
 
-/// The levels of Python's `logging`, with names that Grafana Loki, Cloud Logging and Datadog know. The server itself uses the three
-/// in the middle.
+/// The levels of Python's `logging`, with names that Grafana Loki, Cloud Logging and Datadog know. The server itself uses the
+/// three in the middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     Debug,
@@ -59,7 +59,8 @@ impl Level {
     }
 
     /// The level of a request by its status. A fault of the server is an error. A fault of the client is none of the server's: a
-    /// scanner that asks for a thousand missing pages must raise no alert, so 4xx is `info`, as in Caddy. A slow request is a warning.
+    /// scanner that asks for a thousand missing pages must raise no alert, so 4xx is `info`, as in Caddy. A slow request is a
+    /// warning.
     pub fn of_request(status: u16, is_slow: bool) -> Level {
         match status {
             500.. => Level::Error,

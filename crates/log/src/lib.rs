@@ -181,8 +181,8 @@ pub fn write_output(lines: &[u8]) {
     write_messages(formed.as_deref().unwrap_or(lines));
 }
 
-/// Writes the lines of one event of this process, such as a message and a stack: the first one gets the time, and in JSON they are
-/// one object.
+/// Writes the lines of one event of this process, such as a message and a stack: the first one gets the time, and in JSON they
+/// are one object.
 pub fn report(lines: &[u8]) {
     write_messages(&form::report(lines));
 }
@@ -204,9 +204,9 @@ pub fn is_json() -> bool {
     form::is_json()
 }
 
-/// Announces a stack that a signal handler in C writes next to [`raw_descriptor`]. In JSON the master puts the announcement, which
-/// it reads from there, and the stack into one object; otherwise it is a line like any other. `worker` and `pid` are those of the
-/// process that writes the stack.
+/// Announces a stack that a signal handler in C writes next to [`raw_descriptor`]. In JSON the master puts the announcement,
+/// which it reads from there, and the stack into one object; otherwise it is a line like any other. `worker` and `pid` are those
+/// of the process that writes the stack.
 pub fn announce_stack(worker: u32, pid: u32, text: &str, otherwise: impl FnOnce(&str)) {
     let announced = form::is_json()
         && RAW.get().is_some_and(|raw| {
@@ -254,8 +254,8 @@ pub fn line(text: &str) {
     write_messages(&framed(text));
 }
 
-/// The same for a line that uWSGI begins with a tag, such as `[uwsgi-cron]`: rules about lines see it with the tag in front, and it
-/// is written without.
+/// The same for a line that uWSGI begins with a tag, such as `[uwsgi-cron]`: rules about lines see it with the tag in front, and
+/// it is written without.
 pub fn tagged_line(tag: &str, text: &str) {
     let line = framed(text);
     if let Some(flows) = flow::current() {
@@ -269,8 +269,8 @@ pub fn framed(text: &str) -> Vec<u8> {
     form::message(text)
 }
 
-/// The milliseconds after which lines that are waiting are tried again by [`flush`], if no line is written meanwhile. `None`: none
-/// are waiting.
+/// The milliseconds after which lines that are waiting are tried again by [`flush`], if no line is written meanwhile. `None`:
+/// none are waiting.
 pub fn retry_ms() -> Option<u64> {
     Some(WAITING.load(Relaxed)).filter(|milliseconds| *milliseconds > 0)
 }
@@ -289,8 +289,8 @@ pub fn flush() {
     WAITING.store(soonest_ms, Relaxed);
 }
 
-/// Writes waiting lines at the end of a process, and waits up to [`MAX_FINISH_MS`] until they are accepted. Those of a destination
-/// that is out of reach, and those that are not accepted in time, are lost and counted.
+/// Writes waiting lines at the end of a process, and waits up to [`MAX_FINISH_MS`] until they are accepted. Those of a
+/// destination that is out of reach, and those that are not accepted in time, are lost and counted.
 pub fn finish() {
     let end = Instant::now() + Duration::from_millis(MAX_FINISH_MS);
     while retry_ms().is_some() {

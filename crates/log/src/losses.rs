@@ -1,5 +1,5 @@
-//! Counts lines that this process drops, in memory that all processes of the instance share. It must not know lines. Every process
-//! runs it.
+//! Counts lines that this process drops, in memory that all processes of the instance share. It must not know lines. Every
+//! process runs it.
 
 use std::sync::OnceLock;
 

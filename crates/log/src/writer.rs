@@ -1,5 +1,5 @@
-//! Lines for a destination that may not accept them, or may be out of reach: written in atomic pieces, queued up to a bound, dropped
-//! and counted beyond it. It knows no other logs. Every process runs it.
+//! Lines for a destination that may not accept them, or may be out of reach: written in atomic pieces, queued up to a bound,
+//! dropped and counted beyond it. It knows no other logs. Every process runs it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -123,7 +123,8 @@ mod tests {
             (
                 4,
                 Threads::Auto,
-                "4 workers × 1 to 64 threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
+                "4 workers × 1 to 64 threads (auto: starts with one, adds more while requests wait and the running ones are \
+                blocked)",
             ),
         ] {
             settings.workers =

@@ -1,5 +1,5 @@
-//! Differences of the master in development (`develop`): requests wait while changed code is loaded, a reload waits for a debugger,
-//! the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
+//! Differences of the master in development (`develop`): requests wait while changed code is loaded, a reload waits for a
+//! debugger, the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
 
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
@@ -14,8 +14,8 @@ use crate::provision::error_report;
 /// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
 const DEBUGGER_CHECK_MS: u64 = 1_000;
 
-/// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a page
-/// with one that says where the import is, and all other requests with the old code.
+/// How long requests wait for changed code, in milliseconds. Then the old worker continues: it answers browsers that ask for a
+/// page with one that says where the import is, and all other requests with the old code.
 const MAX_HOLD_MS: u64 = 10_000;
 /// How much longer they wait if that page is not written yet, in milliseconds: on a busy machine the import begins late.
 const PAGE_GRACE_MS: u64 = 5_000;

@@ -1,5 +1,5 @@
-//! The logs of a running instance: rotates and reopens files, opens again what was out of reach, and restarts log programs, in this
-//! process and in all children. It knows no log line. The master runs it.
+//! The logs of a running instance: rotates and reopens files, opens again what was out of reach, and restarts log programs, in
+//! this process and in all children. It knows no log line. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -19,7 +19,8 @@ use crate::children::Children;
 use crate::provision::Provision;
 use crate::token::Token;
 
-/// The logs of an instance: files, destinations that may be out of reach, programs that read lines, and the output of applications.
+/// The logs of an instance: files, destinations that may be out of reach, programs that read lines, and the output of
+/// applications.
 #[derive(Debug)]
 pub struct LogKeeping {
     files: Logs,

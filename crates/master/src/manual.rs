@@ -14,10 +14,13 @@ pub fn page() -> String {
     let letters = letters_as_markdown();
     let statuses = bolide_configuration::instance_commands::statuses_as_markdown();
     format!(
-        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, `children/single_signals.rs` and `children/child.rs`; a test compares.\n\n\
+        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, \
+         `children/single_signals.rs` and `children/child.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
-         They count if the master did not get the same signal: a signal to the whole group acts once, as in the table above. The log has a line for each one.\n\n{single}\n\
-         ## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n{letters}\n\
+         They count if the master did not get the same signal: a signal to the whole group acts once, as in the table \
+         above. The log has a line for each one.\n\n{single}\n\
+         ## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n\
+         {letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\
          A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}"

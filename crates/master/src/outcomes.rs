@@ -99,8 +99,8 @@ impl Outcomes {
         self.reloads.note(seconds_since_1970(), self.cause, result.err());
     }
 
-    /// Records that a generation has taken over. The first one counts as no reload, but clients that asked for a reload during the
-    /// start wait for it.
+    /// Records that a generation has taken over. The first one counts as no reload, but clients that asked for a reload during
+    /// the start wait for it.
     pub fn note_serving(&mut self, number: u32, reason: Reason, channel: &mut ControlSocket) {
         match reason {
             Reason::Ordered => self.note_reload(Ok(number), channel),

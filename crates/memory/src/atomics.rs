@@ -19,9 +19,9 @@ pub fn load_string(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) -> bool {
     if to.len() < MIN_STRING_BYTES || size_of_val(words) < to.len() {
         return false;
     }
-    // SAFETY: both ranges have the bytes that are copied, and they do not overlap, since `to` is borrowed alone. Other processes may
-    // write to the words meanwhile: to the compiler an instruction of assembly is no data race. The direction flag is clear, as
-    // the ABI requires.
+    // SAFETY: both ranges have the bytes that are copied, and they do not overlap, since `to` is borrowed alone. Other processes
+    // may write to the words meanwhile: to the compiler an instruction of assembly is no data race. The direction flag is clear,
+    // as the ABI requires.
     unsafe {
         asm!(
             "rep movsb",
@@ -45,7 +45,8 @@ pub fn store_string(words: &[AtomicU64], bytes: &[u8]) -> bool {
         return false;
     }
     // SAFETY: both ranges have the bytes that are copied. An atomic may be written through a shared reference, and the words are
-    // those of the caller's lock. The ranges do not overlap: no application can name the memory of a cache. As above for the rest.
+    // those of the caller's lock. The ranges do not overlap: no application can name the memory of a cache. As above for the
+    // rest.
     unsafe {
         asm!(
             "rep movsb",

@@ -188,8 +188,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Returns whether a file is finished memory of exactly this identity. It maps nothing: another process may cut the file meanwhile,
-/// which is then an error, and not the end of this process.
+/// Returns whether a file is finished memory of exactly this identity. It maps nothing: another process may cut the file
+/// meanwhile, which is then an error, and not the end of this process.
 ///
 /// # Errors
 /// Why it is not that memory.
@@ -225,8 +225,8 @@ pub fn has_head(file: &std::fs::File) -> bool {
     std::os::unix::fs::FileExt::read_exact_at(file, &mut magic, 0).is_ok() && u64::from_le_bytes(magic) == MAGIC
 }
 
-/// Starts to write the changed pages of a file to its disk, without waiting for their end. (msync(2) with MS_ASYNC does nothing on
-/// Linux.)
+/// Starts to write the changed pages of a file to its disk, without waiting for their end. (msync(2) with MS_ASYNC does nothing
+/// on Linux.)
 ///
 /// # Errors
 /// The error of sync_file_range(2).

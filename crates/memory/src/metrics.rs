@@ -1,5 +1,6 @@
-//! The values of metrics (`metric`, `uwsgi.metric_inc`): signed numbers, each of which is changed by one instruction, or by a loop
-//! that no dead process holds up. It knows no names and no configuration. The application's processes and the master change them.
+//! The values of metrics (`metric`, `uwsgi.metric_inc`): signed numbers, each of which is changed by one instruction, or by a
+//! loop that no dead process holds up. It knows no names and no configuration. The application's processes and the master change
+//! them.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! Bytes of a shared mapping, read and written in place. It checks bounds, and knows neither files nor the meaning of bytes. Every
-//! process of an instance runs it.
+//! Bytes of a shared mapping, read and written in place. It checks bounds, and knows neither files nor the meaning of bytes.
+//! Every process of an instance runs it.
 //!
 //! Other processes see the same bytes, so no reference to them exists: they are copied, or moved as whole words.
 

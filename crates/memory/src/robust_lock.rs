@@ -30,8 +30,8 @@ unsafe impl Sync for RobustLock {}
 #[must_use = "the lock is released at once"]
 pub struct Guard<'a> {
     lock: &'a RobustLock,
-    /// The last holder died inside the lock: its pid, or 0 if it died before it could write its pid. The data may be half changed,
-    /// so repair it before anything else. A process that dies in the repair leaves the same mark to the next holder.
+    /// The last holder died inside the lock: its pid, or 0 if it died before it could write its pid. The data may be half
+    /// changed, so repair it before anything else. A process that dies in the repair leaves the same mark to the next holder.
     pub left_by: Option<u32>,
     /// A guard is released by the thread that took it.
     _thread: std::marker::PhantomData<*const ()>,
@@ -163,8 +163,8 @@ impl RobustLock {
         self.deaths.load(Relaxed)
     }
 
-    /// Takes over the lock of a process that has ended, if it died inside of it. It never waits. A lock that was left by a process
-    /// whose pid is not written is taken for this one's.
+    /// Takes over the lock of a process that has ended, if it died inside of it. It never waits. A lock that was left by a
+    /// process whose pid is not written is taken for this one's.
     ///
     /// # Errors
     /// The memory is no lock.

@@ -1,5 +1,5 @@
-//! The locks of the application (`locks`, `uwsgi.lock`): numbered locks that any process of the instance may take, and that no dead
-//! process holds up. It knows no language. The master makes them and takes none, because their
+//! The locks of the application (`locks`, `uwsgi.lock`): numbered locks that any process of the instance may take, and that no
+//! dead process holds up. It knows no language. The master makes them and takes none, because their
 //! memory is the application's, which may have written anything there; the processes with the application take them.
 
 use std::io;

@@ -1,4 +1,5 @@
-//! Processes that are killed in the middle of their work on shared structures: nothing is torn, and no process waits for the dead.
+//! Processes that are killed in the middle of their work on shared structures: nothing is torn, and no process waits for the
+//! dead.
 
 use std::time::{Duration, Instant};
 

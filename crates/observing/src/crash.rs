@@ -1,5 +1,5 @@
-//! `bolide crash FILE`: reads a crash report aloud: what happened, the probable cause, what to do, and the facts. The command-line
-//! process runs it; it needs no instance.
+//! `bolide crash FILE`: reads a crash report aloud: what happened, the probable cause, what to do, and the facts. The
+//! command-line process runs it; it needs no instance.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -115,14 +115,20 @@ fn cause(report: &Value, symbol: Option<&str>) -> String {
         (_, Some(libc_signal::ABRT), _) if has_limit => {
             format!("A library aborted{place}, probably because it could not allocate memory within `limit-as`.")
         }
-        (_, Some(libc_signal::ABRT), _) => format!("A library detected an error and aborted the process{place}; its message is in the log."),
+        (_, Some(libc_signal::ABRT), _) => {
+            format!("A library detected an error and aborted the process{place}; its message is in the log.")
+        }
         (_, Some(libc_signal::ILL), _) => {
             format!("The CPU does not support an instruction{place}: the module was built for another CPU.")
         }
         (_, Some(libc_signal::FPE), _) => format!("Native code has divided by zero{place}."),
-        (_, Some(libc_signal::KILL), _) if report["by_kernel"] == true => "The kernel was out of memory and chose this process.".to_owned(),
+        (_, Some(libc_signal::KILL), _) if report["by_kernel"] == true => {
+            "The kernel was out of memory and chose this process.".to_owned()
+        }
         (_, Some(libc_signal::KILL), _) => {
-            "Another process has sent SIGKILL. The kernel's counters show no kill for lack of memory: look for scripts and supervisors.".to_owned()
+            "Another process has sent SIGKILL. The kernel's counters show no kill for lack of memory: look for scripts and \
+            supervisors."
+                .to_owned()
         }
         (_, Some(signal), _) => format!("Another process, or the application itself, has sent signal {signal}."),
         (_, _, Some(status)) => format!("Code in the process has called os._exit({status}), or a library exit({status})."),
@@ -292,7 +298,8 @@ mod tests {
         for cause in [json!({ "status": 3 }), json!({ "signal": 11 }), json!({ "signal": 4 }), json!({})] {
             let mut whole = json!({
                 "format": 1, "worker": evil, "pid": evil, "cause": evil, "bolide": evil, "python": evil, "killed_for": evil,
-                "in_flight": [request], "last": [request], "stacks": evil, "memory": [evil], "limits": [format!("Max open files{evil}")],
+                "in_flight": [request], "last": [request], "stacks": evil, "memory": [evil], "limits": [format!("Max open \
+                    files{evil}")],
                 "cgroup": { "memory.max": evil }, "modules": [evil], "lived_ms": 5,
                 "fault": { "module": evil, "offset": 3, "address": evil, "instruction": evil },
             });

@@ -1,5 +1,5 @@
-//! The packages that native modules of a crash report belong to, with their versions, as they are installed where the report is read:
-//! a process that dies, and the master, look up nothing. The command-line process runs it.
+//! The packages that native modules of a crash report belong to, with their versions, as they are installed where the report is
+//! read: a process that dies, and the master, look up nothing. The command-line process runs it.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -120,7 +120,8 @@ fn of_memory(machine: &Machine, limits: &MemoryLimits, processes: u32) -> Option
     let all = limit.saturating_mul(u64::from(processes));
     (machine.memory_bytes > 0 && all > machine.memory_bytes).then(|| {
         let message = format!(
-            "`{name}` allows {processes} workers {} in total, but the machine has {}: the kernel would kill a worker before the limit applies",
+            "`{name}` allows {processes} workers {} in total, but the machine has {}: the kernel would kill a worker before the \
+            limit applies",
             in_gigabytes(all),
             in_gigabytes(machine.memory_bytes),
         );

@@ -1,5 +1,6 @@
-//! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens at,
-//! a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this folder. It knows no command. The command-line process runs it.
+//! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens
+//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this folder. It knows no command. The
+//! command-line process runs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;

@@ -1,5 +1,5 @@
-//! How a command ends: what it has found is written at once, and a reason to end early has an exit status. The command-line process
-//! runs it.
+//! How a command ends: what it has found is written at once, and a reason to end early has an exit status. The command-line
+//! process runs it.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! Pictures of terminals for the documentation, in the style of those of `scripts/pictures`, and the comparison with the stored ones.
-//! Tests alone use it: what they show comes from fixed recordings, so that a picture changes only with the program.
+//! Pictures of terminals for the documentation, in the style of those of `scripts/pictures`, and the comparison with the stored
+//! ones. Tests alone use it: what they show comes from fixed recordings, so that a picture changes only with the program.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -100,9 +100,10 @@ fn drawn(title: &str, columns: usize, runs: &[Vec<Run>]) -> String {
     let height = 2 * EDGE + 22 + LINE * runs.len();
     let title = escaped(title);
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
-         <title>{title}</title>\n<style>text {{ font: {FONT}px ui-monospace, \"DejaVu Sans Mono\", Menlo, monospace; }}</style>\n\
-         <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#1d232b\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+        role=\"img\">\n<title>{title}</title>\n\
+        <style>text {{ font: {FONT}px ui-monospace, \"DejaVu Sans Mono\", Menlo, monospace; }}</style>\n\
+        <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#1d232b\"/>\n"
     );
     for x in [4, 22, 40] {
         // Writing to a String can't fail.

@@ -1,5 +1,5 @@
-//! The values of the options so far, as written: one part for each topic, by its type. It must not know any part, nor what an option
-//! means.
+//! The values of the options so far, as written: one part for each topic, by its type. It must not know any part, nor what an
+//! option means.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

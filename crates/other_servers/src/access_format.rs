@@ -108,7 +108,8 @@ fn made(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<(String
     Ok((made, missing))
 }
 
-/// The variable of an atom; `{name}i` is a field of the request, `{name}o` one of the response, `{name}e` a variable of its environ.
+/// The variable of an atom; `{name}i` is a field of the request, `{name}o` one of the response, `{name}e` a variable of its
+/// environ.
 fn variable(atom: &str) -> Option<String> {
     if let Some(known) = known(LOG_ATOMS, atom) {
         return Some(known);

@@ -68,7 +68,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
     flag("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
     flag("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
-    flag("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted front server counts; no field sets PATH_INFO"))
+    flag("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted \
+        front server counts; no field sets PATH_INFO"))
             .setting("forwarder_headers"),
     /// also version 2; a connection without the header is closed
     flag(
@@ -97,14 +98,16 @@ pub const FLAGS: &[ServerSetting] = settings![
         "url-prefix",
         &[Waitress],
         Refused(
-            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`",
+            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable \
+            --manage-script-name`",
         ),
     ),
     flag(
         "url-path-prefix",
         &[Granian],
         Refused(
-            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`",
+            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable \
+            --manage-script-name`",
         ),
     ),
     flag("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=FOLDER`")),
@@ -188,7 +191,8 @@ fn scheme(to: &mut Translation, scheme: &str) -> Result<(), String> {
     match scheme {
         "http" => {}
         _ => to.warn(format!(
-            "requests have the scheme `{scheme}` only if a trusted front server says so in X-Forwarded-Proto: `--trusted-proxies ADDRESS`"
+            "requests have the scheme `{scheme}` only if a trusted front server says so in X-Forwarded-Proto: \
+            `--trusted-proxies ADDRESS`"
         )),
     }
     Ok(())

@@ -24,7 +24,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("pythonpath", &[Gunicorn], Listed(several_folders)).setting("pythonpath"),
     flag("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
     flag("env-file", &[Uvicorn], Same)
-        .says("variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file apply"),
+        .says("variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file \
+            apply"),
     flag("env-files", &[Granian], Option("env-file")),
     /// or `module:create_app()`
     switch("factory", &[Uvicorn, Granian], Same),
@@ -33,7 +34,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("app", &[FastApi], Option("callable")),
     flag("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
     flag("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface))
-        .says("usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`"),
+        .says("usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = \
+            off`"),
     flag("lifespan", &[Uvicorn], Same),
     flag("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
     /// `asyncio`, `uvloop`, `rloop` or `auto`

@@ -1,5 +1,5 @@
-//! hypercorn's configuration in TOML: each setting becomes options by the row of its flag. It opens nothing, and must not know the
-//! effect of an option. Runs in the process that reads the configuration.
+//! hypercorn's configuration in TOML: each setting becomes options by the row of its flag. It opens nothing, and must not know
+//! the effect of an option. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::Severity;
 use bolide_options::row::Argument;

@@ -46,8 +46,8 @@ pub fn reading_of(letter: char, value: &str, setting: &ServerSetting, name: Opti
     (format!("`{typed}` is read as `--{flag}` of {}", owners(setting)), advice)
 }
 
-/// Returns the message and the advice if a value shows that a letter was not meant as in uWSGI, and another server's meaning can't
-/// be taken. For a letter without a value, `value` is the next word.
+/// Returns the message and the advice if a value shows that a letter was not meant as in uWSGI, and another server's meaning
+/// can't be taken. For a letter without a value, `value` is the next word.
 pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String)> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let (theirs, advice) = match letter {

@@ -59,8 +59,8 @@ impl LineOwner {
     }
 }
 
-/// `flask run` names its application before `run` or in the environment, and `fastapi run` names a file after it. Without any, the
-/// framework of the application in the folder decides.
+/// `flask run` names its application before `run` or in the environment, and `fastapi run` names a file after it. Without any,
+/// the framework of the application in the folder decides.
 fn of_words(named: Option<&String>, has_app: bool, host: &HostInfo) -> Option<Server> {
     if named.is_none() && (has_app || host.variable(FLASK_APP).is_some()) {
         return Some(Server::Flask);

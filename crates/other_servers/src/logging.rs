@@ -127,6 +127,9 @@ fn syslog_to(to: &mut Translation, address: &str) -> Result<(), String> {
 
 /// The prototype executes the file and applies it.
 fn python_logging(to: &mut Translation, _: &str) -> Result<(), String> {
-    to.note("it configures Python's `logging` before the application is loaded; the server's own lines and request lines go where `logger` and `req-logger` say");
+    to.note(
+        "it configures Python's `logging` before the application is loaded; the server's own lines and request lines go where \
+        `logger` and `req-logger` say",
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What the reading of a configuration asks of this crate: files of gunicorn and hypercorn as options, and words of other programs.
-//! Runs in the process that reads the configuration.
+//! What the reading of a configuration asks of this crate: files of gunicorn and hypercorn as options, and words of other
+//! programs. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_options::reader::other_servers::{ForeignFile, GunicornFile, OtherServers, PlaceOf};

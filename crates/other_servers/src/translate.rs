@@ -272,7 +272,8 @@ impl Translation {
             return self.add_for(&timeout, "harakiri", seconds);
         }
         let message = format!(
-            "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = {seconds}` limits requests, and `loop-stall` reports a blocked event loop"
+            "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = \
+            {seconds}` limits requests, and `loop-stall` reports a blocked event loop"
         );
         self.note_for(&timeout, &message);
     }

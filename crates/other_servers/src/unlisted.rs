@@ -1,5 +1,5 @@
-//! Flags that a server's help does not print: it accepts them silently, or earlier versions had them. Pure data and functions over
-//! values.
+//! Flags that a server's help does not print: it accepts them silently, or earlier versions had them. Pure data and functions
+//! over values.
 
 use bolide_options::server::Server::{Daphne, Flask, Granian, Hypercorn, Waitress};
 

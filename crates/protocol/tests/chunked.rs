@@ -165,7 +165,10 @@ proptest! {
     #[test]
     fn test_a_damaged_body_is_judged_the_same_however_it_is_split(
         chunks in proptest::collection::vec(chunk(), 0..6),
-        damage in proptest::collection::vec((any::<proptest::sample::Index>(), proptest::sample::select(b"\r\n0;: x\0\xff".to_vec())), 1..4),
+        damage in proptest::collection::vec(
+            (any::<proptest::sample::Index>(), proptest::sample::select(b"\r\n0;: x\0\xff".to_vec())),
+            1..4,
+        ),
         places in proptest::collection::vec(any::<proptest::sample::Index>(), 0..10),
     ) {
         let mut written: Vec<u8> = chunks.iter().flat_map(|(_, written)| written.clone()).collect();

@@ -89,7 +89,8 @@ fn cases() -> Vec<Case> {
             "a request of FastCGI with a body in two records, and a question in between",
             fastcgi,
             [
-                b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\x14\0\0\x0e\x04REQUEST_METHODPOST\x01\x04\0\x01\0\0\0\0",
+                b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\x14\0\0\x0e\x04REQUEST_METHODPOST\
+                    \x01\x04\0\x01\0\0\0\0",
                 &b"\x01\x05\0\x01\0\x02\x01\0ab!\x01\x2a\0\0\0\0\0\0\x01\x05\0\x01\0\x01\0\0c\x01\x05\0\x01\0\0\0\0"[..],
             ]
             .concat(),

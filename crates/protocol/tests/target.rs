@@ -129,7 +129,10 @@ proptest! {
     #[test]
     fn test_random_bytes_are_split_into_parts_that_make_the_target_again(
         start in proptest::sample::select(vec!["/", "*", "http://", "HTTPS://a", "x", ""]),
-        rest in proptest::collection::vec(prop_oneof![4 => proptest::sample::select(b"/?#:@[]%a".to_vec()), 1 => any::<u8>()], 0..30),
+        rest in proptest::collection::vec(
+            prop_oneof![4 => proptest::sample::select(b"/?#:@[]%a".to_vec()), 1 => any::<u8>()],
+            0..30,
+        ),
     ) {
         let target = [start.as_bytes(), &rest].concat();
         if let Ok(found) = split_target(&target, b"GET") {

@@ -105,7 +105,13 @@ fn test_a_long_reason_is_cut_between_characters() {
 proptest! {
     #[test]
     fn test_any_order_of_good_parameters_is_accepted(
-        order in Just(vec!["server_no_context_takeover", "client_no_context_takeover", "server_max_window_bits=12", "client_max_window_bits=13"]).prop_shuffle(),
+        order in Just(vec![
+            "server_no_context_takeover",
+            "client_no_context_takeover",
+            "server_max_window_bits=12",
+            "client_max_window_bits=13",
+        ])
+        .prop_shuffle(),
         count in 0usize..=4,
     ) {
         let chosen = &order[..count];

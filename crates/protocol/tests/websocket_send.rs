@@ -136,7 +136,10 @@ fn test_the_clients_window_is_enough_for_every_message() {
 proptest! {
     #[test]
     fn test_every_compressed_message_is_read_back_and_shorter(
-        words in proptest::collection::vec(proptest::sample::select(vec!["a", "bc", "def", "\0\0\0\0", "κόσμε", "{\"id\":"]), 60..2000),
+        words in proptest::collection::vec(
+            proptest::sample::select(vec!["a", "bc", "def", "\0\0\0\0", "κόσμε", "{\"id\":"]),
+            60..2000,
+        ),
         window_bits in 9u8..=15,
     ) {
         let payload = words.concat().into_bytes();

@@ -70,7 +70,8 @@ pub trait Application {
         wait()
     }
 
-    /// Forks this process, for a child of this kind. A language with work to do before and after a fork (hooks, seeds, locks of its own) does it here.
+    /// Forks this process, for a child of this kind. A language with work to do before and after a fork (hooks, seeds, locks of
+    /// its own) does it here.
     ///
     /// # Errors
     /// The error of fork(2); its errno is reported to the master.
@@ -80,8 +81,8 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
-    /// In the prototype: a child has ended otherwise than with status 0, maybe inside a lock of memory that processes share. What it
-    /// held there is recovered before the master hears of its end.
+    /// In the prototype: a child has ended otherwise than with status 0, maybe inside a lock of memory that processes share. What
+    /// it held there is recovered before the master hears of its end.
     fn recover(&mut self, pid: u32) {
         let _ = pid;
     }
@@ -111,8 +112,8 @@ pub trait Application {
         Ok(())
     }
 
-    /// This worker replaces no other one of its generation: if it can't load the application, the generation fails, and the master
-    /// logs the reason.
+    /// This worker replaces no other one of its generation: if it can't load the application, the generation fails, and the
+    /// master logs the reason.
     ///
     /// # Errors
     /// An error that prevents the language from working.

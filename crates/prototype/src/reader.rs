@@ -1,7 +1,7 @@
 //! The permission to read this process' memory, for the one process that the master names (`bolide trace`, `bolide profile`).
 //!
-//! Where Yama restricts the reading of other processes (`ptrace_scope = 1`), only the process itself can allow it. The master asks
-//! for it by a real-time signal, which works from any state: its handler runs on any thread, also while C code holds the
+//! Where Yama restricts the reading of other processes (`ptrace_scope = 1`), only the process itself can allow it. The master
+//! asks for it by a real-time signal, which works from any state: its handler runs on any thread, also while C code holds the
 //! interpreter, and makes one system call. The permission ends with its reader. Prototypes, workers and helpers run it.
 
 use std::io;

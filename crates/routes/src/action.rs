@@ -242,15 +242,16 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead",
                 _ => {
-                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, cachestore, cacheinc, metricinc, \
-                    signal, alarm, log, donotlog, goto, continue and last"
+                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, cachestore, cacheinc, \
+                    metricinc, signal, alarm, log, donotlog, goto, continue and last"
                 }
             },
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),
-            "the actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, \
-                cache, cachestore, metricinc, signal, alarm, basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
+            "the actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, cache, \
+            cachestore, metricinc, signal, alarm, basicauth, addheader, delheader, addvar, setpathinfo and similar, log, \
+            donotlog, harakiri, gzip",
         ),
     }
     None

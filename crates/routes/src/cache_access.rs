@@ -14,8 +14,8 @@ pub trait Caches {
     /// Returns a value that has not expired, and the second since 1970 at which it does; 0 is never.
     fn get(&self, cache: &[u8], key: &[u8]) -> Option<(Vec<u8>, u64)>;
 
-    /// Returns a value that was stored as a whole response (`check-cache`). The bodies of pages (`cachestore`) are none, whatever they
-    /// begin with: a client may have chosen the bytes, who must not choose the header fields of a page, or its type.
+    /// Returns a value that was stored as a whole response (`check-cache`). The bodies of pages (`cachestore`) are none, whatever
+    /// they begin with: a client may have chosen the bytes, who must not choose the header fields of a page, or its type.
     fn response(&self, cache: &[u8], key: &[u8]) -> Option<Vec<u8>>;
 
     fn exists(&self, cache: &[u8], key: &[u8]) -> bool;

@@ -1,5 +1,5 @@
-//! The arguments of the actions and of the condition that use a cache: `key=…,name=…`. The process that reads the configuration runs
-//! it, and workers at their start.
+//! The arguments of the actions and of the condition that use a cache: `key=…,name=…`. The process that reads the configuration
+//! runs it, and workers at their start.
 
 use crate::diagnostics::Mistakes;
 use crate::template::{Groups, Template};

@@ -22,8 +22,8 @@ const OWN: &[&str] = &[
     "upgrade",
 ];
 
-/// Returns the answer of an item that was stored as a whole response. One that does not begin like a response of HTTP/1 is the body of
-/// a page.
+/// Returns the answer of an item that was stored as a whole response. One that does not begin like a response of HTTP/1 is the
+/// body of a page.
 pub fn whole_response(item: Vec<u8>) -> Answer {
     match parse(&item) {
         Some((answer, body)) => Answer { body: item[body..].to_vec(), ..answer },

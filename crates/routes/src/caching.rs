@@ -1,7 +1,8 @@
-//! `cache:`, `cachestore:` and the related actions of uWSGI's `router_cache`: how they are compiled, and what they ask of a cache.
+//! `cache:`, `cachestore:` and the related actions of uWSGI's `router_cache`: how they are compiled, and what they ask of a
+//! cache.
 //!
-//! Must not know how a cache is kept: it is anything that implements [`crate::Caches`]. Workers run it, and the process that reads the
-//! configuration.
+//! Must not know how a cache is kept: it is anything that implements [`crate::Caches`]. Workers run it, and the process that
+//! reads the configuration.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};

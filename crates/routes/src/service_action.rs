@@ -1,7 +1,7 @@
 //! `signal:`, `alarm:`, `metricinc:` and the related actions of uWSGI: how they are compiled, and what they ask of a service.
 //!
-//! Must not know how a service works: it is anything that implements [`crate::Services`]. Workers run it, and the process that reads
-//! the configuration.
+//! Must not know how a service works: it is anything that implements [`crate::Services`]. Workers run it, and the process that
+//! reads the configuration.
 
 use regex::bytes::Captures;
 

@@ -397,8 +397,8 @@ fn mapping_bytes(rows: u32, slots_per_row: u32) -> usize {
     rows * (size_of::<Row>() + of_slots + entries_of_row(slots_per_row) * size_of::<Entry>())
 }
 
-/// The entries of a row: enough for workers of any number of threads, up to this one. The share of a thread is rounded up to a power
-/// of two, so that a few threads together have up to twice as many as a worker remembers.
+/// The entries of a row: enough for workers of any number of threads, up to this one. The share of a thread is rounded up to a
+/// power of two, so that a few threads together have up to twice as many as a worker remembers.
 fn entries_of_row(slots_per_row: u32) -> usize {
     (slots_per_row * entries_of_thread(slots_per_row)).max(2 * REMEMBERED) as usize
 }

@@ -1,8 +1,9 @@
-//! What the processes of an instance write for each other without a lock: the scoreboard with a row for each worker and a slot for
-//! each of its threads, histograms and meters, ticket keys, the counts of lost lines, and the packets of connections that move.
+//! What the processes of an instance write for each other without a lock: the scoreboard with a row for each worker and a slot
+//! for each of its threads, histograms and meters, ticket keys, the counts of lost lines, and the packets of connections that
+//! move.
 //!
-//! A writer never waits, and its death leaves the memory whole. It must not know who writes or reads, and when. Every process uses
-//! it; `models` runs its orders of stores under loom.
+//! A writer never waits, and its death leaves the memory whole. It must not know who writes or reads, and when. Every process
+//! uses it; `models` runs its orders of stores under loom.
 
 mod atomics;
 mod board;

@@ -1,5 +1,5 @@
-//! The number of lines that each log has lost since the instance started, in one page of shared memory. Each process counts the lines
-//! that it drops, and the counts outlive it. The master reads the sums. This file must not know lines or destinations.
+//! The number of lines that each log has lost since the instance started, in one page of shared memory. Each process counts the
+//! lines that it drops, and the counts outlive it. The master reads the sums. This file must not know lines or destinations.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,8 +41,8 @@ impl LogLosses {
         let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
         let start: NonNull<libc::c_void> = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
-        // SAFETY: the mapping is page-aligned, zeroed at creation (valid for the type, which is atomics only), as long as the type,
-        // never unmapped, and only accessed through atomics.
+        // SAFETY: the mapping is page-aligned, zeroed at creation (valid for the type, which is atomics only), as long as the
+        // type, never unmapped, and only accessed through atomics.
         Ok(LogLosses { counts: unsafe { start.cast::<Counts>().as_ref() } })
     }
 

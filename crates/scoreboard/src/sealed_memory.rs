@@ -1,6 +1,6 @@
-//! Memory files whose size no process can change: the master maps them, and processes of another user inherit them. A process that
-//! could shorten one would end the master, which reads behind the end then (SIGBUS). It knows nothing of what a memory holds. The
-//! master makes them, and a master that takes over checks them.
+//! Memory files whose size no process can change: the master maps them, and processes of another user inherit them. A process
+//! that could shorten one would end the master, which reads behind the end then (SIGBUS). It knows nothing of what a memory
+//! holds. The master makes them, and a master that takes over checks them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,8 +9,8 @@ use nix::NixPath;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// The seals that keep the size. No process can add another one, such as `F_SEAL_FUTURE_WRITE`, with which no later generation could
-/// map the memory.
+/// The seals that keep the size. No process can add another one, such as `F_SEAL_FUTURE_WRITE`, with which no later generation
+/// could map the memory.
 const SIZE_SEALS: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW).union(SealFlag::F_SEAL_SEAL);
 
 /// Creates zeroed memory of this size, which every process may map for reading and writing.

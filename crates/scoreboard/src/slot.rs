@@ -1,6 +1,6 @@
-//! A slot of the scoreboard: the request that one thread of a worker serves, the thread's counters, and its flight recorder, a ring
-//! of the last requests. The thread writes; the master and tools read from other processes, also after the thread's death. Neither
-//! side ever blocks: a reader detects that a slot or an entry has changed during the read, and retries or leaves it out.
+//! A slot of the scoreboard: the request that one thread of a worker serves, the thread's counters, and its flight recorder, a
+//! ring of the last requests. The thread writes; the master and tools read from other processes, also after the thread's death.
+//! Neither side ever blocks: a reader detects that a slot or an entry has changed during the read, and retries or leaves it out.
 //!
 //! It knows neither rows nor memory. `models` runs this file under every order in which writer and reader can interleave, so its
 //! atomics are those of `crate::atomics`.
@@ -40,8 +40,8 @@ pub struct Entry {
     /// The mark of the request's number (16 bits), the length of its text (8 bits) and the monotonic time of its begin in
     /// milliseconds (40 bits). It is written last.
     head: AtomicU64,
-    /// The mark of the request's number (16 bits), the status of its answer (10 bits) and its time in microseconds (38 bits). With
-    /// the mark of an older request, the request has not ended, and is in the application. A status above [`MAX_STATUS`] is
+    /// The mark of the request's number (16 bits), the status of its answer (10 bits) and its time in microseconds (38 bits).
+    /// With the mark of an older request, the request has not ended, and is in the application. A status above [`MAX_STATUS`] is
     /// another phase of a request that has not ended.
     end: AtomicU64,
     text: [AtomicU64; TEXT_BYTES / 8],
@@ -249,8 +249,8 @@ impl<'a> Recorder<'a> {
     /// Records the start of a request's call, and returns its number. `text` is passed in pieces, such as `GET`, ` `, `/path`.
     pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
         let slot = self.slot;
-        // The numbers change before the text, and the times are written last: a reader that has seen any of the new text also sees
-        // the new numbers, and one that has seen a new time sees the whole text.
+        // The numbers change before the text, and the times are written last: a reader that has seen any of the new text also
+        // sees the new numbers, and one that has seen a new time sees the whole text.
         slot.began_ms.store(0, Relaxed);
         slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
         let number = self.write(now_ms, pieces);
@@ -259,8 +259,8 @@ impl<'a> Recorder<'a> {
         number
     }
 
-    /// Records a request whose body is arriving, and returns its number: its call begins by [`Recorder::resume`]. Only a thread that
-    /// is in no call may do that.
+    /// Records a request whose body is arriving, and returns its number: its call begins by [`Recorder::resume`]. Only a thread
+    /// that is in no call may do that.
     pub fn await_body(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
         let number = self.write(now_ms, pieces);
         self.enter_phase(number, Phase::Body);
@@ -304,8 +304,8 @@ impl<'a> Recorder<'a> {
         entry.traced.store(number, Release);
     }
 
-    /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for the
-    /// request that it works on; 0 is no request.
+    /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for
+    /// the request that it works on; 0 is no request.
     pub fn enter_phase(&self, number: u64, phase: Phase) {
         let entry = self.entry(number);
         let end = entry.end.load(Relaxed);
@@ -342,8 +342,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Records the end of work that has no answer: a signal's handler, a message. Outside of a call there is none; the last call may
-    /// be that of a request which is still in flight.
+    /// Records the end of work that has no answer: a signal's handler, a message. Outside of a call there is none; the last call
+    /// may be that of a request which is still in flight.
     pub fn end(&self) {
         if self.slot.began_ms.load(Relaxed) != 0 {
             self.complete(self.slot.current.load(Relaxed), End { status: 0, microseconds: 0 });

@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn the_text_is_json_with_tabs_or_in_one_line() {
-        let in_one_line = "{\"name\":\"a\\\"b\\\\c\\u000a\u{7f}é\",\"none\":[],\"list\":[{\"number\":18446744073709551615},\"two\"],\"object\":{\"less\":-1}}";
+        let in_one_line = "{\"name\":\"a\\\"b\\\\c\\u000a\u{7f}é\",\"none\":[],\
+            \"list\":[{\"number\":18446744073709551615},\"two\"],\"object\":{\"less\":-1}}";
         assert_eq!(written(true), in_one_line);
         let pretty = written(false);
         assert!(pretty.starts_with("{\n\t\"name\":\"a"));

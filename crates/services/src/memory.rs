@@ -113,7 +113,8 @@ mod tests {
         let mut usage = Usage::from_statm("5000 2000 700 1 0 900 0\n", 4096).expect("read");
         assert_eq!((usage.address_space, usage.resident, usage.unique), (5000 * 4096, 2000 * 4096, None));
         usage.add_smaps(
-            "55d-7ff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nPss:                 800 kB\nPss_Dirty: 1 kB\nPrivate_Clean: 100 kB\nPrivate_Dirty: 24 kB\n",
+            "55d-7ff ---p 00000000 00:00 0 [rollup]\nRss: 9 kB\nPss:                 800 kB\nPss_Dirty: 1 kB\n\
+            Private_Clean: 100 kB\nPrivate_Dirty: 24 kB\n",
         );
         assert_eq!((usage.proportional, usage.unique), (Some(800 * 1024), Some(124 * 1024)));
         for text in ["", "12", "x y"] {

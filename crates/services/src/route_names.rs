@@ -1,5 +1,5 @@
-//! The name of a request's route without a configuration of groups: the path with its changing parts replaced, and a request's first
-//! line as people may be shown it. Pure functions; the master and commands run them.
+//! The name of a request's route without a configuration of groups: the path with its changing parts replaced, and a request's
+//! first line as people may be shown it. Pure functions; the master and commands run them.
 
 /// Replaces a part of a path that differs from request to request.
 const ID: &str = ":id";
@@ -36,8 +36,8 @@ fn is_uuid(part: &str) -> bool {
         })
 }
 
-/// Returns a request's first line, `GET /path?query`, with the values of its query replaced: the keys stay. A part without `=` is a
-/// value too, such as a token.
+/// Returns a request's first line, `GET /path?query`, with the values of its query replaced: the keys stay. A part without `=` is
+/// a value too, such as a token.
 pub fn masked(line: &str) -> String {
     let Some((before, query)) = line.split_once('?') else { return line.to_owned() };
     let mut text = String::with_capacity(line.len());

@@ -1,6 +1,7 @@
-//! A request as a span of OpenTelemetry: the message `Span` of OTLP, and the request of an export around many of them. Field numbers
-//! are those of opentelemetry-proto 1.x (trace.proto, common.proto, resource.proto), names those of the semantic conventions for
-//! HTTP servers. It knows no request of the engine, no clock and no socket. Workers encode a span, the exporter the export.
+//! A request as a span of OpenTelemetry: the message `Span` of OTLP, and the request of an export around many of them. Field
+//! numbers are those of opentelemetry-proto 1.x (trace.proto, common.proto, resource.proto), names those of the semantic
+//! conventions for HTTP servers. It knows no request of the engine, no clock and no socket. Workers encode a span, the exporter
+//! the export.
 
 use crate::protobuf::{Message, fields};
 
@@ -183,8 +184,8 @@ pub fn rejected(answer: &[u8]) -> (u64, String) {
     (count, why)
 }
 
-/// Whether a trace is sampled that begins here: the same share of all traces in each process, without a state, from the trace's last
-/// seven bytes (the rule of OpenTelemetry's sampler `traceidratio`, which other servers of the trace may use too).
+/// Whether a trace is sampled that begins here: the same share of all traces in each process, without a state, from the trace's
+/// last seven bytes (the rule of OpenTelemetry's sampler `traceidratio`, which other servers of the trace may use too).
 pub fn is_sampled(trace: &[u8; 16], share: f64) -> bool {
     let random = trace[9..].iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     random < (share.clamp(0.0, 1.0) * (1u64 << 56) as f64) as u64

@@ -81,10 +81,11 @@ fn reloads() -> ReloadFacts {
 #[test]
 fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
     let expected = concat!(
-        r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":3,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
+        r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":3,"load":7,"pid":40,"#,
+        r#""uid":1000,"gid":1001,"#,
         r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[{"user 0":42}],"#,
-        r#""caches":[{"name":"pages","hash":"seeded","hashsize":0,"keysize":0,"max_items":0,"blocks":0,"blocksize":0,"items":3,"hits":2,"miss":1,"#,
-        r#""full":0,"refused":0,"last_modified_at":0}],"#,
+        r#""caches":[{"name":"pages","hash":"seeded","hashsize":0,"keysize":0,"max_items":0,"blocks":0,"blocksize":0,"#,
+        r#""items":3,"hits":2,"miss":1,"full":0,"refused":0,"last_modified_at":0}],"#,
         r#""metrics":{"a":{"type":1,"oid":"3.1","value":-7}},"sockets":["#,
         r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
         r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,
@@ -100,9 +101,12 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
         r#"{"id":2,"pid":0,"accepting":0,"requests":0,"delta_requests":0,"exceptions":0,"harakiri_count":0,"#,
         r#""signals":0,"signal_queue":0,"status":"cheap","rss":0,"vsz":0,"running_time":0,"#,
         r#""last_spawn":0,"respawn_count":0,"tx":0,"avg_rt":0,"#,
-        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"cores":[]}],"#,
-        r#""crons":[{"minute":-5,"hour":-1,"day":-1,"month":-1,"week":-1,"command":"a","unique":1,"legion":"","pid":-1,"started_at":0},"#,
-        r#"{"minute":1,"hour":2,"day":3,"month":4,"week":5,"command":"b","unique":0,"legion":"","pid":51,"started_at":1795354499}],"#,
+        r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":0,"exceptions":0,"chdir":""}],"#,
+        r#""cores":[]}],"#,
+        r#""crons":[{"minute":-5,"hour":-1,"day":-1,"month":-1,"week":-1,"command":"a","unique":1,"legion":"","#,
+        r#""pid":-1,"started_at":0},"#,
+        r#"{"minute":1,"hour":2,"day":3,"month":4,"week":5,"command":"b","unique":0,"legion":"","#,
+        r#""pid":51,"started_at":1795354499}],"#,
         r#""reloads":2,"failed_reloads":1,"last_reload":{"at":1795354499,"outcome":"failed","why":"no \"database\""}}"#,
     );
     assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false, omits_metrics: false }), expected);

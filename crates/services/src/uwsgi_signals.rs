@@ -71,8 +71,8 @@ pub fn target_of(text: &str, members: &Members) -> Result<Target, String> {
     }
 }
 
-/// When a timer is due next, in milliseconds, after it was due at `due_ms` and has fired at `now_ms`. `keeps_time`: it stays in its
-/// rhythm, and leaves out the times that have passed; otherwise it counts from now.
+/// When a timer is due next, in milliseconds, after it was due at `due_ms` and has fired at `now_ms`. `keeps_time`: it stays in
+/// its rhythm, and leaves out the times that have passed; otherwise it counts from now.
 pub fn next_ms(due_ms: u64, every_ms: u64, keeps_time: bool, now_ms: u64) -> u64 {
     let every_ms = every_ms.max(1);
     if !keeps_time {

@@ -1,8 +1,8 @@
 //! Taking a job: its file is locked with fcntl(2), as uWSGI's spoolers do, so that one spooler works on it, of whichever server.
 //!
-//! A job is removed after it was done and never before, so a spooler that is killed at any step leaves it for the next one. Before
-//! each attempt a line is added to the job's file in `.attempts`. A job that has ended its spooler [`MAX_ATTEMPTS`] times is given
-//! up. Spoolers run this.
+//! A job is removed after it was done and never before, so a spooler that is killed at any step leaves it for the next one.
+//! Before each attempt a line is added to the job's file in `.attempts`. A job that has ended its spooler [`MAX_ATTEMPTS`] times
+//! is given up. Spoolers run this.
 
 use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};

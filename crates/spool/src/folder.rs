@@ -60,8 +60,8 @@ impl Folder {
         self.path.join(ATTEMPTS).join(std::ffi::OsStr::from_bytes(&name))
     }
 
-    /// Whether a file's owner may have jobs here: this process' user, the owner of the folder, or root. Jobs often contain pickled
-    /// objects, which execute code when they are read, so those of another user are not.
+    /// Whether a file's owner may have jobs here: this process' user, the owner of the folder, or root. Jobs often contain
+    /// pickled objects, which execute code when they are read, so those of another user are not.
     pub(crate) fn trusts(&self, owner: u32) -> io::Result<bool> {
         Ok(owner == 0 || owner == geteuid().as_raw() || owner == fs::metadata(&self.path)?.uid())
     }

@@ -1,7 +1,7 @@
 //! `uwsgi.set_spooler_frequency`: how often the spoolers of an instance look for jobs, if the application says so while they run.
 //!
-//! A file in the folder has the number, with the pid of the master whose spoolers it is for: the folder may have spoolers of other
-//! instances, and outlives them all. Processes of the application write it, and spoolers read it.
+//! A file in the folder has the number, with the pid of the master whose spoolers it is for: the folder may have spoolers of
+//! other instances, and outlives them all. Processes of the application write it, and spoolers read it.
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,4 +1,5 @@
-//! Finding jobs: the names in a spooler's folder and in the folders of its priorities, in the order in which a spooler takes them.
+//! Finding jobs: the names in a spooler's folder and in the folders of its priorities, in the order in which a spooler takes
+//! them.
 //!
 //! It opens no job. A scan is lazy: a folder of any size needs a bounded amount of memory. Spoolers and `bolide spool` run it.
 

@@ -292,7 +292,8 @@ fn test_a_job_that_another_process_has_locked_is_busy() {
     spool.write(None, None);
     let place = spool.only_place();
     let path = spool.folder.path_of(&place);
-    let script = "import fcntl,sys; file = open(sys.argv[1], 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX); print('locked', flush=True); sys.stdin.read()";
+    let script = "import fcntl,sys; file = open(sys.argv[1], 'r+b'); fcntl.lockf(file, fcntl.LOCK_EX); print('locked', \
+        flush=True); sys.stdin.read()";
     let mut other = Command::new("python3")
         .args(["-c", script])
         .arg(&path)

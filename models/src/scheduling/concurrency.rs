@@ -1,6 +1,6 @@
-//! Replaces `crates/engine/src/scheduling/concurrency.rs`: locks and threads of `loom`, and a clock with which every call that is looked at
-//! twice has blocked, so the lead changes hands wherever it can. Waits never time out here: a thread that is not woken is a
-//! deadlock, which fails the test.
+//! Replaces `crates/engine/src/scheduling/concurrency.rs`: locks and threads of `loom`, and a clock with which every call that is
+//! looked at twice has blocked, so the lead changes hands wherever it can. Waits never time out here: a thread that is not woken
+//! is a deadlock, which fails the test.
 
 use std::io;
 use std::ops::Add;

@@ -62,7 +62,8 @@ impl AnswerRules {
         let place = if mount.is_empty() { String::new() } else { format!(" at {mount}") };
         let name = String::from_utf8_lossy(name);
         bolide_log::line(&format!(
-            "worker {}: the application{place} sets the field `{name}`, which belongs to the server (PEP 3333): it is dropped; leave such fields (Connection, Keep-Alive, Transfer-Encoding, Upgrade and the like) to the server",
+            "worker {}: the application{place} sets the field `{name}`, which belongs to the server (PEP 3333): it is dropped; \
+            leave such fields (Connection, Keep-Alive, Transfer-Encoding, Upgrade and the like) to the server",
             self.worker
         ));
     }

@@ -91,8 +91,8 @@ impl CurrentRequest {
         self.state().with(act)
     }
 
-    /// The name of the exchange that the engine keeps for a request in a greenlet; the engine does so from now on. `None` in other
-    /// workers. `Some(None)`: the client has left.
+    /// The name of the exchange that the engine keeps for a request in a greenlet; the engine does so from now on. `None` in
+    /// other workers. `Some(None)`: the client has left.
     ///
     /// # Errors
     /// An exception of the application, which other greenlets may throw into this one.

@@ -1,5 +1,5 @@
-//! `environ["wsgi.early_hints"]`, as under gunicorn: sends `103 Early Hints` (RFC 8297) before the answer. One callable serves all
-//! requests, so those that don't use it pay nothing. The thread that holds the interpreter runs it.
+//! `environ["wsgi.early_hints"]`, as under gunicorn: sends `103 Early Hints` (RFC 8297) before the answer. One callable serves
+//! all requests, so those that don't use it pay nothing. The thread that holds the interpreter runs it.
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;

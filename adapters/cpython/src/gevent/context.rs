@@ -52,8 +52,8 @@ pub struct Gevent {
 /// The worker of this process.
 static GEVENT: OnceLock<&'static Gevent> = OnceLock::new();
 
-// SAFETY: only the hub's thread uses a `Gevent`: the engine is embedded in the hub and has no thread of its own, and other threads
-// that come by a callable of a request are refused (`Cooperation::visit`).
+// SAFETY: only the hub's thread uses a `Gevent`: the engine is embedded in the hub and has no thread of its own, and other
+// threads that come by a callable of a request are refused (`Cooperation::visit`).
 unsafe impl Sync for Gevent {}
 
 /// Functions of `bolide.gevent.worker`.

@@ -1,8 +1,9 @@
-//! greenlet's C interface, by the capsule that the library offers (`greenlet._C_API`): the calling greenlet, switches, exceptions.
+//! greenlet's C interface, by the capsule that the library offers (`greenlet._C_API`): the calling greenlet, switches,
+//! exceptions.
 //!
 //! A switch exchanges the stacks of two greenlets: greenlet copies the part of a stack that the other one needs to the heap, and
-//! back later. So a greenlet must not use a pointer into the stack of another one, whatever Rust's lifetimes say; pointers between
-//! greenlets go to the heap. It knows no requests. The thread of the hub runs it.
+//! back later. So a greenlet must not use a pointer into the stack of another one, whatever Rust's lifetimes say; pointers
+//! between greenlets go to the heap. It knows no requests. The thread of the hub runs it.
 
 use std::ptr::null_mut;
 
@@ -32,8 +33,8 @@ pub struct Greenlets {
 impl Greenlets {
     /// `None`: an exception is set.
     pub fn import() -> Option<Greenlets> {
-        // SAFETY: the capsule's pointer is to a table of at least twelve pointers, which live as long as the module; the module is
-        // never unloaded. The types are those of `greenlet.h`.
+        // SAFETY: the capsule's pointer is to a table of at least twelve pointers, which live as long as the module; the module
+        // is never unloaded. The types are those of `greenlet.h`.
         unsafe {
             let table = ffi::PyCapsule_Import(c"greenlet._C_API".as_ptr(), 0).cast::<*mut std::ffi::c_void>();
             if table.is_null() {

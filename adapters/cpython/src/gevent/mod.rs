@@ -1,9 +1,9 @@
 //! WSGI applications in greenlets (gevent): a request that waits lets others run on the same thread.
 //!
-//! [`Gevent`] is the state of a worker, [`GeventThread`] the interface that the engine calls. The engine is one of the things that
-//! gevent's hub watches, and runs on the hub's stack: a request's greenlet runs within the engine's call until it waits for the
-//! first time or ends. From then on the engine keeps its exchange, and the greenlet comes back by visits. All of it runs on the
-//! hub's thread, which holds the interpreter.
+//! [`Gevent`] is the state of a worker, [`GeventThread`] the interface that the engine calls. The engine is one of the things
+//! that gevent's hub watches, and runs on the hub's stack: a request's greenlet runs within the engine's call until it waits for
+//! the first time or ends. From then on the engine keeps its exchange, and the greenlet comes back by visits. All of it runs on
+//! the hub's thread, which holds the interpreter.
 
 pub mod context;
 mod greenlets;

@@ -167,7 +167,8 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
     ended
 }
 
-/// Waits until the client has read enough, and the engine has sent a file that is part of the answer. `None`: an exception is set.
+/// Waits until the client has read enough, and the engine has sent a file that is part of the answer. `None`: an exception is
+/// set.
 fn wait_for_room(gevent: &Gevent, state: &CallState) -> Option<()> {
     loop {
         gevent.wait(&state.client)?;

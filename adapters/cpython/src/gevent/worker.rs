@@ -1,5 +1,5 @@
-//! The Python object for a worker that serves WSGI applications in greenlets: `bolide/gevent/worker.py` makes one and has gevent's
-//! hub watch it. It must not know requests. The hub's thread runs it.
+//! The Python object for a worker that serves WSGI applications in greenlets: `bolide/gevent/worker.py` makes one and has
+//! gevent's hub watch it. It must not know requests. The hub's thread runs it.
 
 use std::cell::{Cell, OnceCell};
 

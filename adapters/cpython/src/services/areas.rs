@@ -168,8 +168,8 @@ fn amount<T: TryFrom<i64>>(arguments: &CallArguments<'_, '_>) -> PyResult<T> {
     T::try_from(amount).map_err(|_| PyOverflowError::new_err(format!("signed integer is {bound}")))
 }
 
-/// Waits for the next change: `sharedarea_wait(id[, freq, timeout])`. The frequency of uWSGI's looks does not matter here, since the
-/// change itself wakes the thread.
+/// Waits for the next change: `sharedarea_wait(id[, freq, timeout])`. The frequency of uWSGI's looks does not matter here, since
+/// the change itself wakes the thread.
 fn wait(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     let function = "uwsgi_sharedarea_wait";
     let area = area(arguments, function)?;

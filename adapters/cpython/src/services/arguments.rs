@@ -1,6 +1,6 @@
-//! Functions of the module `uwsgi` that Python calls by vectorcall (METH_FASTCALL): their arguments, with uWSGI's errors for wrong
-//! ones (those of CPython's `PyArg_ParseTuple`), and their results. A `#[pyfunction]` would word these errors in its own way, and
-//! take 20 ns more for a call. It knows no service. The calling threads hold the interpreter.
+//! Functions of the module `uwsgi` that Python calls by vectorcall (METH_FASTCALL): their arguments, with uWSGI's errors for
+//! wrong ones (those of CPython's `PyArg_ParseTuple`), and their results. A `#[pyfunction]` would word these errors in its own
+//! way, and take 20 ns more for a call. It knows no service. The calling threads hold the interpreter.
 
 use std::ffi::CStr;
 use std::ops::{Deref, RangeInclusive};

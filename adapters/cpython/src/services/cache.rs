@@ -46,8 +46,8 @@ fn cache_of(arguments: &CallArguments<'_, '_>, place: usize) -> PyResult<CalledC
     }
     if name.contains('@') {
         return Err(PyValueError::new_err(format!(
-            "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use one with \
-            engine=redis://HOST:6379/0 for several machines"
+            "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use one \
+            with engine=redis://HOST:6379/0 for several machines"
         )));
     }
     let caches = attached().map_or(&[][..], |attached| &attached.caches);
@@ -150,8 +150,8 @@ fn say(cache: &Cache, written: Written) {
     let name = cache.name();
     match written {
         Written::Full { is_to_be_said: true } => bolide_log::line(&format!(
-            "WARNING: the cache \"{name}\" is full ({} items): new items are not stored; give it more items or blocks, or purge_lru=1 \
-            (said once a minute)",
+            "WARNING: the cache \"{name}\" is full ({} items): new items are not stored; give it more items or blocks, or \
+            purge_lru=1 (said once a minute)",
             cache.settings().items
         )),
         Written::DiskFull { is_to_be_said: true } => bolide_log::line(&format!(

@@ -67,7 +67,8 @@ pub fn locks() -> Option<&'static Locks> {
     LOCKS.get()
 }
 
-/// Takes a lease, waiting for at most `wait` while another process holds it. Python code runs meanwhile, and signals end the wait.
+/// Takes a lease, waiting for at most `wait` while another process holds it. Python code runs meanwhile, and signals end the
+/// wait.
 pub fn take(
     python: Python<'_>,
     locks: &'static Locks,

@@ -1,5 +1,5 @@
-//! What writing jobs and working on them share: the dict of a job, and the names of folders. Every process of the application runs
-//! it.
+//! What writing jobs and working on them share: the dict of a job, and the names of folders. Every process of the application
+//! runs it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! `uwsgi.lock`, `unlock` and `is_locked`: the locks that all processes of the instance share, unless `lock-engine` names a server.
-//! A free lock is taken with the interpreter held; a wait releases it.
+//! `uwsgi.lock`, `unlock` and `is_locked`: the locks that all processes of the instance share, unless `lock-engine` names a
+//! server. A free lock is taken with the interpreter held; a wait releases it.
 
 use bolide_memory::{Guard, RobustLock};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};

@@ -1,6 +1,6 @@
-//! Jobs of a spooler on an engine that several machines share: adding them, working on them, and delivering those that a folder has
-//! kept while the engine was away. A job is the same bytes on the engine as in a file. Every process of the application adds jobs,
-//! spoolers do the rest.
+//! Jobs of a spooler on an engine that several machines share: adding them, working on them, and delivering those that a folder
+//! has kept while the engine was away. A job is the same bytes on the engine as in a file. Every process of the application adds
+//! jobs, spoolers do the rest.
 
 use std::io;
 use std::path::PathBuf;
@@ -124,7 +124,8 @@ impl RemoteJobs {
         }
     }
 
-    /// Delivers the jobs that the folder has kept and whose time has come. Returns how many, and why it stopped before the last one.
+    /// Delivers the jobs that the folder has kept and whose time has come. Returns how many, and why it stopped before the last
+    /// one.
     pub fn deliver(&self, folder: &Folder) -> (usize, Option<String>) {
         let mut delivered = 0;
         for found in Scan::new(folder, true).take(MAX_DELIVERED) {

@@ -1,5 +1,5 @@
-//! A spooler's view of its folder for Python: the next job, its end, and the wait for more. It decides which jobs are tried and what
-//! is logged about the others. It does not know what the application does with a job. Spoolers run it.
+//! A spooler's view of its folder for Python: the next job, its end, and the wait for more. It decides which jobs are tried and
+//! what is logged about the others. It does not know what the application does with a job. Spoolers run it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -132,8 +132,8 @@ impl SpoolerWork {
         }
     }
 
-    /// Waits until there may be a job to try: one has arrived or is due, or `seconds` have passed. Ends early if there is an order
-    /// of the master, or if a signal arrives, of the kernel or uWSGI's.
+    /// Waits until there may be a job to try: one has arrived or is due, or `seconds` have passed. Ends early if there is an
+    /// order of the master, or if a signal arrives, of the kernel or uWSGI's.
     fn wait(&mut self, py: Python<'_>, seconds: u32) -> PyResult<()> {
         Ok(py.detach(|| self.wait_for_jobs(seconds))?)
     }

@@ -64,8 +64,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     Reading::Print { text, status }
 }
 
-/// Formats the plan, the values that are set by theme, and the diagnostics. Except for the plan, the text is a configuration again.
-/// With `has_defaults` it has the other values in effect too.
+/// Formats the plan, the values that are set by theme, and the diagnostics. Except for the plan, the text is a configuration
+/// again. With `has_defaults` it has the other values in effect too.
 fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic], has_defaults: bool) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.

@@ -1,5 +1,5 @@
-//! `bolide init [APPLICATION]`: writes a short `bolide.ini` that runs this application, or else the one that it finds in the current
-//! folder, and with `--systemd` a unit. It never prompts and never overwrites a file.
+//! `bolide init [APPLICATION]`: writes a short `bolide.ini` that runs this application, or else the one that it finds in the
+//! current folder, and with `--systemd` a unit. It never prompts and never overwrites a file.
 
 use std::path::PathBuf;
 
@@ -116,7 +116,8 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
             let what = found.description();
             Reading::Print {
                 text: format!(
-                    "{FILE} is written for {what}. Start it with: bolide {FILE}\n{others}`bolide init --systemd` writes a unit for it.\n\n{text}"
+                    "{FILE} is written for {what}. Start it with: bolide {FILE}\n\
+                    {others}`bolide init --systemd` writes a unit for it.\n\n{text}"
                 ),
                 status: 0,
             }

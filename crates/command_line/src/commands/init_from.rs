@@ -389,7 +389,8 @@ fn options(text: &mut String, key: &str, values: &[String], form: OutputFormat) 
         let _ = match default_of(value) {
             Some((before, name, default, after)) => writeln!(
                 text,
-                "if-env = {name}\n{key} = {before}%(_){after}\nendif =\nif-not-env = {name}\n{key} = {before}{default}{after}\nendif ="
+                "if-env = {name}\n{key} = {before}%(_){after}\nendif =\nif-not-env = {name}\n{key} = {before}{default}{after}\n\
+                endif ="
             ),
             None => writeln!(text, "{key} = {value}"),
         };

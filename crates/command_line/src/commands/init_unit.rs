@@ -1,6 +1,6 @@
-//! `bolide init --systemd`: a unit of systemd for the configuration in the current folder. Its text is that of the package's unit,
-//! with this application's user, program and folders. It writes a file beside the configuration and installs nothing. The process
-//! of the command runs it.
+//! `bolide init --systemd`: a unit of systemd for the configuration in the current folder. Its text is that of the package's
+//! unit, with this application's user, program and folders. It writes a file beside the configuration and installs nothing. The
+//! process of the command runs it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -105,7 +105,8 @@ impl Lines<'_> {
                 Some((key, value)) if !line.starts_with('#') => self.setting(&mut text, key, value),
                 // These two speak of the package.
                 _ if line.starts_with("# An application under /home") => {
-                    text += "# The application writes nowhere else: name further folders in ReadWritePaths=, such as that of a SQLite file.\n";
+                    text += "# The application writes nowhere else: name further folders in ReadWritePaths=, such as that of a \
+                        SQLite file.\n";
                 }
                 _ if line.starts_with("# For a port below 1024") => {
                     text += "# A port below 1024 needs CAP_NET_BIND_SERVICE here.\n";
@@ -183,7 +184,8 @@ impl Lines<'_> {
     }
 }
 
-/// Returns the line that has systemd make a folder, and its name there: `/run/shop/sockets` is `shop/sockets` of `RuntimeDirectory=`.
+/// Returns the line that has systemd make a folder, and its name there: `/run/shop/sockets` is `shop/sockets` of
+/// `RuntimeDirectory=`.
 fn made_by_systemd(folder: &Path) -> Option<(&'static str, String)> {
     MADE_BY_SYSTEMD.iter().find_map(|(base, line)| {
         let name = folder.strip_prefix(base).ok()?.to_str()?;

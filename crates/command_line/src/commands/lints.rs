@@ -100,8 +100,8 @@ impl LintContext<'_> {
         self.ciphers();
     }
 
-    /// Reports destinations of lines that may have no reader. A pipe is not opened here: to a reader that waits for a writer, this
-    /// would look like its end.
+    /// Reports destinations of lines that may have no reader. A pipe is not opened here: to a reader that waits for a writer,
+    /// this would look like its end.
     fn logs(&mut self, settings: &Settings) {
         let path_of = |path: &std::path::PathBuf| self.host.folder.join(path);
         let pipe = |path: &std::path::PathBuf| {

@@ -1,5 +1,5 @@
-//! Lints about the rights of the user who checks: a start by that user could not listen at a port below 1024, or change to another
-//! user. It reads the limits of the kernel, and opens nothing. The process of the command line runs it.
+//! Lints about the rights of the user who checks: a start by that user could not listen at a port below 1024, or change to
+//! another user. It reads the limits of the kernel, and opens nothing. The process of the command line runs it.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;

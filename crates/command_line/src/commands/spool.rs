@@ -1,5 +1,5 @@
-//! `bolide spool`: lists the jobs of a spooler, shows one, brings back those that were given up, and deletes jobs. It needs no running
-//! instance. What it prints comes from files of others, so control characters are escaped.
+//! `bolide spool`: lists the jobs of a spooler, shows one, brings back those that were given up, and deletes jobs. It needs no
+//! running instance. What it prints comes from files of others, so control characters are escaped.
 
 use std::fmt::Write;
 use std::fs;

@@ -25,7 +25,8 @@ fn test_check_shows_the_line_a_caret_and_what_to_write() {
     let (text, status) = checked("check-caret", "  vaccum = true");
     assert_eq!(
         text,
-        "uwsgi.ini:5: warning: unknown option `vaccum`: it has no effect\n      vaccum = true\n      ^^^^^^\n    did you mean `vacuum`?\n\n1 warning\n"
+        "uwsgi.ini:5: warning: unknown option `vaccum`: it has no effect\n      vaccum = true\n      ^^^^^^\n    did you mean \
+        `vacuum`?\n\n1 warning\n"
     );
     assert_eq!(status, 0);
     let (text, status) = checked("check-clean", "");
@@ -414,7 +415,8 @@ fn test_init_says_what_it_can_not_do() {
 fn test_a_command_is_one_only_in_the_first_place() {
     let folder = Folder::new("command-place");
     assert!(
-        matches!(outcome(&folder, "--strict check", &[]), Err(failure) if failure.diagnostics[0].message.contains("neither a configuration nor an application"))
+        matches!(outcome(&folder, "--strict check", &[]), Err(failure) if failure.diagnostics[0].message.contains("neither a \
+            configuration nor an application"))
     );
     let (text, status) = printed(&folder, "check --help");
     assert!(text.starts_with("bolide check ") && status == 0);

@@ -15,9 +15,15 @@ use crate::subcommand::Subcommand;
 pub fn page() -> String {
     let mut text = format!(".TH BOLIDE 1 \"\" \"bolide {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
     text.push_str(".SH NAME\nbolide \\- application server for Python that runs uWSGI's configurations\n");
-    text.push_str(".SH SYNOPSIS\n.B bolide\n.I uwsgi.ini\n.br\n.B bolide\n.I package.module:callable\n.br\n.B bolide\n.I command\n.RI [ arguments ]\n");
+    text.push_str(
+        ".SH SYNOPSIS\n.B bolide\n.I uwsgi.ini\n.br\n.B bolide\n.I package.module:callable\n.br\n.B bolide\n.I command\n\
+        .RI [ arguments ]\n",
+    );
     text.push_str(".SH DESCRIPTION\nbolide serves Python web applications. It reads uWSGI's configuration files. ");
-    text.push_str("Every option works in a file, on the command line and in the environment (UWSGI_OPTION or BOLIDE_OPTION, with _ for \\-).\n");
+    text.push_str(
+        "Every option works in a file, on the command line and in the environment (UWSGI_OPTION or BOLIDE_OPTION, with _ for \
+        \\-).\n",
+    );
     text.push_str(".SH COMMANDS\n");
     // Writing to a String can't fail.
     for command in Subcommand::ALL {

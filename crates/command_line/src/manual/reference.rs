@@ -14,8 +14,10 @@ An option can stand in a file (`option = value`), on the command line (`--option
 (`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this
 reference, `bolide options WORD` searches it, and `bolide manual markdown` prints all of it as one page.
 
-Each has one of five verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it says why),
-*planned* (known, without effect so far: a warning), *missing* (the same for what protects: an error, unless `allow-missing` names it),
+Each has one of five verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it \
+    says why),
+*planned* (known, without effect so far: a warning), *missing* (the same for what protects: an error, unless `allow-missing` \
+    names it),
 *refused* (an error that names what to use instead).
 ";
 

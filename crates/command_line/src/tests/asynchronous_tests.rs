@@ -187,16 +187,14 @@ fn test_settings_without_an_effect_or_read_differently_are_reported() {
         ),
         (
             "asgi = a\ninterface = wsgi",
-            &[
-                "uwsgi.ini:4: warning: `interface` has no effect: `asgi` at uwsgi.ini:3 already says it (write `module` instead of `asgi` for a WSGI application)",
-            ],
+            &["uwsgi.ini:4: warning: `interface` has no effect: `asgi` at uwsgi.ini:3 already says it (write `module` instead \
+                of `asgi` for a WSGI application)"],
         ),
         ("asgi = a\ninterface = asgi", &[]),
         (
             "asgi = a\nloop = gevent",
-            &[
-                "uwsgi.ini:4: warning: `loop = gevent` has no effect: it is for WSGI applications, and an ASGI application has its event loop (leave it out)",
-            ],
+            &["uwsgi.ini:4: warning: `loop = gevent` has no effect: it is for WSGI applications, and an ASGI application has \
+                its event loop (leave it out)"],
         ),
         (
             "asgi = a\nloop = goroutines",

@@ -69,16 +69,17 @@ fn test_a_name_that_stands_for_gevent_and_an_option_without_an_effect_are_report
         ("module = a\nloop = gevent\nthreads = 1", &[]),
         (
             "module = a\nasync = 100\nugreen = true",
-            &[
-                "uwsgi.ini:4: note: `async = 100`: requests run as gevent's greenlets, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read` and `async_sleep` let other requests run (sleeps and sockets of the standard library do so with `gevent-monkey-patch = true`)",
-            ],
+            &["uwsgi.ini:4: note: `async = 100`: requests run as gevent's greenlets, so gevent must be installed with the \
+                application; `uwsgi.suspend`, `wait_fd_read` and `async_sleep` let other requests run (sleeps and sockets of \
+                the standard library do so with `gevent-monkey-patch = true`)"],
         ),
         ("module = a\ntornado = 9\ngevent-monkey-patch = true", &["note: `tornado = 9`: requests run as gevent's greenlets"]),
         ("module = a\nasync = 1", &[]),
         (
             "module = a\ngevent-early-monkey-patch = true\ngevent-wait-for-hub = true",
             &[
-                "uwsgi.ini:4: warning: `gevent-early-monkey-patch` has no effect: requests do not run in greenlets (write `gevent = 100` too",
+                "uwsgi.ini:4: warning: `gevent-early-monkey-patch` has no effect: requests do not run in greenlets (write \
+                `gevent = 100` too",
                 "uwsgi.ini:5: warning: `gevent-wait-for-hub` has no effect",
             ],
         ),
@@ -86,7 +87,8 @@ fn test_a_name_that_stands_for_gevent_and_an_option_without_an_effect_are_report
             "module = a\nthreads = auto\ngevent = 10 ; requests",
             &[
                 "uwsgi.ini:5: warning: `gevent = 10 ; requests` is read as 10",
-                "uwsgi.ini:4: note: `threads = auto` has no effect for WSGI applications: `gevent = 10` at uwsgi.ini:5 runs requests in one thread",
+                "uwsgi.ini:4: note: `threads = auto` has no effect for WSGI applications: `gevent = 10` at uwsgi.ini:5 runs \
+                requests in one thread",
             ],
         ),
         (

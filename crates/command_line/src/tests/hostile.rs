@@ -1,6 +1,6 @@
 //! Tests with invalid input of every kind: it leads to one clear error or is read correctly, and never to a crash or a hang.
 
-use bolide_configuration::diagnostic::Severity;
+use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::sources;
 use bolide_configuration::words::Format;
 use proptest::prelude::*;
@@ -156,9 +156,15 @@ proptest! {
         let folder = Folder::new("property");
         folder.write("x.ini", format!("[uwsgi]\n{}", pieces.concat()));
         match outcome(&folder, "--ini x.ini", &[("HOME", "/home/x")]) {
-            Ok(Reading::Run { settings, .. }) => prop_assert!(settings.workers.processes >= 1 && (!settings.listeners.is_empty() || settings.scaling.starts_empty)),
+            Ok(Reading::Run { settings, .. }) => {
+                prop_assert!(settings.workers.processes >= 1);
+                prop_assert!(!settings.listeners.is_empty() || settings.scaling.starts_empty);
+            }
             Ok(_) => {}
-            Err(failure) => prop_assert!(failure.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error && diagnostic.location.is_some())),
+            Err(failure) => {
+                let is_placed = |one: &Diagnostic| one.severity == Severity::Error && one.location.is_some();
+                prop_assert!(failure.diagnostics.iter().any(is_placed));
+            }
         }
     }
 

@@ -138,10 +138,8 @@ fn test_exit_ends_with_its_status_and_what_was_printed() {
     let folder = folder("exit");
     for (text, wanted) in [("iprint = so far\nexit = 3", ("so far\n", 3)), ("exit = 0", ("", 0))] {
         folder.write("uwsgi.ini", format!("[uwsgi]\n{text}\n"));
-        assert!(
-            matches!(outcome(&folder, "uwsgi.ini", &[]), Ok(Reading::Print { text, status }) if (text.as_str(), status) == wanted),
-            "{text}"
-        );
+        let read = outcome(&folder, "uwsgi.ini", &[]);
+        assert!(matches!(read, Ok(Reading::Print { text, status }) if (text.as_str(), status) == wanted), "{text}");
     }
     assert!(matches!(outcome(&folder, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
 }

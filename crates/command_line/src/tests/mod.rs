@@ -82,13 +82,14 @@ fn test_every_supported_option_reaches_its_setting() {
     }
     folder.write(
         "uwsgi.ini",
-        "[uwsgi]\nsocket = app.sock\nuwsgi-socket = 127.0.0.1:3031\nhttp = :8080\nhttp-socket = :8081\nhttp11-socket = :8082\nlisten = 256\n\
-         chmod-socket = 660\nchown-socket = www-data:www-data\nsocket-timeout = 5\nhttp-timeout = 7\nhttp-keepalive = 9\n\
-         wsgi = shop:create_app()\nmount = /blog/=blog.py\nmount = /wiki=wiki.wsgi:app\nmanage-script-name = true\n\
-         chdir = srv\nchdir2 = data\npythonpath = lib\npp = /opt/lib\nvenv = ../venv\nenv = A=B=C\nenv = D=\nlazy-apps = 1\ncatch-exceptions = on\n\
-         workers = auto\nthreads = 8\nharakiri = 30\nmax-requests = 5000\nmax-worker-lifetime = 60\nreload-mercy = 8\nworker-reload-mercy = 6\n\
-         pidfile = run.pid\nvacuum = true\nbuffer-size = 8192\npost-buffering = 4096\nlimit-post = 1000\n\
-         disable-logging = true\nlogto = log/app.log\nmemory-report = true\nignore-write-errors = true\nuid = www-data\ngid = 33\nprocname-prefix-spaced = shop\n",
+        "[uwsgi]\nsocket = app.sock\nuwsgi-socket = 127.0.0.1:3031\nhttp = :8080\nhttp-socket = :8081\nhttp11-socket = :8082\n\
+        listen = 256\nchmod-socket = 660\nchown-socket = www-data:www-data\nsocket-timeout = 5\nhttp-timeout = 7\n\
+        http-keepalive = 9\nwsgi = shop:create_app()\nmount = /blog/=blog.py\nmount = /wiki=wiki.wsgi:app\n\
+        manage-script-name = true\nchdir = srv\nchdir2 = data\npythonpath = lib\npp = /opt/lib\nvenv = ../venv\nenv = A=B=C\n\
+        env = D=\nlazy-apps = 1\ncatch-exceptions = on\nworkers = auto\nthreads = 8\nharakiri = 30\nmax-requests = 5000\n\
+        max-worker-lifetime = 60\nreload-mercy = 8\nworker-reload-mercy = 6\npidfile = run.pid\nvacuum = true\n\
+        buffer-size = 8192\npost-buffering = 4096\nlimit-post = 1000\ndisable-logging = true\nlogto = log/app.log\n\
+        memory-report = true\nignore-write-errors = true\nuid = www-data\ngid = 33\nprocname-prefix-spaced = shop\n",
     );
     let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[]);
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
@@ -171,8 +172,8 @@ fn test_cheaper_gives_the_number_of_workers_two_bounds() {
 
 #[test]
 fn test_the_details_of_cheaper_are_read_and_0_is_the_default() {
-    let text = "processes = 9\ncheaper = 2\ncheaper-algo = busyness\ncheaper-busyness-max = 70\ncheaper-overload = 0\nidle = 5\ncheap = true\n\
-                cheaper-rss-limit-soft = 1000\ncheaper-rss-limit-hard = 2000\ncheaper-busyness-verbose = true\n";
+    let text = "processes = 9\ncheaper = 2\ncheaper-algo = busyness\ncheaper-busyness-max = 70\ncheaper-overload = 0\nidle = 5\n\
+        cheap = true\ncheaper-rss-limit-soft = 1000\ncheaper-rss-limit-hard = 2000\ncheaper-busyness-verbose = true\n";
     let (settings, diagnostics) = ini("cheaper-details", &format!("{SERVES}{text}"));
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
     let cheaper = settings.scaling.cheaper.clone().expect("set");
@@ -415,7 +416,8 @@ fn test_show_config_is_uwsgis_own_form() {
     };
     assert_eq!(
         text,
-        "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nno-server = true\nini = uwsgi.ini\nmodule = uwsgi:app\nmaster = \nmaster = true\n;end of configuration\n\n"
+        "\n;uWSGI instance configuration\n[uwsgi]\nshow-config = true\nno-server = true\nini = uwsgi.ini\nmodule = uwsgi:app\n\
+        master = \nmaster = true\n;end of configuration\n\n"
     );
 }
 

@@ -53,7 +53,8 @@ fn test_values_say_which_servers_option_is_meant() {
     ] {
         let (settings, _) = run(&folder, line, &[]);
         // `*` has an address of each family.
-        let of_host = |one: &&bolide_contract::settings::Listener| matches!(&one.address, Address::Tcp { host: known, .. } if known == host);
+        let is_host = |address: &Address| matches!(address, Address::Tcp { host: known, .. } if known == host);
+        let of_host = |one: &&bolide_contract::settings::Listener| is_host(&one.address);
         assert_eq!(settings.listeners.iter().filter(of_host).count(), 1, "{line}");
         assert_eq!(settings.listeners[0].address, Address::Tcp { host: host.to_owned(), port }, "{line}");
     }

@@ -92,8 +92,8 @@ fn scalar(raw: &str) -> Option<String> {
     }
 }
 
-/// A comma before the bracket or brace at which the parser has stopped: JSON has none there, and the parser's own sentence is about
-/// what could follow a comma.
+/// A comma before the bracket or brace at which the parser has stopped: JSON has none there, and the parser's own sentence is
+/// about what could follow a comma.
 fn trailing_comma(text: &str, error: &serde_json::Error) -> Option<Malformed> {
     let line = text.split_inclusive('\n').take(error.line().checked_sub(1)?);
     let end = line.map(str::len).sum::<usize>() + error.column().checked_sub(1)?;
@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn test_json_scalars_and_lists_become_pairs() {
-        let text = "{\"other\": 1,\n \"uwsgi\": {\n  \"http\": \":8080\", \"master\": true,\n  \"lazy\": false, \"none\": null,\n  \"processes\": 4,\n  \"env\": [\"A=1\",\n   \"B=\\u00e9\"],\n  \"twice\": 1, \"twice\": 2 } }";
+        let text = "{\"other\": 1,\n \"uwsgi\": {\n  \"http\": \":8080\", \"master\": true,\n  \"lazy\": false, \"none\": \
+            null,\n  \"processes\": 4,\n  \"env\": [\"A=1\",\n   \"B=\\u00e9\"],\n  \"twice\": 1, \"twice\": 2 } }";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is JSON");
         let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
         assert_eq!(

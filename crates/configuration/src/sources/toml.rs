@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn test_toml_scalars_and_lists_become_pairs_in_the_order_of_the_file() {
-        let text = "[other]\nx = 1\n[uwsgi]\nmodule = \"app\" # comment\nhttp = \":8080\"\nmaster = true\nlimit-post = 10_000\nenv = [\n \"A=1\",\n 'B=2',\n]\n";
+        let text = "[other]\nx = 1\n[uwsgi]\nmodule = \"app\" # comment\nhttp = \":8080\"\nmaster = true\nlimit-post = 10_000\n\
+            env = [\n \"A=1\",\n 'B=2',\n]\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is TOML");
         let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
         assert_eq!(

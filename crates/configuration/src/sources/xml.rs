@@ -83,7 +83,9 @@ mod tests {
 
     #[test]
     fn test_xml_elements_become_pairs() {
-        let text = "<?xml version=\"1.0\"?>\n<!-- c -->\n<uwsgi>\n <http>:8080</http><master/>\n <env>A=&lt;1&gt;</env>\n <!-- no -->\n <app mountpoint=\"/x\">\n  <script>shop</script>\n </app>\n</uwsgi>\n";
+        let text = "<?xml version=\"1.0\"?>\n<!-- c -->\n\
+            <uwsgi>\n <http>:8080</http><master/>\n <env>A=&lt;1&gt;</env>\n <!-- no -->\n <app mountpoint=\"/x\">\n  \
+            <script>shop</script>\n </app>\n</uwsgi>\n";
         assert_eq!(
             pairs(text, None),
             owned(&[("http", ":8080", 4), ("master", "1", 4), ("env", "A=<1>", 5), ("mount", "/x=shop", 7), ("app", "", 7)])
@@ -92,7 +94,8 @@ mod tests {
 
     #[test]
     fn test_xml_ids_choose_elements() {
-        let text = "<servers><uwsgi id=\"a\"><http>1</http></uwsgi><uwsgi id=\"b\"><http>2</http><http id=\"a\">3</http></uwsgi></servers>";
+        let text = "<servers><uwsgi id=\"a\"><http>1</http></uwsgi><uwsgi id=\"b\"><http>2</http><http \
+            id=\"a\">3</http></uwsgi></servers>";
         assert_eq!(pairs(text, Some("b")), owned(&[("http", "2", 1)]));
         assert_eq!(pairs(text, None), owned(&[("http", "1", 1)]));
     }

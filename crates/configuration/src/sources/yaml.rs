@@ -178,7 +178,9 @@ mod tests {
 
     #[test]
     fn test_yaml_scalars_and_lists_become_pairs() {
-        let text = "# head\nother:\n  a: {b: [1]}\nuwsgi:\n  http: :8080   # not part of it\n  master: true\n  count: 010\n  quoted: \"a: b\"\n  env:\n    - A=1\n    - 'B=2'\n  flow: [x, y]\n  empty:\n  colon: a:b\nlast: 1\n";
+        let text = "# head\nother:\n  a: {b: [1]}\n\
+            uwsgi:\n  http: :8080   # not part of it\n  master: true\n  count: 010\n  quoted: \"a: b\"\n  env:\n    - A=1\n    \
+            - 'B=2'\n  flow: [x, y]\n  empty:\n  colon: a:b\nlast: 1\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is YAML");
         let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
         assert_eq!(
@@ -200,7 +202,8 @@ mod tests {
 
     #[test]
     fn test_yaml_other_sections_are_reported_with_their_keys() {
-        let text = "base: &base\n  a: {b: [1, {c: 2}]}\n  d:\nodd:\n  ? [x, y]\n  : 1\nuwsgi:\n  http: :8080\nuwsgy:\n  <<: *base\n  master: true\nlast: [1]\n";
+        let text = "base: &base\n  a: {b: [1, {c: 2}]}\n  d:\nodd:\n  ? [x, y]\n  : 1\nuwsgi:\n  http: :8080\n\
+            uwsgy:\n  <<: *base\n  master: true\nlast: [1]\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is YAML");
         let others: Vec<_> =
             parsed.elsewhere.iter().map(|other| (other.name.as_str(), other.line, other.keys.join(" "))).collect();
@@ -226,7 +229,8 @@ mod tests {
 
     #[test]
     fn test_invalid_yaml_is_read_line_by_line_as_uwsgi_does() {
-        let text = "# c\nuwsgi:\n  logformat: uWSGI: %(method) # c\n\tmaster : true \n\n  # c\n  quoted: \"a\"\n  list:\n  - a\n  lost: 1\n";
+        let text = "# c\nuwsgi:\n  logformat: uWSGI: %(method) # c\n\tmaster : true \n\
+            \n  # c\n  quoted: \"a\"\n  list:\n  - a\n  lost: 1\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it can be read");
         let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();
         assert_eq!(pairs, [("logformat", "uWSGI: %(method)", 3), ("master", "true", 4), ("quoted", "\"a\"", 7)]);

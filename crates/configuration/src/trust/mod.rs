@@ -235,8 +235,8 @@ impl Writer {
     }
 
     /// Returns the warnings for an instance that root starts: the first file that root reads and the first one that it runs which
-    /// this user may change, each with advice. Among those that it runs, `imports` are those of [`Launcher`](crate::launcher::Launcher),
-    /// and `program` is that of an upgrade.
+    /// this user may change, each with advice. Among those that it runs, `imports` are those of
+    /// [`Launcher`](crate::launcher::Launcher), and `program` is that of an upgrade.
     pub fn warnings(
         &self,
         read: &[PathBuf],
@@ -264,7 +264,8 @@ impl Writer {
         let run = python.and_then(|python| self.weak_point_of_python(python));
         let run = run.or_else(|| self.weak_point_of_imports(imports)).or_else(|| self.weak_point(program?)).map(|found| {
             let advice =
-                "install Bolide where only root may write, such as a virtual environment of root's, start it from there, or use immediate-uid";
+                "install Bolide where only root may write, such as a virtual environment of root's, start it from there, or use \
+                immediate-uid";
             (words(found, "runs", ""), advice)
         });
         first.into_iter().chain(run).collect()

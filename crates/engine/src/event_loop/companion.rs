@@ -4,8 +4,9 @@
 //!
 //! A worker starts the companion when it has a second connection, as its next call may be a long one. The companion looks once a
 //! millisecond while calls are slow. While they are quick, the leader puts the look off with one system call in some
-//! milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until the next connection is attended to.
-//! If there is no other worker, it also sleeps during calls, until the master orders a handover. It knows no protocol. Workers run it.
+//! milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until the next connection is attended
+//! to. If there is no other worker, it also sleeps during calls, until the master orders a handover. It knows no protocol.
+//! Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

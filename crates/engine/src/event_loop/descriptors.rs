@@ -1,5 +1,6 @@
-//! A worker without a free descriptor: it takes no connection, neither from its listening sockets nor from the queue, until one of
-//! its connections has ended or a moment has passed. Clients wait in the listen queue or in the queue meanwhile, and nothing is lost.
+//! A worker without a free descriptor: it takes no connection, neither from its listening sockets nor from the queue, until one
+//! of its connections has ended or a moment has passed. Clients wait in the listen queue or in the queue meanwhile, and nothing
+//! is lost.
 //!
 //! It knows no protocol and no application. The threads that lead a worker run it.
 
@@ -41,7 +42,8 @@ pub(crate) fn log_lost_descriptors(worker: u32) {
     complain(
         worker,
         &format!(
-            "no connection could be accepted for {seconds} s, and few are open: the application keeps the descriptors; replacing it"
+            "no connection could be accepted for {seconds} s, and few are open: the application keeps the descriptors; \
+            replacing it"
         ),
     );
 }

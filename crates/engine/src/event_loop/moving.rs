@@ -85,8 +85,8 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
     // They have waited in the queue as long as others have in the table.
     connections.bring_forward(taken);
     if taken > 0 && !housekeeping.descriptors.are_missing() && housekeeping.pauses.iter().all(|pause| pause.listener != QUEUE) {
-        // From here on the kernel wakes the other workers that wait for the queue before this one. Otherwise the worker that began
-        // to wait first would get every connection that the others pass on, and keep those that can't move again.
+        // From here on the kernel wakes the other workers that wait for the queue before this one. Otherwise the worker that
+        // began to wait first would get every connection that the others pass on, and keep those that can't move again.
         shared.leave_queue();
         shared.watch_queue();
     }

@@ -1,5 +1,5 @@
-//! The leader's poll: fetching events, and how long it may wait for them. It knows no protocol and no application. The threads that
-//! lead run it.
+//! The leader's poll: fetching events, and how long it may wait for them. It knows no protocol and no application. The threads
+//! that lead run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! The pools of uWSGI's signals in the poll of a worker: pipes that several workers read. A worker whose threads are all inside of
-//! calls does not come to read, so that a free worker does. It knows no handler. Workers run it.
+//! The pools of uWSGI's signals in the poll of a worker: pipes that several workers read. A worker whose threads are all inside
+//! of calls does not come to read, so that a free worker does. It knows no handler. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,8 +20,8 @@ pub(crate) fn join_signal_pool<L: Language>(shared: &Shared<L>, pipe: OwnedFd) {
     }
 }
 
-/// Registers the pools with the poll. Each signal wakes all workers that are idle: the kernel may tell one alone, which may begin a
-/// long request before it looks.
+/// Registers the pools with the poll. Each signal wakes all workers that are idle: the kernel may tell one alone, which may begin
+/// a long request before it looks.
 pub(crate) fn watch_signal_pools<L: Language>(shared: &Shared<L>) {
     shared.signals.take_from_pools(true);
     shared.signals.for_each_pool(|pool| match shared.poll.add(pool, EpollEvent::new(EpollFlags::EPOLLIN, Key::SIGNALS.0)) {

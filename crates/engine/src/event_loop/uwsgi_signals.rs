@@ -1,5 +1,5 @@
-//! uWSGI's signals in the event loop: their handlers run between two requests, as a request does, with the state unlocked. It knows
-//! no handler. Workers run it.
+//! uWSGI's signals in the event loop: their handlers run between two requests, as a request does, with the state unlocked. It
+//! knows no handler. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};

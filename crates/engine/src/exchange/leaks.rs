@@ -1,8 +1,8 @@
 //! Measures the memory that single requests leave behind (`leak-report`), and logs which routes do.
 //!
 //! Memory is measured before a request begins, if no other one is in progress. If exactly one request was served between two
-//! measurements, the difference is that request's; otherwise it belongs to no request. The decision is `bolide_services::leaks`. It knows
-//! no answer. The worker thread that begins the request runs it, and holds the language.
+//! measurements, the difference is that request's; otherwise it belongs to no request. The decision is `bolide_services::leaks`.
+//! It knows no answer. The worker thread that begins the request runs it, and holds the language.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -190,8 +190,8 @@ impl Watch {
         if self.noted * NEVER_ALONE < self.requests {
             let (noted, begun) = (self.noted, self.begun);
             bolide_log::line(&format!(
-                "worker {}: leak-report: only {noted} of {begun} requests had the worker to themselves, so their memory could not be \
-                 measured; with `threads = 1` or fewer clients more of them have",
+                "worker {}: leak-report: only {noted} of {begun} requests had the worker to themselves, so their memory could \
+                not be measured; with `threads = 1` or fewer clients more of them have",
                 worker.number
             ));
             // Once is enough.
@@ -212,7 +212,8 @@ fn tell(worker: &Watched<'_>, accusation: &Accusation, collector_is_off: bool) {
     let Accusation { route, requests, of_requests, bytes_per_request, objects_per_request_hundredths, parts } = accusation;
     let objects = *objects_per_request_hundredths as f64 / 100.0;
     let mut text = format!(
-        "leak-report: {route} leaves about {} in memory with each request ({requests} of the last {of_requests} measured requests)",
+        "leak-report: {route} leaves about {} in memory with each request ({requests} of the last {of_requests} measured \
+        requests)",
         size(*bytes_per_request)
     );
     // Writing to a String can't fail.

@@ -399,7 +399,8 @@ mod tests {
 
     #[test]
     fn a_header_is_found_by_its_cgi_name_whole_and_joined() {
-        let block = b"Host: a:8000\r\nX-Forwarded-For: 1\r\nHosts: no\r\nX_Id: forged\r\nX-Id:  b \r\nx-forwarded-FOR: 2\r\nnone\r\nCookie: c";
+        let block = b"Host: a:8000\r\nX-Forwarded-For: 1\r\nHosts: no\r\nX_Id: forged\r\nX-Id:  b \r\nx-forwarded-FOR: 2\r\n\
+            none\r\nCookie: c";
         for (wanted, value) in [
             (&b"HOST"[..], Some("a:8000")),
             (b"X_FORWARDED_FOR", Some("1, 2")),

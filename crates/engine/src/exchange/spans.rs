@@ -1,7 +1,8 @@
 //! The span of a request that has ended, for a collector of OpenTelemetry (`otlp`): made from its log entry and the times of its
 //! phases, and given to the process that sends it.
 //!
-//! It never waits: a socket without room is a span less, which the next one reports. It knows no collector. Worker threads run it.
+//! It never waits: a socket without room is a span less, which the next one reports. It knows no collector. Worker threads run
+//! it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

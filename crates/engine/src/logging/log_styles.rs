@@ -51,8 +51,8 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(rest.as_bytes());
 }
 
-/// `{"time":…,"type":"request",…}`. `slow_ms`: a request that took as long is a warning. `usual` follows the time of all others, from
-/// [`bolide_log::json::after_time`].
+/// `{"time":…,"type":"request",…}`. `slow_ms`: a request that took as long is a warning. `usual` follows the time of all others,
+/// from [`bolide_log::json::after_time`].
 pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, slow_ms: Option<u64>, usual: &[u8]) {
     let is_slow = slow_ms.is_some_and(|slow_ms| line.microseconds / 1000 >= slow_ms);
     match Level::of_request(line.status, is_slow) {
@@ -151,8 +151,10 @@ mod tests {
         assert_eq!(
             rest,
             concat!(
-                ":\"GET /\\\"\\r\\n\",\"core\":0,\"address\":\"127.0.0.1\",\"method\":\"GET\",\"uri\":\"/\\\"\\r\\n\",\"protocol\":\"HTTP/1.1\",",
-                "\"host\":\"a\\\"\\n\",\"user_agent\":\"\u{fffd}\",\"status\":200,\"bytes\":12,\"head_bytes\":79,\"microseconds\":1999,",
+                ":\"GET /\\\"\\r\\n\",\"core\":0,\"address\":\"127.0.0.1\",\"method\":\"GET\",\"uri\":\"/\\\"\\r\\n\",",
+                "\"protocol\":\"HTTP/1.1\",",
+                "\"host\":\"a\\\"\\n\",\"user_agent\":\"\u{fffd}\",\"status\":200,\"bytes\":12,\"head_bytes\":79,",
+                "\"microseconds\":1999,",
                 "\"variables\":{\"k\\\"\":\"v\\\\\"}}\n"
             )
         );

@@ -1,5 +1,5 @@
-//! Rate limiting of log lines about clients' errors, so that scanners can't flood the log. An error that was not logged is counted,
-//! and the count is logged when its minute ends, or with the worker. It knows no protocol. Workers run it.
+//! Rate limiting of log lines about clients' errors, so that scanners can't flood the log. An error that was not logged is
+//! counted, and the count is logged when its minute ends, or with the worker. It knows no protocol. Workers run it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

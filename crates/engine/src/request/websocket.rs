@@ -29,8 +29,8 @@ const ANSWER_MS: u64 = 5_000;
 /// Milliseconds that a client has to answer a close frame.
 const CLOSE_MS: u64 = 5_000;
 
-/// The same at a stop: the whole instance waits for this client. Then its connection is closed without its answer, as a server may
-/// do at any time (RFC 6455 section 7.1.1: "an endpoint MAY close the connection via any means available when required").
+/// The same at a stop: the whole instance waits for this client. Then its connection is closed without its answer, as a server
+/// may do at any time (RFC 6455 section 7.1.1: "an endpoint MAY close the connection via any means available when required").
 const STOP_CLOSE_MS: u64 = 1_000;
 
 /// A frame buffer beyond this size is freed after its message.
@@ -102,8 +102,8 @@ pub struct WebSocket {
     /// Frames that the client was too slow to read, and the number of bytes of them that have been sent.
     outgoing: Vec<u8>,
     sent: usize,
-    /// The payload of the latest ping that came while the client was behind: at most 125 bytes (RFC 6455 section 5.5). Its pong is
-    /// sent when the client has caught up.
+    /// The payload of the latest ping that came while the client was behind: at most 125 bytes (RFC 6455 section 5.5). Its pong
+    /// is sent when the client has caught up.
     unanswered_ping: Option<Vec<u8>>,
     ping_interval_ms: Option<u64>,
     ping_timeout_ms: u64,
@@ -498,7 +498,8 @@ impl WebSocket {
             }
             // Messages after the server's close frame are discarded (section 5.5.1).
             Event::Message { .. } => {}
-            // Section 5.5.3: a pong for the latest ping is enough. A client that does not read makes the server keep a single one.
+            // Section 5.5.3: a pong for the latest ping is enough. A client that does not read makes the server keep a single
+            // one.
             Event::Ping(payload) => {
                 turn.note_ping();
                 if self.stage == SocketStage::Open && self.is_behind(response) {

@@ -1,6 +1,6 @@
 //! The parts of an answer beyond status, fields and body: bytes between its frames, interim responses, trailer fields, the switch
-//! to WebSocket and its refusal, fields that belong to the server, bodies that an application frames itself, and a socket that the
-//! application takes over.
+//! to WebSocket and its refusal, fields that belong to the server, bodies that an application frames itself, and a socket that
+//! the application takes over.
 //!
 //! It knows no language. The thread that serves the request runs it.
 

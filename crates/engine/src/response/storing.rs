@@ -37,8 +37,8 @@ impl AnswerStore {
         self.most_bytes = self.most_bytes.max(more.most_bytes);
     }
 
-    /// Looks at a part of the body before it is pushed. `None`: the store is done, because the answer is not wanted, or is complete
-    /// with this part and stored. So the item exists before the client has read the whole answer.
+    /// Looks at a part of the body before it is pushed. `None`: the store is done, because the answer is not wanted, or is
+    /// complete with this part and stored. So the item exists before the client has read the whole answer.
     /// `left` is what remains of an announced length.
     pub(super) fn before(mut self: Box<Self>, part: &[u8], left: Option<u64>, status: u16) -> Option<Box<AnswerStore>> {
         if !self.takes(status) {
@@ -62,7 +62,8 @@ impl AnswerStore {
         }
     }
 
-    /// Keeps a part of the body that was pushed. Of a body that is too large, one byte too many is kept: the cache counts what it refuses.
+    /// Keeps a part of the body that was pushed. Of a body that is too large, one byte too many is kept: the cache counts what it
+    /// refuses.
     pub(super) fn note(&mut self, part: &[u8]) {
         let room = self.most_bytes.saturating_add(1).saturating_sub(self.body.len());
         self.body.extend_from_slice(&part[..part.len().min(room)]);

@@ -23,8 +23,8 @@ impl CensusTimes {
         !self.is_stale
     }
 
-    /// A thread that does not lead has changed a connection. Returns whether a leader that sleeps must be woken, to set its time for
-    /// the next count: at most once between two counts.
+    /// A thread that does not lead has changed a connection. Returns whether a leader that sleeps must be woken, to set its time
+    /// for the next count: at most once between two counts.
     pub fn note_change(&mut self) -> bool {
         !std::mem::replace(&mut self.is_stale, true)
     }

@@ -1,5 +1,5 @@
-//! When a worker had no free descriptor for a connection, when it looks again, and whether the application is the reason. It opens
-//! nothing and takes no connection. Workers run it.
+//! When a worker had no free descriptor for a connection, when it looks again, and whether the application is the reason. It
+//! opens nothing and takes no connection. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,6 +1,6 @@
 //! What the next system call would find, as the last ones tell: whether a poll that does not wait finds an event, and how many
-//! connections wait to be accepted. A call that finds nothing costs as much as one that does, and a client that opens a connection
-//! for each request would cost one of each. It knows no sockets. Workers run it.
+//! connections wait to be accepted. A call that finds nothing costs as much as one that does, and a client that opens a
+//! connection for each request would cost one of each. It knows no sockets. Workers run it.
 
 /// After this many polls in a row that would have found nothing, the next ones wait at once.
 const EMPTY_POLLS: u32 = 8;
@@ -26,8 +26,8 @@ impl PollForecast {
         self.empty = if events > 0 { 0 } else { self.empty.wrapping_add(1).max(1) };
     }
 
-    /// A poll that could wait has found this many events. More than one were there already, or came while the thread waited for the
-    /// language: a look would have found them.
+    /// A poll that could wait has found this many events. More than one were there already, or came while the thread waited for
+    /// the language: a look would have found them.
     pub fn note_wait(&mut self, events: usize, has_looked: bool) {
         if events > 1 {
             self.empty = 0;

@@ -265,10 +265,10 @@ mod tests {
         let seen = seen(&request, &phases);
         assert_eq!(
             text(&request, &phases, &seen),
-            "WARNING: worker 2: slow request: GET /x?day=… (request 5f0c) took 3.2 s, status 200: the application 2.5 s, waiting for \
-             the client's body 200 ms, sending to the client 500 ms (slow-request = 500)\n  \
-             2 of 3 samples (about 1.7 s): waits for 127.0.0.1:5432 (recvfrom) at /srv/app.py:12 view\n  \
-             1 of 3 samples (about 833 ms): runs at /srv/app.py:12 view\n"
+            "WARNING: worker 2: slow request: GET /x?day=… (request 5f0c) took 3.2 s, status 200: the application 2.5 s, \
+            waiting for the client's body 200 ms, sending to the client 500 ms (slow-request = 500)\n  2 of 3 samples (about \
+            1.7 s): waits for 127.0.0.1:5432 (recvfrom) at /srv/app.py:12 view\n  1 of 3 samples (about 833 ms): runs at \
+            /srv/app.py:12 view\n"
         );
         let members = String::from_utf8(members(&request, &phases, &seen)).expect("text");
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The thread that looks at slow requests. Between its looks it sleeps: until the next one is due, and at most as long as the mark,
-//! since a request that begins later can't be slow earlier.
+//! The thread that looks at slow requests. Between its looks it sleeps: until the next one is due, and at most as long as the
+//! mark, since a request that begins later can't be slow earlier.
 //!
 //! It never waits for the language, and ends with the process. It knows no report.
 

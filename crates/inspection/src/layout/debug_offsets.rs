@@ -1,5 +1,5 @@
-//! `_Py_DebugOffsets`: from 3.13 on, `_PyRuntime` begins with the places of its own fields. The structure grows at each version, so
-//! its fields are listed here for 3.13 and for 3.14. Pure.
+//! `_Py_DebugOffsets`: from 3.13 on, `_PyRuntime` begins with the places of its own fields. The structure grows at each version,
+//! so its fields are listed here for 3.13 and for 3.14. Pure.
 //!
 //! 3.13 is tested with the interpreter itself. 3.14 follows the description of its structure and is not tested with one.
 
@@ -13,7 +13,8 @@ pub const BYTES: usize = 1024;
 /// The fields after cookie, version and `free_threaded`, in words of 8 bytes. A name is read; `_` is not.
 const WORDS_3_13: &str = "
     _ _ runtime_interpreters_head
-    _ _ interpreter_next interpreter_threads_head interpreter_gc interpreter_modules _ _ interpreter_gil gil _ gil_locked gil_holder
+    _ _ interpreter_next interpreter_threads_head interpreter_gc interpreter_modules _ _ interpreter_gil gil _ gil_locked \
+    gil_holder
     _ _ thread_next _ thread_frame thread_id thread_native_id _ _
     _ frame_previous frame_code frame_instruction frame_locals frame_owner
     _ code_filename _ code_name code_lines code_first_line _ code_local_names _ code_bytes

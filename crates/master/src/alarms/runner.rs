@@ -47,8 +47,8 @@ pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option
         match &outcome {
             Ok(path) => bolide_log::quiet_line(&format!("crash report: {0}; read it with: bolide crash {0}", path.display())),
             Err(error) => bolide_log::quiet_line(&format!(
-                "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user must be \
-                    able to write to it",
+                "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user \
+                must be able to write to it",
                 folder.display()
             )),
         }

@@ -1,5 +1,5 @@
-//! The ordered ends of whole generations: who is told to finish, who is told to stop, and who is killed, with the time that each one
-//! has. The master runs it.
+//! The ordered ends of whole generations: who is told to finish, who is told to stop, and who is killed, with the time that each
+//! one has. The master runs it.
 
 use bolide_contract::message::{INTERPRETER_END_MS, Order};
 
@@ -20,8 +20,8 @@ impl Children {
         self.end_children(|child| which(child.generation), continues_elsewhere, provision, now_ms);
     }
 
-    /// Ends a generation that was still forming. If it is the first one, its workers that serve already continue: clients have only
-    /// them until those of the next one serve.
+    /// Ends a generation that was still forming. If it is the first one, its workers that serve already continue: clients have
+    /// only them until those of the next one serve.
     pub fn end_abandoned(&mut self, number: u32, is_first: bool, provision: &Provision, now_ms: u64) {
         let serves =
             |child: &Child| is_first && child.generation == number && child.is_request_worker() && child.state.is_serving();

@@ -1,5 +1,5 @@
-//! The fork of a child that leads a process group of its own, is the application's user within its jail, and dies with the master.
-//! It may write to the log and raise alarms. It knows nothing about what the child does then. The master runs it.
+//! The fork of a child that leads a process group of its own, is the application's user within its jail, and dies with the
+//! master. It may write to the log and raise alarms. It knows nothing about what the child does then. The master runs it.
 
 use std::io;
 use std::os::fd::AsRawFd;

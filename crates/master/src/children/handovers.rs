@@ -59,7 +59,8 @@ impl Children {
         }
         self.order_hand_over(id, has_takers, now_ms);
         if let Some(child) = self.find_mut(id) {
-            // A deadline that has passed is the reason of this call. A later one stands, in case that `harakiri` spares the worker.
+            // A deadline that has passed is the reason of this call. A later one stands, in case that `harakiri` spares the
+            // worker.
             child.deadline_ms = child.deadline_ms.map(|deadline_ms| deadline_ms.max(now_ms + HANDOVER_MS));
             if let Some(handover) = &mut child.handover {
                 handover.condemn(Kill { reason: kill_reason, limit_ms, calm_ms: None });

@@ -253,8 +253,8 @@ impl Children {
         }
     }
 
-    /// Returns whether a child has begun its work, or is about to. Its report that it serves may not be read yet, but it writes its
-    /// pid into its row before.
+    /// Returns whether a child has begun its work, or is about to. Its report that it serves may not be read yet, but it writes
+    /// its pid into its row before.
     fn has_begun(&self, child: &Child) -> bool {
         let has_pid = |row| self.scoreboard.row(row).is_some_and(|row| row.pid.load(Relaxed) != 0);
         child.state.is_serving() || child.row().is_some_and(has_pid)
@@ -364,9 +364,9 @@ impl Children {
         self.end_group(id, kill_reason, now_ms);
     }
 
-    /// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped. Each of its
-    /// workers and helpers is noted as killed, because the signal also reaches those that have begun. Otherwise the log would report
-    /// an end that the master has caused as an unexpected one.
+    /// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped. Each of
+    /// its workers and helpers is noted as killed, because the signal also reaches those that have begun. Otherwise the log would
+    /// report an end that the master has caused as an unexpected one.
     pub fn end_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         let Some(prototype) = self.find(id).filter(|child| child.is_prototype()) else { return };
         let (group, generation) = (prototype.pid, prototype.generation);
@@ -451,9 +451,9 @@ impl Children {
         channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
     }
 
-    /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of a prototype that has
-    /// ended are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in the
-    /// prototype's process group, which no process can enter from outside, and whose number is taken as long as one is in it.
+    /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of a prototype that
+    /// has ended are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in
+    /// the prototype's process group, which no process can enter from outside, and whose number is taken as long as one is in it.
     fn is_forked_by(&self, pid: i32, prototype: Pid) -> bool {
         let parent = parent_of(pid);
         let is_of_group = nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(prototype);
@@ -514,7 +514,8 @@ fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
     (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
 }
 
-/// Says what a worker could not hand over: requests that wait within TLS or at a stop, or all that rests if it has not reported in time.
+/// Says what a worker could not hand over: requests that wait within TLS or at a stop, or all that rests if it has not reported
+/// in time.
 fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
     let Some(handover) = worker.handover else { return String::new() };
     let open = worker.row().and_then(|row| board.row(row)).map_or(0, |row| row.connections.load(Relaxed) as usize);

@@ -160,7 +160,9 @@ commands! {
         letters: &[('r', "Reload, as SIGHUP.")],
         signals: &[(
             signal(Signal::SIGHUP),
-            "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read again. When its terminal has been closed, an instance without a configuration file, or with `develop`, stops instead, unless SIGHUP was ignored at its start (nohup).",
+            "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read \
+            again. When its terminal has been closed, an instance without a configuration file, or with `develop`, stops \
+            instead, unless SIGHUP was ignored at its start (nohup).",
         )],
         portable_signal: Some(Signal::SIGHUP),
         command_line: Some((InstanceCommand::Reload, Form::Plain)),

@@ -136,8 +136,8 @@ pub fn name_of(command: &str) -> String {
     name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect()
 }
 
-/// Returns a name for each command: those of the same program also have as many arguments as tell them apart. Flags and words with
-/// `=` are left out, because they may be secrets.
+/// Returns a name for each command: those of the same program also have as many arguments as tell them apart. Flags and words
+/// with `=` are left out, because they may be secrets.
 pub fn names_of(commands: &[&str]) -> Vec<String> {
     let short: Vec<String> = commands.iter().map(|command| name_of(command)).collect();
     let with = |number: usize, count: usize| {

@@ -1,6 +1,6 @@
-//! Work that needs no rights of root and touches what the application's user can change: a child does it that has permanently become
-//! that user, so that nothing the user does meanwhile can end the master, or act with its rights. It does not know the work. The
-//! master runs it and waits for it.
+//! Work that needs no rights of root and touches what the application's user can change: a child does it that has permanently
+//! become that user, so that nothing the user does meanwhile can end the master, or act with its rights. It does not know the
+//! work. The master runs it and waits for it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -23,8 +23,8 @@ const MAX_KILLED_MS: u64 = 5000;
 /// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Does work in a child and returns its answer, which ends when the child does. Without `privileges`, the child stays the master's
-/// user. The child keeps the descriptors `kept`. The work has `most_ms`: the user can make it wait.
+/// Does work in a child and returns its answer, which ends when the child does. Without `privileges`, the child stays the
+/// master's user. The child keeps the descriptors `kept`. The work has `most_ms`: the user can make it wait.
 ///
 /// # Errors
 /// No child can be made, it can't become the user, or it has not ended in time.

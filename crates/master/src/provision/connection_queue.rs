@@ -3,8 +3,8 @@
 //! killed worker loses no connection that rests, and no descriptors stay in flight, which would keep the user's masters from
 //! forking.
 //!
-//! The workers may be hostile. So the master holds a bounded number of connections, only those of its own listening sockets, for a
-//! bounded time. It reads no byte of them. The master runs it.
+//! The workers may be hostile. So the master holds a bounded number of connections, only those of its own listening sockets, for
+//! a bounded time. It reads no byte of them. The master runs it.
 
 use std::collections::VecDeque;
 use std::io;

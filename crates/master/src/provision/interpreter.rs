@@ -141,7 +141,8 @@ fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
     let mut candidates = folders.map(|folder| folder.join("python3"));
     candidates.find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok()).ok_or_else(|| {
         StartError::new(
-            "no `python3` is in PATH: install Python 3.9 or later, then `pip install bolide`; or name a virtual environment with virtualenv = FOLDER"
+            "no `python3` is in PATH: install Python 3.9 or later, then `pip install bolide`; or name a virtual environment \
+            with virtualenv = FOLDER"
                 .to_owned(),
         )
     })

@@ -1,5 +1,6 @@
-//! The memory of services: made at the start, and kept over reloads and upgrades as long as its settings are the same. It does not
-//! know what a memory holds, and takes no lock in one: processes of another user may write anything there. The master runs it.
+//! The memory of services: made at the start, and kept over reloads and upgrades as long as its settings are the same. It does
+//! not know what a memory holds, and takes no lock in one: processes of another user may write anything there. The master runs
+//! it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -163,8 +164,8 @@ impl Memories {
         Ok(Memories { list: list.collect::<io::Result<_>>()? })
     }
 
-    /// Replaces memories that a process of the application has spoilt so that no later one could attach them. Returns lines for the
-    /// log.
+    /// Replaces memories that a process of the application has spoilt so that no later one could attach them. Returns lines for
+    /// the log.
     pub fn mend(&mut self, privileges: Option<&Privileges>) -> Vec<String> {
         let mut said = Vec::new();
         for memory in &mut self.list {

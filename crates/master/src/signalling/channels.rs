@@ -1,5 +1,5 @@
-//! The ways of signals to the processes of a generation: for a pool a pipe that its members share, of which the first that is free
-//! reads a byte, and for a single process orders, of which those that it has not begun go to its replacement. It decides no
+//! The ways of signals to the processes of a generation: for a pool a pipe that its members share, of which the first that is
+//! free reads a byte, and for a single process orders, of which those that it has not begun go to its replacement. It decides no
 //! target. The master runs it.
 
 use std::collections::btree_map::Entry;

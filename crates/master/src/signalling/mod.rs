@@ -257,8 +257,9 @@ impl Signalling {
         let crons = self.clock.crons().iter();
         let crons = crons.map(|(number, schedule)| json!({"signal": number, "schedule": schedule_in_words(*schedule)}));
         let files = of.table.files.iter().map(|(number, path)| json!({"signal": number, "path": path.display().to_string()}));
+        let registered = of.table.registered().map(|(number, target)| json!({"signal": number, "target": target}));
         json!({
-            "registered": of.table.registered().map(|(number, target)| json!({"signal": number, "target": target})).collect::<Vec<_>>(),
+            "registered": registered.collect::<Vec<_>>(),
             "timers": timers.collect::<Vec<_>>(),
             "crons": crons.collect::<Vec<_>>(),
             "files": files.collect::<Vec<_>>(),

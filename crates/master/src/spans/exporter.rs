@@ -1,6 +1,6 @@
-//! The process that sends spans: one thread takes them from workers, so that a slow collector holds up none of them; the other one
-//! sends them in batches, again if the collector asks for it. It never returns to the code that the master was running at the fork.
-//! The exporter runs it.
+//! The process that sends spans: one thread takes them from workers, so that a slow collector holds up none of them; the other
+//! one sends them in batches, again if the collector asks for it. It never returns to the code that the master was running at the
+//! fork. The exporter runs it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -184,7 +184,8 @@ fn complain_of_drops(plan: &ExporterPlan, queue: &SpanQueue, channel: BorrowedFd
     if dropped > 0 {
         let origin = origin(plan);
         let words = format!(
-            "otlp ({origin}): {dropped} spans were dropped: they come faster than the collector takes them; otlp-sample makes them fewer"
+            "otlp ({origin}): {dropped} spans were dropped: they come faster than the collector takes them; otlp-sample makes \
+            them fewer"
         );
         tell(channel, &ExporterReport::LogLine(words));
     }

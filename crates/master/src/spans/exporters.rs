@@ -54,7 +54,8 @@ struct ExporterProcess {
 }
 
 impl Exporters {
-    /// Forks an exporter if the settings have spans and none is active; one with other settings ends. `take` is the spans' socket.
+    /// Forks an exporter if the settings have spans and none is active; one with other settings ends. `take` is the spans'
+    /// socket.
     pub fn reconcile(&mut self, settings: &Settings, take: Option<BorrowedFd<'_>>, privileges: Option<&Privileges>, now_ms: u64) {
         let spans = &settings.tracing.spans;
         for exporter in self.list.iter_mut().filter(|exporter| exporter.spans != *spans) {

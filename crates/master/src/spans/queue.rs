@@ -130,8 +130,8 @@ impl SpanQueue {
         self.state().counts != SpanCounts::default()
     }
 
-    /// Orders the end, and waits until everything is sent, or no time is left. What is left is counted as dropped. Returns how much
-    /// that is.
+    /// Orders the end, and waits until everything is sent, or no time is left. What is left is counted as dropped. Returns how
+    /// much that is.
     pub fn end(&self, most: Duration) -> u64 {
         let ends = Instant::now() + most;
         let mut state = self.state();

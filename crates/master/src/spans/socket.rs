@@ -1,5 +1,5 @@
-//! The socket over which workers give spans to the exporter: a pair whose both ends the master keeps. The master reads none of it, and
-//! writes the spans of workers that can't write them any more. The master runs it.
+//! The socket over which workers give spans to the exporter: a pair whose both ends the master keeps. The master reads none of
+//! it, and writes the spans of workers that can't write them any more. The master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

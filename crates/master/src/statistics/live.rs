@@ -1,5 +1,5 @@
-//! The page at the address of `metrics`, and its events: the overview of each second, with memory and CPU time of its processes. All
-//! clients share an event. Nothing is measured while no client watches. The master runs it.
+//! The page at the address of `metrics`, and its events: the overview of each second, with memory and CPU time of its processes.
+//! All clients share an event. Nothing is measured while no client watches. The master runs it.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ pub const EVERY_MS: u64 = 1000;
 /// Processes that are measured for an event; of more, each has its turn.
 const MAX_MEASURED: usize = 32;
 /// The page runs nothing but its own script, loads nothing of others, and is shown in no frame.
-const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
-                      form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
+const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 /// Parts of the overview that the page does not show.
 const UNUSED: [&str; 7] = ["addresses", "attendants", "caches", "engines", "signals", "latency_seconds", "spans"];
 
@@ -102,7 +102,8 @@ mod tests {
     fn all_clients_of_a_second_share_an_event_that_is_one_line() {
         let mut live = Live::default();
         let pid = std::process::id();
-        let overview = || json!({"workers": [{"pid": pid, "in_flight": [{"request": "GET /\n\n"}]}], "helpers": [], "attendants": [{"pid": pid}], "addresses": []});
+        let workers = json!([{"pid": pid, "in_flight": [{"request": "GET /\n\n"}]}]);
+        let overview = || json!({"workers": workers, "helpers": [], "attendants": [{"pid": pid}], "addresses": []});
         let first = live.event(overview, 1000);
         let text = String::from_utf8_lossy(&first).into_owned();
         assert!(text.starts_with("data: {") && text.ends_with("}\n\n") && text.trim_end().lines().count() == 1, "{text}");

@@ -61,6 +61,7 @@ fn settings(settings: &Settings, is_embedded: bool) -> Value {
         true => greenlets.or(settings.asynchronous.concurrency).unwrap_or(UNLIMITED),
         false => settings.workers.threads.most(),
     };
+    let measures_time = settings.logging.may_log_requests() || settings.statistics.has_reader() || settings.scaling.weighs_time();
     json!({
         "cpus": settings.workers.cpus,
         "processes": settings.workers.processes,
@@ -70,7 +71,7 @@ fn settings(settings: &Settings, is_embedded: bool) -> Value {
         "listen": settings.listeners.iter().map(|listener| listener.backlog).min(),
         "harakiri_ms": settings.lifecycle.harakiri_ms,
         "cheaper": settings.scaling.cheaper.as_ref().map(|cheaper| cheaper.least),
-        "measures_time": settings.logging.may_log_requests() || settings.statistics.has_reader() || settings.scaling.weighs_time(),
+        "measures_time": measures_time,
         "reload_on_rss_mib": settings.recycling.memory.resident.map(|bytes| bytes / MEBIBYTE),
     })
 }

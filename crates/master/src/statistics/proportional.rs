@@ -1,5 +1,5 @@
-//! The proportional memory of workers for scrapers. The kernel walks all pages of a process for it, which takes milliseconds for a
-//! large one: so it is measured only while a scraper comes, one worker in a turn of the loop, and seldom. The master runs it.
+//! The proportional memory of workers for scrapers. The kernel walks all pages of a process for it, which takes milliseconds for
+//! a large one: so it is measured only while a scraper comes, one worker in a turn of the loop, and seldom. The master runs it.
 
 use bolide_services::statistics::Snapshot;
 use bolide_supervision::processes::memory_watch::usage_of;

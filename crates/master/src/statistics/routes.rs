@@ -17,8 +17,9 @@ pub enum Door {
 }
 
 /// The index of the address of `metrics`.
-const INDEX: &str = "/            the workers and their requests, live\n/metrics     the numbers, for Prometheus\n/-/ready     whether requests are served\n/-/healthy   whether the \
-                     master lives\n/-/status    workers, reloads and addresses, as JSON\n";
+const INDEX: &str = "/            the workers and their requests, live\n/metrics     the numbers, for Prometheus\n\
+    /-/ready     whether requests are served\n/-/healthy   whether the master lives\n\
+    /-/status    workers, reloads and addresses, as JSON\n";
 
 /// The makers of the pages with numbers, which clients share.
 pub trait Numbers {

@@ -136,7 +136,10 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
 /// Returns an entry for each log; `out_of_reach` says why lines wait for it, and is null if they do not.
 fn logs(view: View<'_>, now_ms: u64) -> Vec<Value> {
     let facts = view.logs.facts(&view.provision.settings().logging, now_ms);
-    let entry = |log: LogFacts| json!({"name": log.name, "lost_lines": log.lost, "out_of_reach": log.absence, "out_of_reach_ms": log.absent_ms});
+    let entry = |log: LogFacts| {
+        let LogFacts { name, lost, absence, absent_ms } = log;
+        json!({"name": name, "lost_lines": lost, "out_of_reach": absence, "out_of_reach_ms": absent_ms})
+    };
     facts.into_iter().map(entry).collect()
 }
 
@@ -232,6 +235,9 @@ fn ongoing_of(view: View<'_>, row: u32) -> u64 {
 /// Returns what a child is working on, under this key.
 fn in_flight_of(view: View<'_>, child: &Child, key: &str, now_ms: u64) -> Vec<Value> {
     let in_flight = child.row().map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
-    let entry = |request: &InFlight| json!({key: request.text, "milliseconds": now_ms.saturating_sub(request.began_ms), "thread": request.thread});
+    let entry = |request: &InFlight| {
+        let milliseconds = now_ms.saturating_sub(request.began_ms);
+        json!({key: request.text, "milliseconds": milliseconds, "thread": request.thread})
+    };
     in_flight.iter().map(entry).collect()
 }

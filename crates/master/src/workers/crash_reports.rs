@@ -1,5 +1,5 @@
-//! The report about a worker that has died unexpectedly (`crash-reports`): puts together what the worker has handed over at a fault,
-//! what its flight recorder has, and the limits that it had. It writes no file, and waits for nothing. The master runs it.
+//! The report about a worker that has died unexpectedly (`crash-reports`): puts together what the worker has handed over at a
+//! fault, what its flight recorder has, and the limits that it had. It writes no file, and waits for nothing. The master runs it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -136,8 +136,8 @@ fn last(remembered: &[(u32, Remembered)], now_ms: u64) -> Vec<Value> {
     ended.collect()
 }
 
-/// The text of a memory file that a worker has sent. The file is the worker's, so anything but a memory file is left alone: a read of
-/// it could wait.
+/// The text of a memory file that a worker has sent. The file is the worker's, so anything but a memory file is left alone: a
+/// read of it could wait.
 fn text_of(state: &OwnedFd) -> String {
     if fcntl(state, FcntlArg::F_GET_SEALS).is_err() {
         return String::new();
@@ -207,8 +207,8 @@ fn mapped(line: &str) -> Option<Mapped<'_>> {
 mod tests {
     use super::*;
 
-    const STATE: &str = "=== fault\nsignal 11\ncode 1\naddress 0\ncounter 4198500\nthread 7\n=== python\nThread 0x1:\n  File \"a.py\"\n\n\
-        === status\nVmRSS:\t 12 kB\n=== limits\nMax open files 1024\n=== maps\n\
+    const STATE: &str = "=== fault\nsignal 11\ncode 1\naddress 0\ncounter 4198500\nthread 7\n=== python\n\
+        Thread 0x1:\n  File \"a.py\"\n\n=== status\nVmRSS:\t 12 kB\n=== limits\nMax open files 1024\n=== maps\n\
         00400000-00401000 r--p 00000000 08:01 42 /usr/lib/a b.so\n00401000-00402000 r-xp 00001000 08:01 42 /usr/lib/a b.so\n\
         7ffc0000-7ffd0000 rw-p 00000000 00:00 0 [stack]\n";
 

@@ -1,5 +1,5 @@
-//! The numbers of a cache: of its mapping, or of its file without a mapping, since another process may cut the file, and a read behind
-//! its end would end this process (SIGBUS). The master runs it.
+//! The numbers of a cache: of its mapping, or of its file without a mapping, since another process may cut the file, and a read
+//! behind its end would end this process (SIGBUS). The master runs it.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Where the parts of a cache stand in its memory, and their sizes. It reads and writes no item. The master and every process that
-//! has the application use it.
+//! Where the parts of a cache stand in its memory, and their sizes. It reads and writes no item. The master and every process
+//! that has the application use it.
 
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::services::SharedCache;
@@ -236,8 +236,8 @@ impl Shared for AtomicU64 {}
 
 fn slice<T: Shared>(mapping: &Mapping, start: usize, count: usize) -> &[T] {
     assert!(start.is_multiple_of(align_of::<T>()) && start + count * size_of::<T>() <= mapping.body_bytes());
-    // SAFETY: the range is in the mapping and aligned (checked above; the body is aligned to a page), which the result borrows, and
-    // only accessed by atomics and locks.
+    // SAFETY: the range is in the mapping and aligned (checked above; the body is aligned to a page), which the result borrows,
+    // and only accessed by atomics and locks.
     unsafe { std::slice::from_raw_parts(mapping.body().add(start).cast().as_ptr(), count) }
 }
 

@@ -139,8 +139,8 @@ impl Cache {
         matches!(outcome, Outcome::Hit { .. })
     }
 
-    /// Writes an item, which is a body to `check-cache`. It expires after this many seconds; 0 is never, and an item with less has
-    /// expired already.
+    /// Writes an item, which is a body to `check-cache`. It expires after this many seconds; 0 is never, and an item with less
+    /// has expired already.
     pub fn put(&self, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting) -> Written {
         self.put_as(Content::Body, key, change, expires_s, waiting)
     }

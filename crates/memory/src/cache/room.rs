@@ -1,5 +1,5 @@
-//! The room of a cache: free slots, spare slots and blocks, and which items make way when it is full. The callers hold the lock of
-//! the shard that they pass.
+//! The room of a cache: free slots, spare slots and blocks, and which items make way when it is full. The callers hold the lock
+//! of the shard that they pass.
 
 use std::io;
 use std::time::Duration;
@@ -147,7 +147,8 @@ fn purge(parts: &Parts<'_>, index: usize) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Reserves consecutive blocks for a value. `None`: there is no such run of free ones. Without `bitmap` each slot has its own block.
+/// Reserves consecutive blocks for a value. `None`: there is no such run of free ones. Without `bitmap` each slot has its own
+/// block.
 pub fn take_blocks(parts: &Parts<'_>, bytes: usize) -> Option<u64> {
     let needed = blocks_for(parts, bytes);
     let all = parts.table.values.len() / parts.table.block_words;

@@ -35,8 +35,8 @@ pub fn reserve(file: &impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Reserves the room on the disk that every use needs, for a new file. Spare slots have room from the start, so that a value can be
-/// replaced while the disk is full; slots that are freed later were written before.
+/// Reserves the room on the disk that every use needs, for a new file. Spare slots have room from the start, so that a value can
+/// be replaced while the disk is full; slots that are freed later were written before.
 ///
 /// # Errors
 /// The disk is full.
@@ -48,8 +48,8 @@ pub fn reserve_beginning(file: &impl AsFd, settings: &SharedCache) -> io::Result
     reserve(file, sizes.byte_of_block(0), (blocks * sizes.block_words * WORD_BYTES) as u64)
 }
 
-/// Puts a file right that an instance has left: no process works with it. If the system was started again since, the disk may have
-/// the pages of several moments, and each item is checked. `system_start` is a digest of its present start.
+/// Puts a file right that an instance has left: no process works with it. If the system was started again since, the disk may
+/// have the pages of several moments, and each item is checked. `system_start` is a digest of its present start.
 ///
 /// # Errors
 /// The system has no robust mutexes.

@@ -24,8 +24,8 @@ pub const LIVE: u32 = 1;
 pub const BACKED: u32 = 2;
 /// `used`: the item was read since the search for one to purge came by.
 const READ: u32 = 1;
-/// `used`: the item may be a whole response, from its status line on. Versions of Bolide without this bit never set it, so their items
-/// are none.
+/// `used`: the item may be a whole response, from its status line on. Versions of Bolide without this bit never set it, so their
+/// items are none.
 const RESPONSE: u32 = 2;
 /// `marks`: the lowest bit of the number of the write.
 const WRITE_SHIFT: u32 = 2;
@@ -126,7 +126,8 @@ pub struct Place {
 /// The parts of the memory. A table is a view and owns nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a> {
-    /// The first slot of each chain by its index from 1, in the low half, and a count of changes in the high half. A power of two.
+    /// The first slot of each chain by its index from 1, in the low half, and a count of changes in the high half. A power of
+    /// two.
     pub buckets: &'a [AtomicU64],
     pub slots: &'a [Slot],
     pub keys: &'a [AtomicU64],
@@ -418,8 +419,8 @@ pub fn copy_words(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) {
     let start = to.as_mut_ptr();
     for (index, word) in words.iter().take(whole).enumerate() {
         let word = word.load(Relaxed);
-        // SAFETY: the word is one of the whole words of `to`, so its bytes lie within; the write needs no alignment. (As a copy of
-        // eight bytes between slices it costs ten times as much.)
+        // SAFETY: the word is one of the whole words of `to`, so its bytes lie within; the write needs no alignment. (As a copy
+        // of eight bytes between slices it costs ten times as much.)
         unsafe { start.add(index * WORD_BYTES).cast::<u64>().write_unaligned(word) };
     }
     let rest = &mut to[whole * WORD_BYTES..];

@@ -103,9 +103,10 @@ impl Picture<'_> {
         let file = if node.file.is_empty() { String::new() } else { format!(", {}", node.file) };
         let _ = writeln!(
             self.svg,
-            "<g tabindex=\"0\" data-x=\"{start:.3}\" data-w=\"{width:.3}\" data-row=\"{row}\" data-name=\"{name}\"><title>{name}: \
-             {count} samples, {share:.1} %{file}</title><rect x=\"{start:.3}\" y=\"{y}\" width=\"{shown:.3}\" height=\"{height}\" \
-             rx=\"1\" fill=\"{color}\"/><text x=\"{text:.3}\" y=\"{base}\">{label}</text></g>",
+            "<g tabindex=\"0\" data-x=\"{start:.3}\" data-w=\"{width:.3}\" data-row=\"{row}\" \
+            data-name=\"{name}\"><title>{name}: {count} samples, {share:.1} %{file}</title><rect x=\"{start:.3}\" y=\"{y}\" \
+            width=\"{shown:.3}\" height=\"{height}\" rx=\"1\" fill=\"{color}\"/><text x=\"{text:.3}\" \
+            y=\"{base}\">{label}</text></g>",
             name = escaped(name),
             count = node.count,
             file = escaped(&file),

@@ -1,6 +1,6 @@
 //! `bolide profile`: what all workers of an instance do for some seconds, as a flame graph and as a file for speedscope, with the
-//! share of each route. The workers are read as by `bolide trace`: they are not stopped, and if this command is killed, nothing is
-//! left behind. The command-line process runs it.
+//! share of each route. The workers are read as by `bolide trace`: they are not stopped, and if this command is killed, nothing
+//! is left behind. The command-line process runs it.
 
 mod flame_graph;
 mod samples;

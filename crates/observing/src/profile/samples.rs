@@ -1,5 +1,5 @@
-//! What was sampled: each distinct frame, stack, thread and route once, and the samples as numbers of them. Bounded, and it says how
-//! much was left out. Pure.
+//! What was sampled: each distinct frame, stack, thread and route once, and the samples as numbers of them. Bounded, and it says
+//! how much was left out. Pure.
 
 use std::collections::HashMap;
 use std::hash::Hash;

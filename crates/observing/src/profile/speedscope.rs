@@ -1,4 +1,5 @@
-//! The samples in the format of speedscope (<https://www.speedscope.app/file-format-schema.json>): one profile for each thread. Pure.
+//! The samples in the format of speedscope (<https://www.speedscope.app/file-format-schema.json>): one profile for each thread.
+//! Pure.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! `bolide top`: the workers of a running instance and their requests, live. The master answers one question a second at most, and the
-//! command measures the processes itself. Without a terminal it prints lines. The command-line process runs it.
+//! `bolide top`: the workers of a running instance and their requests, live. The master answers one question a second at most,
+//! and the command measures the processes itself. Without a terminal it prints lines. The command-line process runs it.
 
 mod model;
 mod plain;

@@ -1,5 +1,5 @@
-//! One look at an instance for `bolide top`: its answer and the measurements of its processes as rows, with the rates since the look
-//! before. Text of clients is printable and its query values are masked. It draws nothing. The command-line process runs it.
+//! One look at an instance for `bolide top`: its answer and the measurements of its processes as rows, with the rates since the
+//! look before. Text of clients is printable and its query values are masked. It draws nothing. The command-line process runs it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -243,7 +243,8 @@ mod tests {
         json!({
             "pid": 1, "version": "0.1.0", "phase": "serving", "generation": 2, "now_ms": now_ms, "latency_us": latency,
             "workers": [{
-                "number": 1, "pid": 7, "generation": 2, "state": "serving", "age_ms": 5000, "errors": errors, "requests_per_second": 3.0,
+                "number": 1, "pid": 7, "generation": 2, "state": "serving", "age_ms": 5000, "errors": errors,
+                "requests_per_second": 3.0,
                 "in_flight": [
                     {"request": "GET /a?token=secret", "milliseconds": 5, "thread": 0},
                     {"request": "GET /b\u{1b}[2J", "milliseconds": 90, "thread": 0},

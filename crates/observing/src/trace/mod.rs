@@ -1,5 +1,6 @@
-//! `bolide trace`: the stacks of all threads, tasks and greenlets of an instance's workers, mules and prototypes, read from their memory. The master
-//! says which processes these are and which requests they serve; it reads nothing. The command-line process runs it.
+//! `bolide trace`: the stacks of all threads, tasks and greenlets of an instance's workers, mules and prototypes, read from their
+//! memory. The master says which processes these are and which requests they serve; it reads nothing. The command-line process
+//! runs it.
 
 mod words;
 

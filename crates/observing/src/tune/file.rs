@@ -1,5 +1,5 @@
-//! The configuration file that a proposal changes. It is written like an editor would: the new text beside it, then a rename, with
-//! the old one kept. The user's own rights apply.
+//! The configuration file that a proposal changes. It is written like an editor would: the new text beside it, then a rename,
+//! with the old one kept. The user's own rights apply.
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};

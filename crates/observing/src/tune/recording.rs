@@ -82,7 +82,8 @@ impl Record {
         if requests == 0 {
             let why = match record.settings["measures_time"] == false {
                 true => {
-                    "its workers do not measure durations, since neither a log line nor statistics need them: set `metrics` or `stats`"
+                    "its workers do not measure durations, since neither a log line nor statistics need them: set `metrics` or \
+                    `stats`"
                 }
                 false => "its workers have measured no request in this time: let them serve some, or record under load",
             };

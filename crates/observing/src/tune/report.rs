@@ -83,7 +83,11 @@ pub fn trial(before: &Record, after: &Record) -> String {
 /// The whole as one object.
 pub fn as_json(record: &Record, proposal: &Proposal) -> Value {
     let recorded = &record.recorded;
-    let comparison = |comparison: &Comparison| json!({"rate": comparison.rate, "present": expected(&comparison.present), "proposed": expected(&comparison.proposed)});
+    let comparison = |comparison: &Comparison| {
+        let (present, proposed) = (expected(&comparison.present), expected(&comparison.proposed));
+        json!({"rate": comparison.rate, "present": present, "proposed": proposed})
+    };
+    let lines = proposal.lines.iter().map(|line| json!({"option": line.option, "value": line.value, "reason": line.reason}));
     json!({
         "requests": recorded.requests(),
         "seconds": recorded.seconds,
@@ -93,7 +97,7 @@ pub fn as_json(record: &Record, proposal: &Proposal) -> Value {
         "errors": record.errors,
         "processes": recorded.shape.workers,
         "threads": recorded.shape.threads,
-        "lines": proposal.lines.iter().map(|line| json!({"option": line.option, "value": line.value, "reason": line.reason})).collect::<Vec<_>>(),
+        "lines": lines.collect::<Vec<_>>(),
         "expected": proposal.comparisons.iter().map(comparison).collect::<Vec<_>>(),
         "most": {"present": proposal.capacities[0], "proposed": proposal.capacities[1]},
         "notes": proposal.notes,
@@ -133,7 +137,8 @@ mod tests {
     use bolide_services::tuning::proposal::propose;
     use bolide_services::tuning::{Durations, Kind, Machine, Recorded, changes};
 
-    const CONFIGURATION: &str = "[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = shop\nmaster = true\nprocesses = 4\nthreads = 2\nenable-threads = true\ndisable-logging = true\n";
+    const CONFIGURATION: &str = "[uwsgi]\nhttp-socket = 127.0.0.1:8000\nmodule = shop\nmaster = true\nprocesses = 4\n\
+        threads = 2\nenable-threads = true\ndisable-logging = true\n";
 
     #[test]
     fn the_picture_of_the_documentation_is_this_report() {

@@ -1,5 +1,5 @@
-//! What a folder has to serve: its configuration, and the commands that serve its applications. It reads names and texts of files,
-//! and starts nothing. Runs in the process that reads a command line.
+//! What a folder has to serve: its configuration, and the commands that serve its applications. It reads names and texts of
+//! files, and starts nothing. Runs in the process that reads a command line.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! Reads a `gunicorn.conf.py`, or a TOML file of hypercorn, as a file of the configuration: its settings become pairs with their
-//! lines. All other sources take precedence over them, in any order. Placeholders in them are not filled in: `%(h)s` is gunicorn's.
+//! lines. All other sources take precedence over them, in any order. Placeholders in them are not filled in: `%(h)s` is
+//! gunicorn's.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;

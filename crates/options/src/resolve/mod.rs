@@ -205,7 +205,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What an instance answers requests with, and the sockets that it listens on. It is complete first: everything else depends on it.
+/// What an instance answers requests with, and the sockets that it listens on. It is complete first: everything else depends on
+/// it.
 struct Served {
     sockets: SocketsDraft,
     python: PythonDraft,

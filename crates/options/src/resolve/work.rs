@@ -26,9 +26,11 @@ pub const WITHOUT_APPLICATION: &str = "no application is named: requests get 404
 pub const NO_SOCKET: &str = "there is no socket to serve on";
 
 /// How to name an application.
-const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`";
+const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or \
+    name one on the command line: `bolide package.module:callable`";
 /// The same for a configuration whose applications uWSGI finds in each request.
-const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
+const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: \
+    write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
 /// Options that name an application, which uWSGI passes over if they have no value.
 const NAMING: [&str; 2] = ["module", "wsgi-file"];
 
@@ -92,7 +94,8 @@ pub fn check(requests: Requests, is_needed: bool, found: Found, context: &mut Co
         context.diagnostics.push(match found.runs_alone {
             true => without_socket(requests, &end),
             false => Diagnostic::error(Some(&end), NO_SOCKET).advise(
-                "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
+                "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi \
+                protocol",
             ),
         });
     }

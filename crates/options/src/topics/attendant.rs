@@ -108,8 +108,8 @@ const STOP_SIGNAL: i32 = 15;
 /// The highest signal number that can be sent.
 const MAX_SIGNAL: i64 = 64;
 
-const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 means every, -5 every value that 5 \
-        divides";
+const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 means every, -5 \
+    every value that 5 divides";
 
 /// Adds a job, and warns if it never becomes due: uWSGI accepts such a job and never runs it.
 pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair) {
@@ -205,7 +205,8 @@ pub fn smart_daemon(pair: &Pair, is_detached: bool) -> Result<Daemon, Diagnostic
 
 /// `KEY=VALUE,KEY=VALUE`.
 pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnostic> {
-    const KEYS: &str = "cmd, pidfile, freq, daemonize, control, touch, stopsignal, reloadsignal, uid, gid, chdir, stdin, max_throttle and notifypid";
+    const KEYS: &str = "cmd, pidfile, freq, daemonize, control, touch, stopsignal, reloadsignal, uid, gid, chdir, stdin, \
+        max_throttle and notifypid";
     let text = values::text(pair)?;
     let mut daemon = plain_daemon(String::new(), pair);
     let mut passed_over = Vec::new();

@@ -17,7 +17,8 @@ use crate::values;
 /// Values of `static-serve`.
 const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", Missing::Only)];
 
-const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches; here the first rule that matches sets the only field, in the order file, path, URI, type.";
+const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches; here the first rule that matches sets the only \
+    field, in the order file, path, URI, type.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the

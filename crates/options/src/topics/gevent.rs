@@ -167,7 +167,8 @@ impl GeventDraft {
         }
         if self.own_name.is_none() {
             let message = format!(
-                "`{asked}`: requests run as gevent's greenlets, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read` and `async_sleep` let other requests run"
+                "`{asked}`: requests run as gevent's greenlets, so gevent must be installed with the application; \
+                `uwsgi.suspend`, `wait_fd_read` and `async_sleep` let other requests run"
             );
             let note = Diagnostic::note(Some(place), message);
             context.diagnostics.push(match self.patching.is_empty() {

@@ -15,7 +15,8 @@ use crate::row::{OptionEntry, OptionRow, Reach, Value, list, refused, rows, set}
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
-const NO_PYTHON: &str = "there is no Python in this process: call a function of the application with `call-pre-app`, `call-post-app` or `hook-post-fork = call:MODULE:FUNCTION`";
+const NO_PYTHON: &str = "there is no Python in this process: call a function of the application with `call-pre-app`, \
+    `call-post-app` or `hook-post-fork = call:MODULE:FUNCTION`";
 const FIXED_WAIT: &str =
     "it is one minute; for another time write `hook-as-root = exec:timeout 10 sh -c 'until test -e FILE; do sleep 1; done'`";
 const MOUNT: &str = "write `exec-as-root = mount …`, or let the service manager mount it";
@@ -354,8 +355,8 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
             let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
             let what = if missing.is_some() { "which is not supported" } else { "which is not an action" };
             let actions = "the actions are exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, \
-                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, alarm, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket \
-                and exit";
+                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, alarm, wait_for_file, wait_for_dir, wait_for_fs, \
+                wait_for_socket and exit";
             return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
         }
     };
@@ -461,7 +462,8 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
         return Err(wrong(
             pair,
             &message,
-            "call it before the application is loaded (`call-pre-app`), after that (`call-post-app`) or in each worker (`hook-post-fork`)",
+            "call it before the application is loaded (`call-pre-app`), after that (`call-post-app`) or in each worker \
+            (`hook-post-fork`)",
         ));
     }
     if !function.contains([':', '.']) {

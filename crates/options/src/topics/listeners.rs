@@ -1,5 +1,5 @@
-//! The listening sockets of an instance: the addresses of `sockets`, with the certificates of `tls`, and with what `clients` says of
-//! front servers. Runs in the process that reads the configuration.
+//! The listening sockets of an instance: the addresses of `sockets`, with the certificates of `tls`, and with what `clients` says
+//! of front servers. Runs in the process that reads the configuration.
 
 use bolide_contract::settings::{Address, Identity, Listener, Protocol};
 use bolide_contract::tls::Tls;

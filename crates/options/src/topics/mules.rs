@@ -1,4 +1,5 @@
-//! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the configuration.
+//! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the
+//! configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;

@@ -20,7 +20,8 @@ const REQUESTS: Value = within(0, i64::MAX, "requests");
 const MEGABYTES: Value = within(0, 1_048_576, "MiB");
 
 /// The difference that all memory limits share.
-const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
+const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that \
+    requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Replaces a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so

@@ -23,7 +23,8 @@ const MODIFIER: Value = within(0, 255, "");
 const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
 
 /// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
-const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported yet";
+const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` \
+    and `uwsgi.recv`, which raw applications use, are not supported yet";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Listen on this address with the uwsgi protocol (or with the one that `protocol` names).

@@ -1,5 +1,5 @@
-//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the folders. Runs in the process that reads
-//! the configuration.
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the folders.
+//! Runs in the process that reads the configuration.
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,5 +1,5 @@
-//! Resolves the options that name files whose changes trigger an action, and the timers of uWSGI's signals. It watches none. Runs in
-//! the process that reads the configuration.
+//! Resolves the options that name files whose changes trigger an action, and the timers of uWSGI's signals. It watches none. Runs
+//! in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
@@ -15,7 +15,8 @@ use crate::topics::interpreter::PythonDraft;
 use crate::values;
 
 /// What `touch-*` and `fs-*` share with uWSGI's options, and where they differ.
-const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is replaced by one from an archive.";
+const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is \
+    replaced by one from an archive.";
 
 /// Values of `fork-safety`.
 const FORK_SAFETY: [(&str, ForkSafety); 3] =

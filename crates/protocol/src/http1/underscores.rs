@@ -1,6 +1,6 @@
-//! Fields whose names have an underscore. CGI's variables (and so `environ`) have underscores for dashes: there `X_Real_IP` equals
-//! `X-Real-IP`, with which a front server says who the client is. It must not know connections. Workers run it, for requests that
-//! have such fields.
+//! Fields whose names have an underscore. CGI's variables (and so `environ`) have underscores for dashes: there `X_Real_IP`
+//! equals `X-Real-IP`, with which a front server says who the client is. It must not know connections. Workers run it, for
+//! requests that have such fields.
 
 use super::Field;
 use crate::fault::Span;

@@ -1,5 +1,5 @@
-//! The frames of which requests consist (RFC 9113 section 8.1): HEADERS and CONTINUATION (sections 6.2 and 6.10), which begin requests and
-//! end bodies with trailers, and DATA with the receive windows (sections 5.2 and 6.1). Workers run it.
+//! The frames of which requests consist (RFC 9113 section 8.1): HEADERS and CONTINUATION (sections 6.2 and 6.10), which begin
+//! requests and end bodies with trailers, and DATA with the receive windows (sections 5.2 and 6.1). Workers run it.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::{Http2Event, Step};

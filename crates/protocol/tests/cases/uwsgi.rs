@@ -38,7 +38,8 @@ pub const CASES: &[UwsgiCase] = &[
     read(b"\x01\0A\x03\0\0\r\n", Expected { variables: &[(b"A", b"\0\r\n")], ..NOTHING }),
     read(b"\x01\0A\x01\0b\x01\0A\x01\0c", Expected { variables: &[(b"A", b"b"), (b"A", b"c")], ..NOTHING }),
     read(
-        b"\x0e\0REQUEST_METHOD\x04\0POST\x0b\0REQUEST_URI\x04\0/a?b\x0f\0SERVER_PROTOCOL\x08\0HTTP/1.1\x0e\0CONTENT_LENGTH\x02\x0042",
+        b"\x0e\0REQUEST_METHOD\x04\0POST\x0b\0REQUEST_URI\x04\0/a?b\x0f\0SERVER_PROTOCOL\x08\0HTTP/1.1\
+            \x0e\0CONTENT_LENGTH\x02\x0042",
         Expected {
             variables: &[
                 (b"REQUEST_METHOD", b"POST"),

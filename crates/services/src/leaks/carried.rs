@@ -1,6 +1,6 @@
-//! Memory that a request leaves for the next one: pieces in lists of free objects, tasks that end after the answer. It seems to grow
-//! with a route and to shrink with whichever comes next. It is told apart from what stays by the order of the requests: what comes
-//! after many different routes, and before them.
+//! Memory that a request leaves for the next one: pieces in lists of free objects, tasks that end after the answer. It seems to
+//! grow with a route and to shrink with whichever comes next. It is told apart from what stays by the order of the requests: what
+//! comes after many different routes, and before them.
 
 /// The growth of some requests.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,11 +1,11 @@
-//! Which routes leave memory behind (`leak-report`): from the growth that single requests have caused, to an accusation. It measures
-//! nothing and knows no request; the worker that measures calls it.
+//! Which routes leave memory behind (`leak-report`): from the growth that single requests have caused, to an accusation. It
+//! measures nothing and knows no request; the worker that measures calls it.
 //!
-//! N measured requests are two windows. In the first half of a window any route whose growth goes on is a suspect. If there is one,
-//! the young garbage is collected before each measurement of the second half, so that cycles count only if they stay. A route that
-//! grew throughout both halves is found if its memory is still there after a full collection, and accused if two windows in a row
-//! find it. So what fills up once (imports, caches, pools), what another route frees again (sessions), and what the collector frees
-//! later accuse no route.
+//! N measured requests are two windows. In the first half of a window any route whose growth goes on is a suspect. If there is
+//! one, the young garbage is collected before each measurement of the second half, so that cycles count only if they stay. A
+//! route that grew throughout both halves is found if its memory is still there after a full collection, and accused if two
+//! windows in a row find it. So what fills up once (imports, caches, pools), what another route frees again (sessions), and what
+//! the collector frees later accuse no route.
 
 mod carried;
 
@@ -17,7 +17,8 @@ pub const PARTS: usize = 4;
 const MAX_ROUTES: usize = 128;
 /// The route of the others.
 const OTHER_ROUTES: &str = "other routes";
-/// Growth of a part that may be chance, on average; each part has at least half of it: buffers of the C library and free lists of the language, in bytes and in objects.
+/// Growth of a part that may be chance, on average; each part has at least half of it: buffers of the C library and free lists of
+/// the language, in bytes and in objects.
 const CHANCE_BYTES: i64 = 1536;
 const CHANCE_OBJECTS: i64 = 6;
 /// A route that has grown by more than this many times the chance may pause for one part.
@@ -326,8 +327,8 @@ impl Half {
         (-rest).max(0) * PARTS as i64 / (PARTS as i64 - 1)
     }
 
-    /// Whether a route's growth goes on, the worker has grown with it, and no other route frees what this one leaves. `own` is the
-    /// half without what was carried.
+    /// Whether a route's growth goes on, the worker has grown with it, and no other route frees what this one leaves. `own` is
+    /// the half without what was carried.
     fn lasts(&self, place: usize, own: &Half, collected: MemoryInUse) -> bool {
         let bytes = |growth: &Growth| growth.bytes;
         let objects = |growth: &Growth| growth.objects;

@@ -153,8 +153,9 @@ mod tests {
         );
         assert_eq!(
             changed.diff,
-            "@@ -1,8 +1,11 @@\n [uwsgi]\n http = :8000\n-workers=8\n+; bolide tune: two CPUs\n+workers = 2\n ; a comment\n module = shop\n \
-             master = true\n+; bolide tune: none is longer\n+harakiri = 30\n \n [other]\n processes = 3\n"
+            "@@ -1,8 +1,11 @@\n [uwsgi]\n http = :8000\n-workers=8\n+; bolide tune: two CPUs\n\
+            +workers = 2\n ; a comment\n module = shop\n master = true\n+; bolide tune: none is longer\n\
+            +harakiri = 30\n \n [other]\n processes = 3\n"
                 .replace("@@ -1,8", "@@ -1,9")
                 .replace("+1,11", "+1,12")
         );

@@ -1,6 +1,6 @@
 //! `bolide tune`: from the recorded mix of an instance to the settings that suit it. `simulation` plays the recorded requests
-//! through an instance of another shape, `proposal` chooses a shape and gives the reason of each line, `changes` writes the lines into an ini. Pure functions: no I/O,
-//! no clock. The process of the command runs them, never the master.
+//! through an instance of another shape, `proposal` chooses a shape and gives the reason of each line, `changes` writes the lines
+//! into an ini. Pure functions: no I/O, no clock. The process of the command runs them, never the master.
 
 pub mod changes;
 pub mod proposal;
@@ -46,8 +46,8 @@ impl Recorded {
         self.cpu_seconds * 1e6 / (self.requests().max(1)) as f64
     }
 
-    /// Time for a request in which other programs kept the CPUs from its worker, in microseconds, at most: some of it may lie between
-    /// two requests. 0 if the instance has used the CPUs itself: `simulation` plays that.
+    /// Time for a request in which other programs kept the CPUs from its worker, in microseconds, at most: some of it may lie
+    /// between two requests. 0 if the instance has used the CPUs itself: `simulation` plays that.
     pub fn delayed_us(&self, cpus: f64) -> f64 {
         let used_cpus = if self.seconds > 0.0 { self.cpu_seconds / self.seconds } else { 0.0 };
         let delayed_seconds = self.delayed_seconds.filter(|_| used_cpus < OWN_SHARE * cpus).unwrap_or(0.0);

@@ -32,8 +32,8 @@ const NOISE: f64 = 0.1;
 const FAILED_MORE: f64 = 0.005;
 /// Time without a CPU that is worth a note, as a share of a request's time.
 const DELAYED_SHARE: f64 = 0.1;
-/// Time without a CPU from which on it can't be told from waits, as a share of the time in which a request does not compute, and the
-/// share of a request's time from which on that matters.
+/// Time without a CPU from which on it can't be told from waits, as a share of the time in which a request does not compute, and
+/// the share of a request's time from which on that matters.
 const UNKNOWN_SHARE: f64 = 0.5;
 const IDLE_SHARE: f64 = 0.2;
 const MEBIBYTE: u64 = 1 << 20;
@@ -217,18 +217,21 @@ impl Work<'_> {
         if then.workers != now.workers {
             let reason = match then.kind {
                 _ if then.threads == 1 && f64::from(then.workers) > self.machine.cpus => format!(
-                    "a request needs {} of CPU and waits {}; each worker serves one at a time, so there are more of them than the {cpus}",
+                    "a request needs {} of CPU and waits {}; each worker serves one at a time, so there are more of them than \
+                    the {cpus}",
                     time(cpu),
                     time(alone - cpu)
                 ),
                 _ if f64::from(then.workers) < self.machine.cpus => format!(
-                    "a request needs {} of CPU: {} workers are enough for {:.0} requests a second, {ROOM} times the recorded load",
+                    "a request needs {} of CPU: {} workers are enough for {:.0} requests a second, {ROOM} times the recorded \
+                    load",
                     time(cpu),
                     then.workers,
                     proposal.capacities[1].min(self.recorded.rate() * ROOM)
                 ),
                 _ => format!(
-                    "a request needs {} of CPU, and one worker uses one CPU at a time: more workers than the {cpus} add memory and no requests",
+                    "a request needs {} of CPU, and one worker uses one CPU at a time: more workers than the {cpus} add memory \
+                    and no requests",
                     time(cpu)
                 ),
             };
@@ -239,10 +242,12 @@ impl Work<'_> {
             let (takes, most) = (time(alone), then.most());
             let reason = match then.most() > now.most() {
                 true => format!(
-                    "a request takes {takes} and waits {waits:.0} % of that, while other threads can use the CPU: {most} at the same time keep it busy"
+                    "a request takes {takes} and waits {waits:.0} % of that, while other threads can use the CPU: {most} at the \
+                    same time keep it busy"
                 ),
                 false => format!(
-                    "a request takes {takes} and waits {waits:.0} % of that: {most} at the same time keep the CPU busy, and further threads would only take turns"
+                    "a request takes {takes} and waits {waits:.0} % of that: {most} at the same time keep the CPU busy, and \
+                    further threads would only take turns"
                 ),
             };
             proposal.lines.push(Line { option: "threads", value: then.threads.to_string(), reason });
@@ -262,7 +267,8 @@ impl Work<'_> {
         if present.cheaper.is_none() && self.recorded.worker_bytes > 0 && needed * 2 <= workers {
             let saved = u64::from(workers - needed) * self.recorded.worker_bytes / MEBIBYTE;
             let reason = format!(
-                "the recorded load needs {needed} of the {workers} workers; the others come with the load, and {saved} MiB are free until then"
+                "the recorded load needs {needed} of the {workers} workers; the others come with the load, and {saved} MiB are \
+                free until then"
             );
             proposal.lines.push(Line { option: "cheaper", value: needed.to_string(), reason });
         }
@@ -293,13 +299,15 @@ impl Work<'_> {
             None => {
                 let seconds = ((long_s * HARAKIRI_FACTOR / 10.0).ceil() as u32 * 10).max(MIN_HARAKIRI);
                 let reason = format!(
-                    "999 of 1,000 requests took less than {}; one that takes {seconds} s is probably stuck, and occupies a worker",
+                    "999 of 1,000 requests took less than {}; one that takes {seconds} s is probably stuck, and occupies a \
+                    worker",
                     time(long_s * 1e6)
                 );
                 proposal.lines.push(Line { option: "harakiri", value: seconds.to_string(), reason });
             }
             Some(seconds) if f64::from(seconds) < 2.0 * long_s => proposal.notes.push(format!(
-                "`harakiri = {seconds}` is close to the longest requests ({}): under load it kills requests that would have completed",
+                "`harakiri = {seconds}` is close to the longest requests ({}): under load it kills requests that would have \
+                completed",
                 time(long_s * 1e6)
             )),
             Some(_) => {}
@@ -336,22 +344,22 @@ impl Work<'_> {
         }
         if self.recorded.delayed_seconds.is_none() {
             proposal.notes.push(
-                "this kernel does not count how long a process waits for a CPU (/proc/PID/schedstat): if other programs are busy on the \
-                 machine, requests seem to wait longer than they do, and the proposal has too many threads"
+                "this kernel does not count how long a process waits for a CPU (/proc/PID/schedstat): if other programs are \
+                busy on the machine, requests seem to wait longer than they do, and the proposal has too many threads"
                     .to_owned(),
             );
         }
         if self.recorded.shape.kind == Kind::Threads && !present.may_use_threads && cpu < 0.5 * alone {
             proposal.notes.push(
-                "the requests mostly wait: if the application's code may run in several threads at once, `bolide tune --threads` proposes \
-                 fewer workers with threads, which need less memory"
+                "the requests mostly wait: if the application's code may run in several threads at once, `bolide tune \
+                --threads` proposes fewer workers with threads, which need less memory"
                     .to_owned(),
             );
         }
         if self.recorded.shape.kind == Kind::Threads && alone * self.machine.cpus > cpu * 150.0 {
             proposal.notes.push(
-                "the requests wait so much that threads in the hundreds would be needed to use the CPU: `gevent` or an ASGI application \
-                 serves them with less memory"
+                "the requests wait so much that threads in the hundreds would be needed to use the CPU: `gevent` or an ASGI \
+                application serves them with less memory"
                     .to_owned(),
             );
         }
@@ -368,7 +376,8 @@ impl Work<'_> {
 /// Words about requests that other programs have kept from computing.
 fn no_cpu(mean_us: f64, delayed_us: f64) -> String {
     format!(
-        "the CPUs were busy with other programs, or the container was throttled: a request took {} and had no CPU for up to {} of that",
+        "the CPUs were busy with other programs, or the container was throttled: a request took {} and had no CPU for up to {} \
+        of that",
         time(mean_us),
         time(delayed_us.min(mean_us))
     )

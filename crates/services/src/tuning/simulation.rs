@@ -2,8 +2,8 @@
 //! worker an interpreter that one thread uses at a time. Its result are the quantiles of what clients wait.
 //!
 //! What is modelled: a request uses the CPU, waits (for a database, for instance), and uses the CPU again. Threads of a worker
-//! pass the interpreter's lock on after [`SWITCH_US`], as CPython does; a loop passes it on when a request waits. Workers that use
-//! the CPU share the CPUs equally. What is not: caches of the CPU, locks of the application, other programs of the machine.
+//! pass the interpreter's lock on after [`SWITCH_US`], as CPython does; a loop passes it on when a request waits. Workers that
+//! use the CPU share the CPUs equally. What is not: caches of the CPU, locks of the application, other programs of the machine.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -49,8 +49,8 @@ pub struct Mix {
 
 impl Mix {
     /// Finds out what the requests need. The recorded durations contain what requests had to wait for each other; the search
-    /// takes out so much of it that the present shape, played at the present rate, has the recorded mean. The time in which they had
-    /// no CPU is taken out first.
+    /// takes out so much of it that the present shape, played at the present rate, has the recorded mean. The time in which they
+    /// had no CPU is taken out first.
     pub fn of(recorded: &Recorded, cpus: f64) -> Mix {
         let mut total = 0;
         let buckets = recorded.durations.iter().enumerate().filter(|(_, (_, count))| *count > 0);

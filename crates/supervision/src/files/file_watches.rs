@@ -151,8 +151,8 @@ impl Watches {
     }
 
     /// Adds the files that a generation reports as imported to those that the generations of `living` have reported. A file that
-    /// was changed after the generation had read it counts as changed now. Those of the newest generation stay too if it has failed:
-    /// a change of them may be its repair.
+    /// was changed after the generation had read it counts as changed now. Those of the newest generation stay too if it has
+    /// failed: a change of them may be its repair.
     pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
         let mut positions: HashMap<PathBuf, usize> = HashMap::new();
         let imported =

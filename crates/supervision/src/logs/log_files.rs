@@ -31,8 +31,8 @@ fn appended(files: &LogFiles) -> How {
     How::Append { mode: files.new_mode.unwrap_or(FILE_MODE) }
 }
 /// Why the owner or mode of a log is not changed.
-const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its folder; change it by hand, or \
-        remove it";
+const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its folder; \
+    change it by hand, or remove it";
 
 /// Files of one log that may be rotated in one second.
 const MAX_SAME_SECOND: u32 = 100;

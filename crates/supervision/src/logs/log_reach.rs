@@ -1,6 +1,7 @@
-//! Log destinations that may be out of reach: sockets, remote hosts and named pipes. Lines for one wait in the processes that write
-//! them, while the master tries to open it again. It never waits for one: it connects and opens without blocking, with the rights of
-//! the log's user, and looks names up in a process of their own. It knows no line but the first one after a gap. The master runs it.
+//! Log destinations that may be out of reach: sockets, remote hosts and named pipes. Lines for one wait in the processes that
+//! write them, while the master tries to open it again. It never waits for one: it connects and opens without blocking, with the
+//! rights of the log's user, and looks names up in a process of their own. It knows no line but the first one after a gap. The
+//! master runs it.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
@@ -259,8 +260,8 @@ impl Watched {
 /// The line about a destination that is out of reach.
 pub fn out_of_reach(place: impl std::fmt::Display, why: &io::Error) -> String {
     format!(
-        "WARNING: {place} is out of reach of the log: {why}; each process keeps up to {} MiB of lines for it, and it is tried again \
-         every {} s",
+        "WARNING: {place} is out of reach of the log: {why}; each process keeps up to {} MiB of lines for it, and it is tried \
+        again every {} s",
         bolide_log::MAX_WAITING_BYTES / (1024 * 1024),
         LOOK_MS / 1000,
     )

@@ -1,6 +1,6 @@
 //! Stacks in the captured output: the lines that CPython's `faulthandler` writes from a signal handler, and the announcement that
-//! the asking process has written before them, become one JSON object. It reads no pipe and no clock. The master runs it, only with
-//! the form JSON.
+//! the asking process has written before them, become one JSON object. It reads no pipe and no clock. The master runs it, only
+//! with the form JSON.
 
 use bolide_log::json::{begin_object_of, number, string};
 use bolide_log::{Level, STACK_FOLLOWS};

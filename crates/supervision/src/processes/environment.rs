@@ -45,7 +45,8 @@ pub fn take(application: &ApplicationSettings, has_other_rights: bool) -> Option
     warning
 }
 
-/// The value of a variable with these settings: `env` counts more than `unenv`, because the later of the two has removed the other.
+/// The value of a variable with these settings: `env` counts more than `unenv`, because the later of the two has removed the
+/// other.
 fn wanted(name: &str, application: &ApplicationSettings, before: Option<&OsString>) -> Option<OsString> {
     let set = application.environment.iter().rev().find(|(key, _)| key == name).map(|(_, value)| OsString::from(value));
     let is_removed = application.removed_variables.iter().any(|removed| removed == name);

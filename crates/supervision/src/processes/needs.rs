@@ -26,8 +26,8 @@ const NO_DESCRIPTOR: RawFd = -1;
 /// Makes a system call, and drops what it gives.
 type Trial = fn() -> Result<(), Errno>;
 
-/// Raises the limit of the stack if it is too small. The kernel looks at it whenever the main thread's stack grows, so it counts at
-/// once.
+/// Raises the limit of the stack if it is too small. The kernel looks at it whenever the main thread's stack grows, so it counts
+/// at once.
 ///
 /// # Errors
 /// The hard limit is too small.
@@ -59,8 +59,8 @@ pub fn check() -> Result<(), StartError> {
         // Other errors, such as EMFILE, are reported where the call is needed.
         if let Err(errno @ (Errno::ENOSYS | Errno::EPERM | Errno::EACCES)) = call() {
             return Err(StartError::new(format!(
-                "the kernel refuses the system call `{name}`: {}: allow it in the seccomp profile (systemd's `SystemCallFilter=`), \
-                 or run a kernel that has it; no worker can serve without it",
+                "the kernel refuses the system call `{name}`: {}: allow it in the seccomp profile (systemd's \
+                `SystemCallFilter=`), or run a kernel that has it; no worker can serve without it",
                 errno.desc()
             )));
         }

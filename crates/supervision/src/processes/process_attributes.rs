@@ -1,7 +1,7 @@
-//! Attributes that the calling process changes of itself: its name in `ps` and `top` (also `auto-procname`, `procname` and related
-//! options), and its file size limit (`ulimit -f`, RLIMIT_FSIZE). That limit applies to shared memory too, which is a file
-//! without a name. The application keeps the limit as it was. Every process of Bolide sets its name with this; the master raises
-//! the limit at its start, and that of open files while it passes a descriptor.
+//! Attributes that the calling process changes of itself: its name in `ps` and `top` (also `auto-procname`, `procname` and
+//! related options), and its file size limit (`ulimit -f`, RLIMIT_FSIZE). That limit applies to shared memory too, which is a
+//! file without a name. The application keeps the limit as it was. Every process of Bolide sets its name with this; the master
+//! raises the limit at its start, and that of open files while it passes a descriptor.
 
 use std::ffi::CString;
 use std::io;
@@ -102,8 +102,8 @@ pub fn open_files_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Runs `send`, which passes a descriptor. The kernel refuses that if the user's processes have passed as many as this process may
-/// have open (unix(7), ETOOMANYREFS): then it is tried again with the highest limit that this process may set.
+/// Runs `send`, which passes a descriptor. The kernel refuses that if the user's processes have passed as many as this process
+/// may have open (unix(7), ETOOMANYREFS): then it is tried again with the highest limit that this process may set.
 ///
 /// # Errors
 /// The error of `send`.

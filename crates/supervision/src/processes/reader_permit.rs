@@ -1,7 +1,7 @@
-//! The permission for one process to read the memory of a worker, where the kernel asks for one (Yama, `ptrace_scope = 1`). Only the
-//! worker itself can give it (prctl(2), `PR_SET_PTRACER`), so it is asked by a signal, whose handler runs whatever the worker does.
-//! The signal carries a secret of this instance, since any process of the user could send one. The master runs it, and reads
-//! nothing itself.
+//! The permission for one process to read the memory of a worker, where the kernel asks for one (Yama, `ptrace_scope = 1`). Only
+//! the worker itself can give it (prctl(2), `PR_SET_PTRACER`), so it is asked by a signal, whose handler runs whatever the worker
+//! does. The signal carries a secret of this instance, since any process of the user could send one. The master runs it, and
+//! reads nothing itself.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -191,8 +191,8 @@ fn tell_wait(what: &str) {
     crate::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
 }
 
-/// The one wait of a start for addresses in use. It begins when the first has been found to be in use by a process that may be about
-/// to exit: finding that takes long on a machine that is busy.
+/// The one wait of a start for addresses in use. It begins when the first has been found to be in use by a process that may be
+/// about to exit: finding that takes long on a machine that is busy.
 #[derive(Debug, Default)]
 pub struct AddressWait {
     until: Option<Instant>,

@@ -61,7 +61,8 @@ fn base(argument: &str) -> &str {
 pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     let Some(owner) = owner else {
         return format!(
-            "{what} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` shows the process"
+            "{what} is in use, by another program or another Bolide; choose another port, or stop it: `ss -ltnp` shows the \
+            process"
         );
     };
     let pid = owner.pid;
@@ -74,7 +75,8 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     }
     if owner.is_same() {
         return format!(
-            "{what} is in use: this is served already, by pid {pid}; `bolide reload {pid}` loads changed code, `bolide stop {pid}` stops it"
+            "{what} is in use: this is served already, by pid {pid}; `bolide reload {pid}` loads changed code, `bolide stop \
+            {pid}` stops it"
         );
     }
     let folder = printable(&owner.folder);

@@ -105,7 +105,10 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
         Error::PeerIncompatible(_) => "it and this server have no TLS parameters in common".into(),
         Error::NoApplicationProtocol => "it asks for an unsupported protocol (ALPN)".into(),
         Error::NoCertificatesPresented => "it sent no certificate (tls-client-auth)".into(),
-        Error::InvalidCertificate(fault) => format!("its certificate was not accepted: {}", bolide_tls::refusal_reason(fault)).into(),
+        Error::InvalidCertificate(fault) => {
+            let reason = bolide_tls::refusal_reason(fault);
+            format!("its certificate was not accepted: {reason}").into()
+        }
         Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::BadCertificate) => {
             "it does not trust this server's certificate".into()
         }

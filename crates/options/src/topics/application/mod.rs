@@ -399,8 +399,8 @@ impl ApplicationDraft {
     }
 }
 
-/// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the environment or
-/// as `env`. Here it is the mount point of the application.
+/// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the
+/// environment or as `env`. Here it is the mount point of the application.
 pub fn below_script_name(
     mut applications: Vec<Application>,
     settings: &mut ApplicationSettings,
@@ -424,7 +424,8 @@ pub fn below_script_name(
         }
         _ => {
             let message = format!("SCRIPT_NAME is {prefix}, and has no effect here");
-            let advice = "it is a path that begins with a slash, for a single application without a mount point; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`";
+            let advice = "it is a path that begins with a slash, for a single application without a mount point; write `mount = \
+                /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`";
             context.diagnostics.push(Diagnostic::warning(None, message).advise(advice));
         }
     }

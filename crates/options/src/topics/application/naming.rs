@@ -1,5 +1,5 @@
-//! How an option names an application: a module, a file, or a text of a framework, perhaps at a mount. It loads nothing. Runs in the
-//! process that reads the configuration.
+//! How an option names an application: a module, a file, or a text of a framework, perhaps at a mount. It loads nothing. Runs in
+//! the process that reads the configuration.
 
 use std::path::{Path, PathBuf};
 

@@ -97,8 +97,8 @@ impl PositionalApplication {
         let text = self.text.as_str();
         let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
         if matches!(text, "log" | "logs") {
-            let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under systemd \
-                `journalctl -u UNIT`; `bolide top` shows the requests";
+            let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under \
+                systemd `journalctl -u UNIT`; `bolide top` shows the requests";
             return diagnostic.advise(advice);
         }
         match self.command {

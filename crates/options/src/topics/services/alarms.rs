@@ -236,8 +236,8 @@ fn request(argument: &str, pair: &Pair) -> Result<CurlRequest, Diagnostic> {
             "timeout" => request.timeout_s = seconds()?,
             "conn_timeout" => request.connect_timeout_s = seconds()?,
             _ => {
-                let options = "the options are mail_to, mail_from, subject, method, ssl, ssl_insecure, auth_user, auth_pass, timeout \
-                    and conn_timeout";
+                let options = "the options are mail_to, mail_from, subject, method, ssl, ssl_insecure, auth_user, auth_pass, \
+                    timeout and conn_timeout";
                 return Err(wrong(pair, &format!("has `{option}`, which is not an option of `curl`"), options));
             }
         }

@@ -13,7 +13,8 @@ use crate::row::{OptionEntry, Reach, Setting, Value, accepted, field, list, on, 
 use crate::topics::services::distributed;
 use crate::values;
 
-const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share; within one machine all processes of an instance share a cache anyway";
+const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share; \
+    within one machine all processes of an instance share a cache anyway";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name`

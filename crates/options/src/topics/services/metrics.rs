@@ -13,7 +13,8 @@ use crate::topics::attendant::key_values;
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
-const METRIC_FORM: &str = "write `name=NAME,type=gauge`; the keys are name, type, initial_value, collector, children, alias, freq, arg1, arg1n, oid and reset_after_push";
+const METRIC_FORM: &str = "write `name=NAME,type=gauge`; the keys are name, type, initial_value, collector, children, alias, \
+    freq, arg1, arg1n, oid and reset_after_push";
 const THRESHOLD_FORM: &str = "write `key=METRIC,value=NUMBER`; the keys are key, value, reset, alarm, rate and msg";
 
 impl MetricsDraft {

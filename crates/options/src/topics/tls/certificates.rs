@@ -1,6 +1,6 @@
-//! The options of TLS as written, and what they make: the certificates, ciphers and client authorities of each listener. It reads the
-//! files that they name. Relative paths start at the folder of the start, since uWSGI reads these files before `chdir`. Runs in the
-//! process that reads the configuration.
+//! The options of TLS as written, and what they make: the certificates, ciphers and client authorities of each listener. It reads
+//! the files that they name. Relative paths start at the folder of the start, since uWSGI reads these files before `chdir`. Runs
+//! in the process that reads the configuration.
 
 use std::path::PathBuf;
 
@@ -149,8 +149,10 @@ impl CertificateReader<'_, '_> {
     fn common_certificate(&mut self, location: &Location) -> Result<Certificate, Diagnostic> {
         let Some((certificate, named)) = self.draft.certificate.clone() else {
             let at = self.draft.key.as_ref().map_or(location, |(_, location)| location);
-            return Err(Diagnostic::error(Some(at), "no certificate is named")
-                .advise("write ADDRESS,CERTIFICATE,KEY; or `tls-certificate = FILE` and `tls-key = FILE`; or ADDRESS,auto for development"));
+            return Err(Diagnostic::error(Some(at), "no certificate is named").advise(
+                "write ADDRESS,CERTIFICATE,KEY; or `tls-certificate = FILE` and `tls-key = FILE`; or ADDRESS,auto for \
+                development",
+            ));
         };
         let key = self.draft.key.as_ref().map_or_else(|| certificate.clone(), |(key, _)| key.clone());
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)

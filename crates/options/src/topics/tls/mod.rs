@@ -115,7 +115,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          tls-client-auth = required
     supported(
         "tls-client-auth",
-        set!(|draft, _, pair| draft.of::<TlsDraft>().client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()))),
+        set!(|draft, _, pair| {
+            draft.of::<TlsDraft>().client_auth = Some((draft.one_of(pair, &CLIENT_AUTH)?, pair.location.clone()));
+        }),
     )
     .takes(Value::OneOf(&CLIENT_AUTH_WORDS), "off")
     .also(&["cert-reqs", "ssl-cert-reqs"])

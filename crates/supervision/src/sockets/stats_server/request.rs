@@ -1,5 +1,5 @@
-//! The request of a client of the statistics: as much of it as chooses the answer. A text that is not HTTP gives a request without
-//! a path, since the address of `stats` answers every client. It knows no socket. The master runs it.
+//! The request of a client of the statistics: as much of it as chooses the answer. A text that is not HTTP gives a request
+//! without a path, since the address of `stats` answers every client. It knows no socket. The master runs it.
 
 use std::net::IpAddr;
 
@@ -78,8 +78,8 @@ impl Request {
             || own_name().is_some_and(|name| name.eq_ignore_ascii_case(host))
     }
 
-    /// Returns whether no script of another site can read the answer: the host is one of [`Request::is_for`], or it is Prometheus that
-    /// asks under a name that is not configured.
+    /// Returns whether no script of another site can read the answer: the host is one of [`Request::is_for`], or it is Prometheus
+    /// that asks under a name that is not configured.
     pub fn may_read(&self, names: &[String]) -> bool {
         self.is_for(names) || self.is_of_prometheus && !self.is_of_browser
     }
