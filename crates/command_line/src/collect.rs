@@ -150,6 +150,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
 }
 
 /// What options of a command line leave behind until all of them are read.
+#[derive(Default)]
 struct TypedOptions {
     translation: Translation,
     /// The files of `env-file`.
@@ -169,27 +170,6 @@ struct TypedOptions {
     notes: Vec<Diagnostic>,
     /// All errors are in one report: a command line of another server may have several.
     errors: Vec<Diagnostic>,
-}
-
-impl Default for TypedOptions {
-    fn default() -> TypedOptions {
-        TypedOptions {
-            translation: Translation::new(None),
-            files: Vec::new(),
-            protocol: None,
-            umask: None,
-            has_socket: false,
-            application: None,
-            has_access_log: false,
-            seconds: None,
-            count: None,
-            owner: LineOwner::default(),
-            words: TypedWords::default(),
-            has_words_of_others: false,
-            notes: Vec::new(),
-            errors: Vec::new(),
-        }
-    }
 }
 
 impl TypedOptions {

@@ -7,12 +7,13 @@ pub mod alarm_message;
 pub mod boot;
 pub mod children;
 pub mod clock;
-mod defaults;
+
 pub mod engine_row;
 pub mod message;
 pub mod metric_list;
 pub mod settings;
 pub mod succession;
+mod tables;
 pub mod uwsgi_signals;
 
 pub use settings::{

@@ -295,40 +295,41 @@ impl Threads {
     }
 }
 
-/// Lifecycle of processes. Times are in milliseconds; `None` is never.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Lifecycle {
-    pub harakiri_ms: Option<u64>,
-    /// The shortest limit that a route (`harakiri:`) may give a request.
-    pub shortest_route_harakiri_ms: Option<u64>,
-    pub harakiri_policy: HarakiriPolicy,
-    /// Maximum time for requests in flight at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
-    pub reload_mercy_ms: u64,
-    pub process: Process,
-    /// Maximum time from the start of a generation until it serves (`load-timeout`).
-    pub load_timeout_ms: Option<u64>,
-    pub pidfile: Option<PathBuf>,
-    /// `crash-reports`: the folder of reports about workers that have died.
-    pub crash_reports: Option<PathBuf>,
-    pub reload_order: ReloadOrder,
-    /// Remove UNIX sockets and the pidfile at exit.
-    pub vacuum: bool,
+/// `reload-mercy`, unless the configuration says otherwise.
+pub const RELOAD_MERCY_MS: u64 = 60_000;
+
+crate::with_defaults! {
+    /// Lifecycle of processes. Times are in milliseconds; `None` is never.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    pub struct Lifecycle {
+        pub harakiri_ms: Option<u64>,
+        /// The shortest limit that a route (`harakiri:`) may give a request.
+        pub shortest_route_harakiri_ms: Option<u64>,
+        pub harakiri_policy: HarakiriPolicy,
+        /// Maximum time for requests in flight at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
+        pub reload_mercy_ms: u64 = RELOAD_MERCY_MS,
+        pub process: Process,
+        /// Maximum time from the start of a generation until it serves (`load-timeout`).
+        pub load_timeout_ms: Option<u64>,
+        pub pidfile: Option<PathBuf>,
+        /// `crash-reports`: the folder of reports about workers that have died.
+        pub crash_reports: Option<PathBuf>,
+        pub reload_order: ReloadOrder,
+        /// Remove UNIX sockets and the pidfile at exit.
+        pub vacuum: bool,
+    }
 }
 
-/// What happens before the master kills a worker whose request takes longer than `harakiri`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HarakiriPolicy {
-    /// `harakiri-graceful-timeout`: time between the signal and the kill.
-    pub graceful_ms: Option<u64>,
-    /// `harakiri-graceful-signal`: the signal's number.
-    pub graceful_signal: i32,
-    /// `harakiri-queue-threshold`: no worker is killed while fewer connections wait.
-    pub queue_threshold: u32,
-}
-
-impl Default for HarakiriPolicy {
-    fn default() -> HarakiriPolicy {
-        HarakiriPolicy { graceful_ms: None, graceful_signal: libc::SIGTERM, queue_threshold: 0 }
+crate::with_defaults! {
+    /// What happens before the master kills a worker whose request takes longer than `harakiri`.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct HarakiriPolicy {
+        /// `harakiri-graceful-timeout`: time between the signal and the kill.
+        pub graceful_ms: Option<u64>,
+        /// `harakiri-graceful-signal`: the signal's number.
+        pub graceful_signal: i32 = libc::SIGTERM,
+        /// `harakiri-queue-threshold`: no worker is killed while fewer connections wait.
+        pub queue_threshold: u32,
     }
 }
 

@@ -189,105 +189,51 @@ impl Status {
     }
 }
 
-/// A group of features that are implemented together; each planned option belongs to one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Milestone {
-    /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
-    Services,
-    /// Instances that start and supervise others.
-    Emperor,
-    /// Languages other than Python.
-    Languages,
-}
-
-impl Milestone {
-    pub const ALL: [Milestone; 3] = [Milestone::Services, Milestone::Emperor, Milestone::Languages];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Milestone::Services => "services",
-            Milestone::Emperor => "emperor",
-            Milestone::Languages => "languages",
-        }
+bolide_contract::with_words! {
+    /// A group of features that are implemented together; each planned option belongs to one.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Milestone {
+        /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
+        Services = "services",
+        /// Instances that start and supervise others.
+        Emperor = "emperor",
+        /// Languages other than Python.
+        Languages = "languages",
     }
+    pub fn word() -> &'static str;
 }
 
-/// The chapters of the manual.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Theme {
-    Sockets,
-    Tls,
-    Clients,
-    Application,
-    Asynchronous,
-    Greenlets,
-    Processes,
-    Attendant,
-    Background,
-    Requests,
-    Answering,
-    Files,
-    Logging,
-    Statistics,
-    Services,
-    Alarms,
-    Identity,
-    Configuration,
-    Program,
-    /// Options of uWSGI that are not implemented yet.
-    Other,
+bolide_contract::with_words! {
+    /// The chapters of the manual.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Theme {
+        Sockets = ("Sockets", "sockets"),
+        Tls = ("HTTPS: TLS and HTTP/2", "tls"),
+        Clients = ("Clients and front servers", "clients"),
+        Application = ("The application", "application"),
+        Asynchronous = ("Asynchronous applications (ASGI)", "asgi"),
+        Greenlets = ("WSGI applications in greenlets (gevent)", "gevent"),
+        Processes = ("Processes and threads", "processes"),
+        Attendant = ("Daemons, cron and hooks", "daemons-cron-hooks"),
+        Background = ("Work in the background: mules and the spooler", "mules-and-spooler"),
+        Requests = ("Requests", "requests"),
+        Answering = ("Routes, header fields and compression", "routes"),
+        Files = ("Static files", "static-files"),
+        Logging = ("Logging", "logging"),
+        Statistics = ("Statistics", "statistics"),
+        Services = ("Services that processes share", "shared-services"),
+        Alarms = ("Alarms", "alarms"),
+        Identity = ("Users and names", "users-and-names"),
+        Configuration = ("The configuration itself", "configuration"),
+        Program = ("The program", "program"),
+        /// Options of uWSGI that are not implemented yet.
+        Other = ("Other options of uWSGI", "other"),
+    }
+    /// Returns the title, and the name of the reference page without its extension.
+    fn named() -> (&'static str, &'static str);
 }
 
 impl Theme {
-    pub const ALL: [Theme; 20] = [
-        Theme::Sockets,
-        Theme::Tls,
-        Theme::Clients,
-        Theme::Application,
-        Theme::Asynchronous,
-        Theme::Greenlets,
-        Theme::Processes,
-        Theme::Attendant,
-        Theme::Background,
-        Theme::Requests,
-        Theme::Answering,
-        Theme::Files,
-        Theme::Logging,
-        Theme::Statistics,
-        Theme::Services,
-        Theme::Alarms,
-        Theme::Identity,
-        Theme::Configuration,
-        Theme::Program,
-        Theme::Other,
-    ];
-
-    /// Returns the title, and the name of the reference page without its extension.
-    const fn named(self) -> (&'static str, &'static str) {
-        match self {
-            Theme::Sockets => ("Sockets", "sockets"),
-            Theme::Tls => ("HTTPS: TLS and HTTP/2", "tls"),
-            Theme::Clients => ("Clients and front servers", "clients"),
-            Theme::Application => ("The application", "application"),
-            Theme::Asynchronous => ("Asynchronous applications (ASGI)", "asgi"),
-            Theme::Greenlets => ("WSGI applications in greenlets (gevent)", "gevent"),
-            Theme::Processes => ("Processes and threads", "processes"),
-            Theme::Attendant => ("Daemons, cron and hooks", "daemons-cron-hooks"),
-            Theme::Background => ("Work in the background: mules and the spooler", "mules-and-spooler"),
-            Theme::Requests => ("Requests", "requests"),
-            Theme::Answering => ("Routes, header fields and compression", "routes"),
-            Theme::Files => ("Static files", "static-files"),
-            Theme::Logging => ("Logging", "logging"),
-            Theme::Statistics => ("Statistics", "statistics"),
-            Theme::Services => ("Services that processes share", "shared-services"),
-            Theme::Alarms => ("Alarms", "alarms"),
-            Theme::Identity => ("Users and names", "users-and-names"),
-            Theme::Configuration => ("The configuration itself", "configuration"),
-            Theme::Program => ("The program", "program"),
-            Theme::Other => ("Other options of uWSGI", "other"),
-        }
-    }
-
     pub fn title(self) -> &'static str {
         self.named().0
     }

@@ -80,7 +80,7 @@ impl AlarmAction {
 }
 
 /// What the program `curl` does for an alarm. Its options have the names of uWSGI's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct CurlRequest {
     /// The address, of HTTP or SMTP, with or without TLS.
     pub url: String,
@@ -103,19 +103,7 @@ pub struct CurlRequest {
 impl CurlRequest {
     /// The request with its defaults.
     pub fn to(url: String, timeout_s: u32) -> CurlRequest {
-        CurlRequest {
-            url,
-            mail_from: None,
-            mail_to: None,
-            subject: None,
-            method: None,
-            needs_tls: false,
-            is_insecure: false,
-            user: None,
-            password: None,
-            timeout_s,
-            connect_timeout_s: timeout_s,
-        }
+        CurlRequest { url, timeout_s, connect_timeout_s: timeout_s, ..CurlRequest::default() }
     }
 
     /// Whether the message is sent as a mail.

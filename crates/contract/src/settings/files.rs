@@ -127,17 +127,13 @@ pub struct Precompressed {
     pub patterns: Vec<String>,
 }
 
-/// Limits of a worker's file cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cache {
-    /// `static-cache-files`: the maximum number of files; 0 reads the disk for each request.
-    pub files: usize,
-    /// `static-cache-memory`: bytes of small files that are kept in memory.
-    pub memory_bytes: u64,
-}
-
-impl Default for Cache {
-    fn default() -> Cache {
-        Cache { files: 1024, memory_bytes: 16 * 1024 * 1024 }
+crate::with_defaults! {
+    /// Limits of a worker's file cache.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct Cache {
+        /// `static-cache-files`: the maximum number of files; 0 reads the disk for each request.
+        pub files: usize = 1024,
+        /// `static-cache-memory`: bytes of small files that are kept in memory.
+        pub memory_bytes: u64 = 16 * 1024 * 1024,
     }
 }

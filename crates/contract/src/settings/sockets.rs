@@ -51,42 +51,21 @@ pub enum Address {
     Passed(i32),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Protocol {
-    Http,
-    Uwsgi,
-    /// Like `Uwsgi`, but a connection carries further packets if the answer had a known length.
-    PersistentUwsgi,
-    FastCgi,
-    /// Answers have HTTP heads instead of CGI's ("non-parsed headers").
-    FastCgiNph,
-    Scgi,
-    ScgiNph,
-}
-
-impl Protocol {
-    pub const ALL: [Protocol; 7] = [
-        Protocol::Http,
-        Protocol::Uwsgi,
-        Protocol::PersistentUwsgi,
-        Protocol::FastCgi,
-        Protocol::FastCgiNph,
-        Protocol::Scgi,
-        Protocol::ScgiNph,
-    ];
-
-    /// uWSGI's name of the protocol.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Protocol::Http => "http",
-            Protocol::Uwsgi => "uwsgi",
-            Protocol::PersistentUwsgi => "puwsgi",
-            Protocol::FastCgi => "fastcgi",
-            Protocol::FastCgiNph => "fastcgi-nph",
-            Protocol::Scgi => "scgi",
-            Protocol::ScgiNph => "scgi-nph",
-        }
+crate::with_words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Protocol {
+        Http = "http",
+        Uwsgi = "uwsgi",
+        /// Like `Uwsgi`, but a connection carries further packets if the answer had a known length.
+        PersistentUwsgi = "puwsgi",
+        FastCgi = "fastcgi",
+        /// Answers have HTTP heads instead of CGI's ("non-parsed headers").
+        FastCgiNph = "fastcgi-nph",
+        Scgi = "scgi",
+        ScgiNph = "scgi-nph",
     }
+    /// uWSGI's name of the protocol.
+    pub fn word() -> &'static str;
 }
 
 /// Socket options. On Linux, accepted connections inherit those of their listening socket.

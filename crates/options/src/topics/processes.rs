@@ -3,7 +3,7 @@
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
-use bolide_contract::settings::{ApplicationSettings, Lifecycle, ReloadOrder, Threads, Workers};
+use bolide_contract::settings::{ApplicationSettings, Lifecycle, RELOAD_MERCY_MS, ReloadOrder, Threads, Workers};
 
 use crate::context::Context;
 use crate::draft::Draft;
@@ -172,7 +172,7 @@ pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<()
 
 /// Time that requests have to finish at a reload, in milliseconds.
 pub fn mercy_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
-    Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
+    Ok(draft.positive_or(row, pair, RELOAD_MERCY_MS / 1000)? * 1000)
 }
 
 /// Whether uWSGI would start a master although the configuration does not ask for one.
@@ -233,28 +233,9 @@ pub struct ProcessesDraft {
 }
 
 /// How processes start and stop.
+#[derive(Default)]
 pub struct LifecycleDraft {
     pub settings: Lifecycle,
     pub worker_mercy: Option<u64>,
     pub pidfile: Option<String>,
 }
-
-impl Default for LifecycleDraft {
-    fn default() -> LifecycleDraft {
-        let settings = Lifecycle {
-            harakiri_ms: None,
-            shortest_route_harakiri_ms: None,
-            harakiri_policy: Default::default(),
-            process: Default::default(),
-            reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
-            load_timeout_ms: None,
-            pidfile: None,
-            crash_reports: None,
-            reload_order: Default::default(),
-            vacuum: false,
-        };
-        LifecycleDraft { settings, worker_mercy: None, pidfile: None }
-    }
-}
-
-pub const RELOAD_MERCY_SECONDS: u64 = 60;

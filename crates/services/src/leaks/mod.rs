@@ -96,7 +96,7 @@ struct Half {
 }
 
 /// The watch over the requests of one worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LeakWatch {
     /// Measured requests of half a window.
     half_requests: u64,
@@ -118,19 +118,7 @@ pub struct LeakWatch {
 
 impl LeakWatch {
     pub fn new(requests: u64) -> LeakWatch {
-        LeakWatch {
-            half_requests: requests.max(MIN_REQUESTS) / WINDOWS / 2,
-            names: Vec::new(),
-            first: Half::default(),
-            second: Half::default(),
-            carried: Carried::default(),
-            suspects: Vec::new(),
-            windows: 0,
-            rests_until: 0,
-            rest: 0,
-            told: Vec::new(),
-            before: Vec::new(),
-        }
+        LeakWatch { half_requests: requests.max(MIN_REQUESTS) / WINDOWS / 2, ..LeakWatch::default() }
     }
 
     /// What is collected before the next measurement.
