@@ -1,5 +1,7 @@
 """`py-autoreload`: imported files are watched, and a change causes a reload."""
 
+import contextlib
+import glob
 import itertools
 import os
 
@@ -39,6 +41,11 @@ def package(tmp_path):
 
 def watched(start, *options, **more):
     return start("--py-autoreload", "1", *options, module="shop", master=False, **more)
+
+
+def has_open(process, path):
+    with contextlib.suppress(OSError):
+        return any(os.readlink(entry) == str(path) for entry in glob.glob(f"/proc/{process.pid}/fd/*"))
 
 
 def serves(instance, text, target="/"):
@@ -107,6 +114,28 @@ def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_rel
     assert instance.body() == "young"
     # A generation that fails is not retried automatically.
     assert instance.log.count("could not be loaded") == 1
+
+
+def test_the_module_that_a_worker_lacks_is_watched_however_late_the_master_hears_of_both(start, package, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    instance = watched(start, "--lazy-apps")
+    with instance.looks_away():
+        (package / "views.py").write_text(
+            f"import os\nif os.path.exists({str(gate)!r}):\n    open({str(gate)!r}).read()\nfrom shop.prices import TEXT\n"
+        )
+    # The new worker waits for the gate. It names the module and ends, and its prototype says so, while the master looks away.
+    writer = os.open(gate, os.O_WRONLY)
+    worker = wait_until(
+        lambda: next((process.pid for process in instance.processes() if has_open(process, gate)), None), "the worker's look"
+    )
+    with instance.looks_away():
+        os.close(writer)
+        wait_until(lambda: not os.path.exists(f"/proc/{worker}"), "the end of the worker")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 keeps serving")
+    gate.unlink()
+    (package / "prices.py").write_text(VIEWS.format(text="young"))
+    serves(instance, "young")
 
 
 def test_a_module_that_fails_is_mended_in_a_file_that_only_it_had_imported(start, package):

@@ -335,14 +335,10 @@ impl Supervisor {
                 }
             }
             (Role::Prototype, Report::ForkFailed { row, errno }) => {
-                if let Some(worker) = reports::ended_in_row(generation, row, None, &mut self.children) {
-                    self.handle_exit(worker, Cause::NotForked(errno as i32), now);
-                }
+                self.row_ended(generation, row, None, Cause::NotForked(errno as i32), now);
             }
             (Role::Prototype, Report::Ended { row, pid, status }) => {
-                if let Some(worker) = reports::ended_in_row(generation, row, Some(pid), &mut self.children) {
-                    self.handle_exit(worker, Cause::from_status(status as i32), now);
-                }
+                self.row_ended(generation, row, Some(pid), Cause::from_status(status as i32), now);
             }
             (Role::Worker { row, .. }, Report::Passed { row: claimed, pid }) if row == claimed => {
                 if reports::verify_pid(id, pid, &mut self.children)
@@ -505,6 +501,14 @@ impl Supervisor {
         }
     }
 
+    /// Handles the end of a worker. What it has reported itself comes first: a generation is mended in files that it names.
+    fn row_ended(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
+        if let Some(worker) = reports::ended_in_row(generation, row, pid, &mut self.children) {
+            self.take_reports(worker, now);
+            self.handle_exit(worker, cause, now);
+        }
+    }
+
     /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(mut child) = self.children.remove(id) else { return };
@@ -530,13 +534,10 @@ impl Supervisor {
 
     /// Raises the alarms for a process that a fault of the processor has ended (`alarm-segfault`).
     fn raise_segfault(&mut self, child: &Child, cause: &Cause, now: u64) {
-        let is_fault =
-            matches!(cause, Cause::Signalled { signal: libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL, .. });
-        let alarms = &self.provision.settings().alarms.segfault;
-        if is_fault && !alarms.is_empty() {
+        if cause.is_fault() {
             let in_flight = child.row().map(|row| self.children.scoreboard().in_flight(row)).unwrap_or_default();
             let message = format!("{child} {}{}", cause.words(), exit_report::while_serving(&in_flight, now));
-            self.alarms.raise_each(alarms, &message, &self.provision, now);
+            self.alarms.raise_each(&self.provision.settings().alarms.segfault, &message, &self.provision, now);
         }
     }
 

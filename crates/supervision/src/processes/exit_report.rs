@@ -31,6 +31,11 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether a fault of the processor has ended the process.
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Cause::Signalled { signal: libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL, .. })
+    }
+
     /// The cause in a raw wait status.
     pub fn from_status(status: i32) -> Cause {
         if libc::WIFEXITED(status) {
