@@ -24,7 +24,14 @@ ARROWS = {
     "bolide-routes": {"bolide-contract"},
     "bolide-comments": set(),
     "bolide-configuration": {"bolide-contract", "bolide-tls"},
-    "bolide-options": {"bolide-comments", "bolide-configuration", "bolide-contract", "bolide-distributed", "bolide-routes", "bolide-tls"},
+    "bolide-options": {
+        "bolide-comments",
+        "bolide-configuration",
+        "bolide-contract",
+        "bolide-distributed",
+        "bolide-routes",
+        "bolide-tls",
+    },
     "bolide-other-servers": {"bolide-comments", "bolide-configuration", "bolide-options"},
     "bolide-command-line": {
         "bolide-configuration",

@@ -1,6 +1,7 @@
 """WebSockets on HTTP/2 streams (RFC 8441): handshakes, messages beside other streams, compression, ends of all kinds."""
 
 import ast
+import itertools
 import os
 import signal
 
@@ -14,6 +15,8 @@ from support.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, clo
 WAYS = ["plain", "tls"]
 CONFIGURATION = "asgi = {apps}/asgi_socket.py\nlifespan = off\nloop = "
 SERVICE_RESTART, GOING_AWAY = 1012, 1001
+#: Numbers of gates: one that another test has opened stays open.
+GATES = itertools.count()
 
 
 @pytest.fixture(scope="module", params=["asyncio", "uvloop"])
@@ -212,7 +215,8 @@ def test_what_a_client_does_not_take_holds_up_no_other_stream(both, server):
 
 
 def test_what_an_application_does_not_receive_holds_up_no_other_stream(connection, server):
-    socket = StreamSocket(connection, server, ("accept",), ("wait", f"gate-{id(connection)}"), ("receive_all",)).open()
+    gate = f"gate-{next(GATES)}"
+    socket = StreamSocket(connection, server, ("accept",), ("wait", gate), ("receive_all",)).open()
     sent = 0
     while connection.send_windows[socket.answer.stream] > 3000 and connection.send_windows[0] > 20_000 and sent < 20_000_000:
         socket.send(BINARY, bytes(2000))
@@ -220,7 +224,7 @@ def test_what_an_application_does_not_receive_holds_up_no_other_stream(connectio
         connection.ping()
     assert sent < 20_000_000, "the server takes whatever comes"
     assert fine(connection)
-    socket.go(f"gate-{id(connection)}")
+    socket.go(gate)
     socket.send(BINARY, b"last")
     socket.wait_for(
         lambda events: any(event[1].get("bytes") == b"last" for event in events if event[0] == "received"), "all came"

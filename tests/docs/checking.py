@@ -108,6 +108,7 @@ FRAGMENT = re.compile(
     r"there is no (file|folder|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
     r"|no application is named"
     r"|no address speaks (HTTP|TLS)|has no effect without `|has no effect: there is no|`allow-missing` permits that"
+    r"|are written to /tmp/keys.log"
     r"|can't change to `|can't be (read|opened|found)|No such file|` needs root, and this is|this user may not listen at port"
 )
 
