@@ -88,7 +88,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("metrics-address", &[Granian], Refused(METRICS)),
     flag("metrics-port", &[Granian], Refused(METRICS)),
     switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log"))
-            .setting("spew"),
+        .setting("spew"),
     of_file("logconfig_dict", Made(python_logging, "")),
 ];
 

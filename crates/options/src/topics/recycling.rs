@@ -111,12 +111,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// aloud.
     /// Example: crash-reports = /var/lib/shop/crashes
     supported(
-            "crash-reports",
-            set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
-                Some(draft.host.folder.join(values::text(pair)?))),
-        )
-        .takes(Value::Path, "off")
-        .reach(Reach::Master),
+        "crash-reports",
+        set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
+            Some(draft.host.folder.join(values::text(pair)?))),
+    )
+    .takes(Value::Path, "off")
+    .reach(Reach::Master),
     /// A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this
     /// additional time, unless the request has ended: its other threads can finish, and a signal handler of the application can
     /// abort the request.
@@ -186,12 +186,12 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// uWSGI: uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.
     /// Example: binary-path = /opt/bolide/bin/bolide
     supported(
-            "binary-path",
-            set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program =
-                Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
-        )
-        .takes(Value::Path, "")
-        .reach(Reach::Master),
+        "binary-path",
+        set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program =
+            Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
+    )
+    .takes(Value::Path, "")
+    .reach(Reach::Master),
     /// The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is
     /// not available, the log says so.
     /// Example: max-fd = 65536
