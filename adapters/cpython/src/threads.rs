@@ -1,8 +1,7 @@
 //! The bodies of a worker's additional threads. The Python half (`bolide/threads.py`) makes the threads. It knows nothing of the
 //! engine; the worker's first thread calls it.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 

@@ -2,8 +2,7 @@
 
 use std::io::IsTerminal;
 
-use bolide_configuration::diagnostic::listed;
-use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::diagnostic::{Diagnostic, Location, listed};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::sources::environment;
 use bolide_options::catalogue::{catalogue, nearest};
@@ -13,9 +12,8 @@ use bolide_options::resolve::PositionalApplication;
 use bolide_options::server::Server;
 use bolide_options::start_words::TypedWords;
 use bolide_other_servers::line_owner::{self, FLASK_APP, LineOwner};
-use bolide_other_servers::other_words;
 use bolide_other_servers::reading::KnownServers;
-use bolide_other_servers::{CERTIFICATE, Refusal, ServerSetting, Subject, Translation};
+use bolide_other_servers::{CERTIFICATE, Refusal, ServerSetting, Subject, Translation, other_words};
 
 use crate::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::subcommand::command_meant;

@@ -35,24 +35,15 @@ pub enum Subcommand {
     Observing(ObservingCommand),
 }
 
-/// A group of commands in `--help`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    Configurations,
-    Instances,
-    Texts,
-}
-
-impl Group {
-    pub const ALL: [Group; 3] = [Group::Configurations, Group::Instances, Group::Texts];
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Group::Configurations => "Before the start",
-            Group::Instances => "Running instances",
-            Group::Texts => "Reference",
-        }
+bolide_contract::with_words! {
+    /// A group of commands in `--help`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Group {
+        Configurations = "Before the start",
+        Instances = "Running instances",
+        Texts = "Reference",
     }
+    pub fn title() -> &'static str;
 }
 
 /// The words after a command, for completions.

@@ -4,25 +4,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The severity of a diagnostic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Nothing is wrong; the message is information.
-    Note,
-    /// It works, but probably not as intended.
-    Warning,
-    /// Bolide can't start with this.
-    Error,
-}
-
-impl Severity {
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        }
+bolide_contract::with_words! {
+    /// The severity of a diagnostic.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Severity {
+        /// Nothing is wrong; the message is information.
+        Note = "note",
+        /// It works, but probably not as intended.
+        Warning = "warning",
+        /// Bolide can't start with this.
+        Error = "error",
     }
+    pub fn word() -> &'static str;
 }
 
 /// Where an option or a value was written.

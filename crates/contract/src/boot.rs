@@ -87,19 +87,23 @@ pub struct MessageQueueFiles {
     pub take: i32,
 }
 
-/// The structure that a memory file holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MemoryKind {
-    Cache,
-    Locks,
-    Queue,
-    SharedArea,
-    Metrics,
-    Signals,
-    /// The rows of the engines on the network.
-    Engines,
-    /// Bytes of a file that belong to the memory of this name, without a head.
-    Data,
+crate::with_words! {
+    /// The structure that a memory file holds.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum MemoryKind {
+        Cache = "cache",
+        Locks = "locks",
+        Queue = "queue",
+        SharedArea = "sharedarea",
+        Metrics = "metrics",
+        Signals = "signals",
+        /// The rows of the engines on the network.
+        Engines = "engines",
+        /// Bytes of a file that belong to the memory of this name, without a head.
+        Data = "data",
+    }
+    /// The kind in messages, before the name: `cache "sessions"`.
+    pub fn word() -> &'static str;
 }
 
 impl MemoryKind {
@@ -114,20 +118,6 @@ impl MemoryKind {
             MemoryKind::Signals => 6,
             MemoryKind::Engines => 7,
             MemoryKind::Data => 8,
-        }
-    }
-
-    /// The kind in messages, before the name: `cache "sessions"`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            MemoryKind::Cache => "cache",
-            MemoryKind::Locks => "locks",
-            MemoryKind::Queue => "queue",
-            MemoryKind::SharedArea => "sharedarea",
-            MemoryKind::Metrics => "metrics",
-            MemoryKind::Signals => "signals",
-            MemoryKind::Engines => "engines",
-            MemoryKind::Data => "data",
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The faults of a call to an engine. They are texts for the log: callers only ask whether the engine is away.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 /// Characters of an engine's words that the log gets.
 const MAX_WORDS: usize = 300;

@@ -14,13 +14,12 @@ use crate::answer::{self, Answer};
 use crate::cache::{Bounds, Cache};
 use crate::codings::SUFFIXES;
 use crate::conditions::Conditions;
-use crate::dates;
 use crate::entry::{Description, Entry, FoundFile, Head};
 use crate::mime_types::{MimeTypes, UNKNOWN};
-use crate::paths;
 use crate::roots::{FileType, FileVersion, OpenedRoot, RECHECK_MS, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
 use crate::sources::{FileSource, XSendfileFolders};
+use crate::{dates, paths};
 
 /// The cache uses at most one in this many of the descriptors that the process may have.
 const DESCRIPTOR_SHARE: u64 = 4;

@@ -4,13 +4,12 @@
 
 mod files;
 
-use std::fs;
-use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 use nix::errno::Errno;

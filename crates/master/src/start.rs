@@ -19,33 +19,28 @@ use bolide_supervision::logs::captured_output::CapturedOutput;
 use bolide_supervision::logs::log_files::{self, Logs, OpenedLog, OpenedLogs};
 use bolide_supervision::logs::log_reach::LogReach;
 use bolide_supervision::privileges::{self, Privileges};
-use bolide_supervision::processes::confinement;
-use bolide_supervision::processes::environment;
-use bolide_supervision::processes::needs;
-use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::signals::Signals;
+use bolide_supervision::processes::{confinement, environment, needs, process_attributes};
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::socket_activation;
 use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::alarms::{self, Alarms};
-use crate::announce;
 use crate::children::Children;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
 use crate::daemons::attendants;
-use crate::hooking;
 use crate::log_keeping::LogKeeping;
-use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder};
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
-use crate::provision::spool_folders;
+use crate::provision::{Provision, spool_folders};
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 use crate::terminal::TerminalSettings;
+use crate::{announce, hooking};
 
 /// Runs an instance to its end, in this process, which becomes its master. Returns the exit status. `warnings` are diagnostics
 /// about the configuration, logged after the line with the URL to open.

@@ -7,11 +7,10 @@ use std::io;
 use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Means, OwnFiles, no_functions};
-use bolide_supervision::log_sink;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::system;
+use bolide_supervision::{log_sink, system};
 use nix::unistd::Pid;
 
 use crate::children::grouped::{self, Side};

@@ -10,14 +10,13 @@ use std::process::Command as Process;
 use bolide_contract::confinement::Namespace;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use bolide_supervision::files::pidfile;
-use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::sockets::service_manager;
 use bolide_supervision::sockets::upgrade_pair::{Predecessor, PredecessorEvent, Successor, SuccessorEvent, SuccessorStage};
-use bolide_supervision::system;
 use bolide_supervision::text::{duration, printable};
+use bolide_supervision::{log_sink, system};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 

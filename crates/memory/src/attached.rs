@@ -8,15 +8,14 @@ use bolide_contract::boot::{Boot, MemoryKind};
 use bolide_contract::engine_row::EngineRow;
 
 use crate::cache::Cache;
-use crate::engines;
 use crate::mapping::{self, Mapping};
 use crate::metrics::NamedMetrics;
 use crate::queue::{self, Queue};
 use crate::region::Region;
 use crate::robust_lock::RobustLock;
 use crate::shared_area::SharedArea;
-use crate::user_locks;
 use crate::wanted::Wanted;
+use crate::{engines, user_locks};
 
 /// The structures in the memories, which stay mapped to the end of the process.
 #[derive(Debug, Default)]

@@ -1,13 +1,12 @@
 //! A memory file that several processes map, with a head that says what it holds. It does not know the structures that stand
 //! behind the head. The master creates mappings, every process that has the application attaches them.
 
-use std::fmt;
-use std::io;
 use std::mem::offset_of;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::{fmt, io};
 
 use bolide_contract::boot::MemoryKind;
 use bolide_scoreboard::sealed_memory;

@@ -1,8 +1,7 @@
 //! Single values: numbers with their bounds, switches, words, names. A value that uWSGI would silently misread is read as in
 //! uWSGI, with a warning.
 
-use bolide_configuration::diagnostic::listed;
-use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::diagnostic::{Diagnostic, Location, listed};
 use bolide_configuration::pair::Pair;
 use bolide_contract::settings::Limits;
 

@@ -3,8 +3,7 @@
 
 use bolide_configuration::words::Word;
 use bolide_options::catalogue::{catalogue, nearest};
-use bolide_options::row::Argument;
-use bolide_options::row::{Setting, Status};
+use bolide_options::row::{Argument, Setting, Status};
 
 use crate::{Meaning, ServerSetting, Subject, Translation};
 

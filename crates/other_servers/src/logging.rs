@@ -3,11 +3,10 @@
 use bolide_configuration::host_info::SYSLOG_SOCKET;
 use bolide_options::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 
-use super::access_format;
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken, Worded};
 use super::row::{ServerSetting, ServerWord, flag, of_file, settings, switch};
 use super::translation::{Subject, Translation};
-use super::values;
+use super::{access_format, values};
 
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
 /// The value of Bolide's own option is the name of the program, which may be omitted.

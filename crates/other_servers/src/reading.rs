@@ -4,8 +4,7 @@
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_options::reader::other_servers::{ForeignFile, GunicornFile, OtherServers, PlaceOf};
 
-use crate::other_words;
-use crate::{MadeOption, SettingRemark, gunicorn, hypercorn};
+use crate::{MadeOption, SettingRemark, gunicorn, hypercorn, other_words};
 
 /// The servers whose flags, settings and words are known here.
 #[derive(Debug)]

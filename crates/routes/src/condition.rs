@@ -45,30 +45,23 @@ pub enum Condition {
     Status(u16),
 }
 
-/// The variable that a rule of the form `route-… = EXPRESSION ACTION` matches against.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
-    Path,
-    Host,
-    Uri,
-    Query,
-    Address,
-    UserAgent,
-    Referer,
-    User,
+bolide_contract::with_words! {
+    /// The variable that a rule of the form `route-… = EXPRESSION ACTION` matches against.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Subject {
+        Path = b"PATH_INFO",
+        Host = b"HTTP_HOST",
+        Uri = b"REQUEST_URI",
+        Query = b"QUERY_STRING",
+        Address = b"REMOTE_ADDR",
+        UserAgent = b"HTTP_USER_AGENT",
+        Referer = b"HTTP_REFERER",
+        User = b"REMOTE_USER",
+    }
+    pub fn variable() -> &'static [u8];
 }
 
 impl Subject {
-    pub const ALL: [Subject; 8] = [
-        Subject::Path,
-        Subject::Host,
-        Subject::Uri,
-        Subject::Query,
-        Subject::Address,
-        Subject::UserAgent,
-        Subject::Referer,
-        Subject::User,
-    ];
     pub const COUNT: usize = Subject::ALL.len();
 
     pub fn of_kind(kind: &str) -> Subject {
@@ -81,19 +74,6 @@ impl Subject {
             "referer" => Subject::Referer,
             "remote-user" => Subject::User,
             _ => Subject::Path,
-        }
-    }
-
-    pub fn variable(self) -> &'static [u8] {
-        match self {
-            Subject::Path => b"PATH_INFO",
-            Subject::Host => b"HTTP_HOST",
-            Subject::Uri => b"REQUEST_URI",
-            Subject::Query => b"QUERY_STRING",
-            Subject::Address => b"REMOTE_ADDR",
-            Subject::UserAgent => b"HTTP_USER_AGENT",
-            Subject::Referer => b"HTTP_REFERER",
-            Subject::User => b"REMOTE_USER",
         }
     }
 }

@@ -4,10 +4,9 @@
 //! The engine defines what a ticket is and how it is sealed, and bounds the lifetime of sessions: a key only says who sealed the
 //! ticket.
 
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::{fmt, io};
 
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};

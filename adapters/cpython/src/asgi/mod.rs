@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::clock::now_ms;
-use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -33,7 +33,6 @@ use crate::faults::{described, failed, request_id};
 use crate::names::Methods;
 use crate::native::NativeType;
 use crate::sampling::{Kept, PythonSampler};
-use crate::uwsgi_signals;
 use context::Asgi;
 use exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState};
 use futures::is_done;
@@ -121,22 +120,7 @@ impl App for AsgiThread {
         AsgiExchange::with(&pending.0, |exchange| exchange.task.as_ref().map_or(0, |task| task.as_ptr().addr() as u64))
     }
 
-    #[inline(always)]
-    fn judges_requests(&self) -> bool {
-        crate::log::judges_requests()
-    }
-
-    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
-        crate::log::judge_request(request)
-    }
-
-    fn objects(&mut self, collection: Collection) -> Objects {
-        crate::memory::objects(collection)
-    }
-
-    fn signal(&mut self, number: u8) -> SignalOutcome {
-        uwsgi_signals::run_handler(number)
-    }
+    crate::call::of_the_process!();
 
     fn interrupted(&mut self) -> ControlFlow<()> {
         // The loop itself handles signals.

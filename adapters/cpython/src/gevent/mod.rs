@@ -14,7 +14,7 @@ pub mod worker;
 
 use std::ops::ControlFlow;
 
-use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -25,12 +25,10 @@ use crate::call::state::{CallState, Place};
 use crate::environ::EnvironMemo;
 use crate::exceptions::keeping_exception;
 use crate::faults::{described, failed, log_set_exception};
-use crate::memory;
 use crate::native::{Lasting, NativeType, bound, call};
 use crate::object::Object;
 use crate::sampling::{Kept, PythonSampler};
 use crate::start_response::StartResponse;
-use crate::uwsgi_signals;
 use crate::wsgi::calls::Calls;
 use context::Gevent;
 use pool::{Job, JobEnd, Seat};
@@ -107,22 +105,7 @@ impl App for GeventThread {
         Seat::with(&pending.seat, |seat| seat.greenlet.as_ref().map_or(0, |greenlet| greenlet.as_ptr().addr() as u64))
     }
 
-    #[inline(always)]
-    fn judges_requests(&self) -> bool {
-        crate::log::judges_requests()
-    }
-
-    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
-        crate::log::judge_request(request)
-    }
-
-    fn objects(&mut self, collection: Collection) -> Objects {
-        memory::objects(collection)
-    }
-
-    fn signal(&mut self, number: u8) -> SignalOutcome {
-        uwsgi_signals::run_handler(number)
-    }
+    crate::call::of_the_process!();
 
     fn interrupted(&mut self) -> ControlFlow<()> {
         // gevent's loop itself handles signals.

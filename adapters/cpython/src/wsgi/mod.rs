@@ -9,7 +9,7 @@ pub mod sending;
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
 
-use bolide_engine::app::{App, Collection, EndedRequest, Language, Objects, Outcome, SignalOutcome};
+use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
 use bolide_engine::response::ResponseWriter;
@@ -23,13 +23,11 @@ use crate::contexts::Contexts;
 use crate::environ::EnvironMemo;
 use crate::exceptions::clear_client_disconnected;
 use crate::faults::{FaultPlace, described, failed, log_message, log_set_exception};
-use crate::memory;
 use crate::native::without_interpreter;
 use crate::object::Object;
 use crate::sampling::{Kept, PythonSampler};
 use crate::start_response::StartResponse;
 use crate::threads;
-use crate::uwsgi_signals;
 use calls::{Calls, PreparedCall};
 use sending::{SendProgress, Sender};
 
@@ -150,22 +148,7 @@ impl App for WsgiThread {
         self.saved = null_mut();
     }
 
-    #[inline(always)]
-    fn judges_requests(&self) -> bool {
-        crate::log::judges_requests()
-    }
-
-    fn judge_request(&mut self, request: &EndedRequest<'_>) -> bool {
-        crate::log::judge_request(request)
-    }
-
-    fn objects(&mut self, collection: Collection) -> Objects {
-        memory::objects(collection)
-    }
-
-    fn signal(&mut self, number: u8) -> SignalOutcome {
-        uwsgi_signals::run_handler(number)
-    }
+    crate::call::of_the_process!();
 
     fn interrupted(&mut self) -> ControlFlow<()> {
         // SAFETY: the thread holds the interpreter. Only the main thread runs handlers; elsewhere this does nothing.

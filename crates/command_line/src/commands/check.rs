@@ -3,8 +3,7 @@
 
 use std::path::Path;
 
-use bolide_configuration::diagnostic::listed;
-use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity, listed};
 use bolide_configuration::host_info::HostInfo;
 use bolide_contract::settings::Settings;
 use bolide_options::project::{self, folder};

@@ -9,8 +9,7 @@ use bolide_configuration::sources::DEFAULT_SECTION;
 use bolide_contract::settings::{Address, Settings};
 use bolide_options::catalogue::catalogue;
 use bolide_options::reader::Configuration;
-use bolide_options::row::Setting;
-use bolide_options::row::{OptionRow, Status};
+use bolide_options::row::{OptionRow, Setting, Status};
 
 /// Options that name a file which the start creates, before it changes to `chdir`, as uWSGI does, or afterwards.
 const MADE_BEFORE: &[&str] = &["logto", "pidfile", "safe-pidfile", "daemonize", "master-fifo", "control-socket"];

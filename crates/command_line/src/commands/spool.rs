@@ -2,10 +2,9 @@
 //! running instance. What it prints comes from files of others, so control characters are escaped.
 
 use std::fmt::Write;
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use bolide_configuration::host_info::HostInfo;
 use bolide_options::reader::EarlyExit;

@@ -3,8 +3,7 @@
 use bolide_configuration::sources::DEFAULT_SECTION;
 use bolide_options::catalogue::catalogue;
 use bolide_options::descriptions::verdict;
-use bolide_options::row::Setting;
-use bolide_options::row::{Argument, OptionRow, Status, Value};
+use bolide_options::row::{Argument, OptionRow, Setting, Status, Value};
 use serde_json::{Map, Value as Json, json};
 
 /// A text with placeholders, which can become anything when they are filled in.

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
 use bolide_options::catalogue::{catalogue, example_configurations};
-use bolide_options::row::Setting;
-use bolide_options::row::Status;
+use bolide_options::row::{Setting, Status};
 
 use crate::reading::Reading;
 use crate::tests::{Folder, outcome};

@@ -9,8 +9,7 @@ pub mod toml;
 pub mod xml;
 pub mod yaml;
 
-pub use section::line_of;
-pub use section::{Malformed, OtherSection, RawPair, Section};
+pub use section::{Malformed, OtherSection, RawPair, Section, line_of};
 
 use crate::words::Format;
 

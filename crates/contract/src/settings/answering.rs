@@ -56,23 +56,16 @@ crate::with_defaults! {
     }
 }
 
-/// Content codings (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Coding {
-    Gzip,
-    Brotli,
-    Zstd,
-}
-
-impl Coding {
-    /// The coding's name in Content-Encoding and Accept-Encoding.
-    pub fn name(self) -> &'static str {
-        match self {
-            Coding::Gzip => "gzip",
-            Coding::Brotli => "br",
-            Coding::Zstd => "zstd",
-        }
+crate::with_words! {
+    /// Content codings (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum Coding {
+        Gzip = "gzip",
+        Brotli = "br",
+        Zstd = "zstd",
     }
+    /// The coding's name in Content-Encoding and Accept-Encoding.
+    pub fn name() -> &'static str;
 }
 
 impl Compression {

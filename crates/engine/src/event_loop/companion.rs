@@ -22,8 +22,7 @@ use nix::sys::signal::SigSet;
 
 use crate::app::Language;
 use crate::event_loop::handing_over::move_rest;
-use crate::event_loop::moving::Move;
-use crate::event_loop::moving::move_away;
+use crate::event_loop::moving::{Move, move_away};
 use crate::event_loop::orders::take_orders;
 use crate::event_loop::polling::take_event;
 use crate::event_loop::worker_state::{LeaderState, Shared};

@@ -9,8 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::statistics::RouteGroup;
-use bolide_log::Level;
-use bolide_log::json;
+use bolide_log::{Level, json};
 use bolide_scoreboard::meters::OTHER_GROUP;
 use bolide_scoreboard::{Row, Slot};
 use bolide_services::leaks::{Accusation, LeakWatch, MemoryInUse, Place, Step};

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use bolide_log::Level;
-use bolide_log::json;
+use bolide_log::{Level, json};
 
 use crate::sampling::{CodePlace, Doing, Look};
 use crate::scheduling::phases::Times;

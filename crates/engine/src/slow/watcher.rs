@@ -3,11 +3,10 @@
 //!
 //! It never waits for the language, and ends with the process. It knows no report.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use bolide_contract::clock::now_ms;
 use bolide_scoreboard::{Phase, Recorder};

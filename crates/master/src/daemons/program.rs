@@ -14,8 +14,7 @@ use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::leash::{self, Leash};
-use bolide_supervision::sockets::service_manager;
-use bolide_supervision::sockets::socket_activation;
+use bolide_supervision::sockets::{service_manager, socket_activation};
 use nix::unistd::Pid;
 
 /// The most characters of a program's name in the log.

@@ -4,8 +4,7 @@
 use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
 use bolide_options::catalogue::{catalogue, example_configurations};
-use bolide_options::row::Reach;
-use bolide_options::row::{Setting, Status};
+use bolide_options::row::{Reach, Setting, Status};
 use bolide_supervision::testing::Folder;
 
 use super::*;

@@ -4,9 +4,8 @@
 use bolide_supervision::log_sink;
 use bolide_supervision::sockets::socket_activation;
 
-use crate::provision::changes;
 use crate::provision::configuration::Configuration;
-use crate::provision::{Plan, Provision, spool_folders};
+use crate::provision::{Plan, Provision, changes, spool_folders};
 
 /// Reads the configuration again, for the next generation. `warnings` gets what the client that asked for the reload has to know:
 /// warnings, such as a certificate that could not be taken, and options that keep their values.

@@ -7,14 +7,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use bolide_contract::logging::Spans;
 use bolide_contract::settings::{Application, ApplicationSource, Settings};
 use bolide_services::statistics::SpanCounts;
-use bolide_supervision::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::backoff::{Backoff, EARLY_FAILURE_MS};
 use bolide_supervision::processes::child_setup::RawIdentity;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::system;
+use bolide_supervision::{log_sink, system};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 

@@ -7,11 +7,10 @@ use std::os::fd::AsFd;
 use bolide_contract::message::{self, Asked, Received, Report};
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
-use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::oom_kills::KernelKill;
-use bolide_supervision::system;
+use bolide_supervision::{log_sink, system};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -27,11 +26,9 @@ use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
-use crate::workers::crash_reports;
 use crate::workers::ends::{self, WorkerEnd};
 use crate::workers::harakiri::Watch;
-use crate::workers::pausing;
-use crate::workers::unfinished;
+use crate::workers::{crash_reports, pausing, unfinished};
 
 // Commands.
 impl Supervisor {

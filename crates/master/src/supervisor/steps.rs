@@ -16,11 +16,9 @@ use bolide_supervision::processes::{exit_report, process_attributes};
 use bolide_supervision::sockets::upgrade_pair::PredecessorEvent;
 use bolide_supervision::text::{counted, duration, workers_in_words};
 
-use crate::announce;
 use crate::children::GRACE_MS;
 use crate::children::child::{Child, KillReason, State};
 use crate::control::endpoints::ControlEndpoints;
-use crate::development;
 use crate::generations::canary::CanaryProgress;
 use crate::generations::generation::{Forming, Generation, Reason};
 use crate::outcomes::{Asker, report_failure};
@@ -30,6 +28,7 @@ use crate::terminal::is_attached;
 use crate::workers::harakiri::Watch;
 use crate::workers::pausing;
 use crate::workers::scaling::Scaling;
+use crate::{announce, development};
 
 /// Exit status if the previous master has ended together with its sockets: that of a failed start.
 const EXIT_PREDECESSOR_LOST: i32 = EXIT_START_FAILED;

@@ -4,11 +4,10 @@
 use bolide_contract::message::{crash_signal, stack_signal};
 use bolide_contract::settings::{HarakiriPolicy, Settings};
 use bolide_scoreboard::{InFlight, Scoreboard, Slot};
-use bolide_supervision::log_sink;
 use bolide_supervision::process_state::awaits_signal;
 use bolide_supervision::processes::{exit_report, signals};
-use bolide_supervision::system;
 use bolide_supervision::text::duration;
+use bolide_supervision::{log_sink, system};
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason, Progress, State};

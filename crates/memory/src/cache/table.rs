@@ -32,7 +32,7 @@ const WRITE_SHIFT: u32 = 2;
 
 /// An item, or room for one. Zeroed memory is a free slot.
 #[repr(C, align(64))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Slot {
     /// Odd while the slot is written.
     sequence: AtomicU64,
@@ -51,24 +51,6 @@ pub struct Slot {
     used: AtomicU32,
     /// [`LIVE`], [`BACKED`] and the number of the write.
     marks: AtomicU32,
-}
-
-impl Default for Slot {
-    fn default() -> Slot {
-        let (long, short) = (|| AtomicU64::new(0), || AtomicU32::new(0));
-        Slot {
-            sequence: long(),
-            hash: long(),
-            key_bytes: short(),
-            next: short(),
-            value_bytes: long(),
-            expires_ms: long(),
-            block: long(),
-            checksum: long(),
-            used: short(),
-            marks: short(),
-        }
-    }
 }
 
 /// What a writer puts into a slot.

@@ -2,9 +2,8 @@
 
 use bolide_contract::services::SharedCache;
 
-use crate::cache::Cache;
 use crate::cache::layout::{Parts, identity};
-use crate::cache::repair;
+use crate::cache::{Cache, repair};
 use crate::mapping::Mapping;
 
 /// The digest of the present start of the system.

@@ -11,32 +11,22 @@ pub const MAX_HISTORY: usize = 240;
 /// Bytes of a filter.
 const MAX_FILTER: usize = 64;
 
-/// The order of the processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Sort {
-    #[default]
-    Number,
-    Cpu,
-    Memory,
-    Requests,
-    Errors,
-    Age,
+bolide_contract::with_words! {
+    /// The order of the processes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Sort {
+        #[default]
+        Number = "number",
+        Cpu = "CPU",
+        Memory = "memory",
+        Requests = "requests/s",
+        Errors = "errors",
+        Age = "age",
+    }
+    pub fn name() -> &'static str;
 }
 
 impl Sort {
-    const ALL: [Sort; 6] = [Sort::Number, Sort::Cpu, Sort::Memory, Sort::Requests, Sort::Errors, Sort::Age];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Sort::Number => "number",
-            Sort::Cpu => "CPU",
-            Sort::Memory => "memory",
-            Sort::Requests => "requests/s",
-            Sort::Errors => "errors",
-            Sort::Age => "age",
-        }
-    }
-
     fn next(self) -> Sort {
         let place = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
         Sort::ALL[(place + 1) % Sort::ALL.len()]

@@ -8,8 +8,7 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::sources::{self, Section};
 use bolide_configuration::words::Format;
 
-use super::gunicorn_file;
-use super::{EarlyExit, Reader};
+use super::{EarlyExit, Reader, gunicorn_file};
 
 /// Deepest nesting of includes; beyond it, files include each other in a circle.
 const MAX_INCLUDE_DEPTH: usize = 32;

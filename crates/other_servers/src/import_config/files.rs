@@ -1,8 +1,7 @@
 //! Files that contain command lines, each kind with its own rules. Functions from text to starts; the file's name determines the
 //! kind.
 
-use super::Start;
-use super::shell;
+use super::{Start, shell};
 
 /// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

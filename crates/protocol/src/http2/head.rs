@@ -9,8 +9,7 @@ use crate::http1::framing::FieldFacts;
 use crate::http1::head::{Field, HeadLimits, MAX_METHOD_BYTES, RequestLine, Version};
 use crate::http1::scan::first_below;
 use crate::http1::target::is_authority;
-use crate::http1::underscores;
-use crate::http1::{Framing, HeaderFacts, is_token};
+use crate::http1::{Framing, HeaderFacts, is_token, underscores};
 use crate::session::last_block::LastBlock;
 
 /// The remembered header blocks of a connection.

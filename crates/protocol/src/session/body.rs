@@ -2,8 +2,7 @@
 //!
 //! It stores no bytes: it returns which of them belong to the body. Workers run it.
 
-use super::event::SessionEvent;
-use crate::fault::Fault;
+use super::event::{NextEvent, SessionEvent};
 use crate::http1::Framing;
 use crate::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
@@ -39,7 +38,7 @@ impl BodyDecoder {
     ///
     /// # Errors
     /// A malformed chunk.
-    pub fn next(&mut self, input: &[u8]) -> Result<(usize, SessionEvent), Fault> {
+    pub fn next(&mut self, input: &[u8]) -> NextEvent {
         match self {
             BodyDecoder::Closed | BodyDecoder::Length(0) => {
                 *self = BodyDecoder::Closed;

@@ -11,6 +11,9 @@ use crate::http1::{Framing, HeaderFacts};
 use crate::response::Wire;
 use crate::variables::{Variable, VariableFacts};
 
+/// How many bytes of the input were used, and the event that they are; or what is wrong with them.
+pub type NextEvent = Result<(usize, SessionEvent), Fault>;
+
 /// The lists of a head: filled by [`super::Session::next`], their capacity is reused.
 #[derive(Debug, Default, Clone)]
 pub struct HeadParts {

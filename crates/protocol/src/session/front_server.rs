@@ -8,7 +8,7 @@
 //!
 //! Workers run it.
 
-use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, NextEvent, SessionEvent};
 use crate::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use crate::fault::{Fault, Progress};
 use crate::http1::Framing;
@@ -31,7 +31,7 @@ impl FastCgi {
         FastCgi { decoder: Decoder::new(limits), has_status_line }
     }
 
-    pub(super) fn next(&mut self, input: &[u8], parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
+    pub(super) fn next(&mut self, input: &[u8], parts: &mut HeadParts) -> NextEvent {
         let (used, event) = self.decoder.next(input, &mut parts.variables)?;
         let event = match event {
             None => SessionEvent::More,
@@ -67,12 +67,7 @@ pub struct Scgi {
 
 impl Scgi {
     /// Returns the next request's head, while no body is open.
-    pub(super) fn head(
-        &mut self,
-        input: &[u8],
-        limits: &HeadLimits,
-        parts: &mut HeadParts,
-    ) -> Result<(usize, SessionEvent), Fault> {
+    pub(super) fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         let Progress::Complete(found) = request_head(input, limits.head_bytes, &mut parts.variables)? else {
             return Ok((0, SessionEvent::More));
         };
@@ -97,12 +92,7 @@ pub struct Uwsgi {
 
 impl Uwsgi {
     /// Returns the next request's head, while no body is open.
-    pub(super) fn head(
-        &mut self,
-        input: &[u8],
-        limits: &HeadLimits,
-        parts: &mut HeadParts,
-    ) -> Result<(usize, SessionEvent), Fault> {
+    pub(super) fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         let Progress::Complete(packet) = packet_head(input) else { return Ok((0, SessionEvent::More)) };
         if packet.modifier1 != 0 {
             return Err(not_a_request(input));

@@ -3,7 +3,7 @@
 //! Clients that keep their connection open send the same fields with each request: comparing them costs a tenth of parsing them.
 
 use super::body::BodyDecoder;
-use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+use super::event::{HeadBytes, HeadEvent, HeadParts, NextEvent, RequestHead, SessionEvent};
 use super::last_block::LastBlock;
 use crate::fault::{Fault, Progress};
 use crate::http1::head::{HeadLimits, header_block, leading_blank, request_line};
@@ -19,12 +19,7 @@ pub struct Http1 {
 
 impl Http1 {
     /// Returns the next request's head, while no body is open.
-    pub(super) fn head(
-        &mut self,
-        input: &[u8],
-        limits: &HeadLimits,
-        parts: &mut HeadParts,
-    ) -> Result<(usize, SessionEvent), Fault> {
+    pub(super) fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         let searched = std::mem::replace(&mut self.searched, input.len());
         if searched > 0 && searched <= input.len() && !has_head_end(input, searched) && input.len() < limits.head_bytes {
             return Ok((0, SessionEvent::More));

@@ -4,7 +4,7 @@
 //! Must not know frames: [`crate::http2`] has parsed them. Workers run it.
 
 use super::body::BodyDecoder;
-use super::event::{HeadEvent, HeadParts, SessionEvent};
+use super::event::{HeadEvent, HeadParts, NextEvent, SessionEvent};
 use crate::fault::Fault;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Http2Stream {
     }
 
     /// Returns the head, once.
-    pub(super) fn head(&mut self, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
+    pub(super) fn head(&mut self, parts: &mut HeadParts) -> NextEvent {
         let Some(request) = self.head.take() else { return Ok((0, SessionEvent::More)) };
         let (head, own) = request?;
         *parts = own;

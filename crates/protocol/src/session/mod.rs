@@ -14,7 +14,7 @@ use crate::fastcgi::FastCgiLimits;
 use crate::fault::Fault;
 use crate::http1::head::HeadLimits;
 use crate::response::Wire;
-pub use event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
+pub use event::{HeadBytes, HeadEvent, HeadParts, NextEvent, RequestHead, SessionEvent};
 use front_server::{FastCgi, Scgi, Uwsgi};
 use http1::Http1;
 use http2_stream::Http2Stream;
@@ -66,7 +66,7 @@ impl Session {
     /// # Errors
     /// The peer's mistake: no further bytes of this connection can be understood.
     #[inline]
-    pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
+    pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         match self {
             Session::Http1(Http1 { body, .. }) | Session::Uwsgi(Uwsgi { body, .. }) | Session::Scgi(Scgi { body, .. })
                 if body.is_open() =>

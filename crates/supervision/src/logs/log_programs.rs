@@ -15,9 +15,8 @@ use crate::log_sink;
 use crate::logs::log_guard::{self, Guarded};
 use crate::privileges::Privileges;
 use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
-use crate::processes::child_setup;
-use crate::processes::environment;
 use crate::processes::exit_report::Cause;
+use crate::processes::{child_setup, environment};
 use crate::text::duration;
 
 /// A program that reads the lines of one log.

@@ -7,8 +7,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::error::StartError;
-use crate::log_sink;
-use crate::system;
+use crate::{log_sink, system};
 
 /// The name of a signal number, for the log: `SIGSEGV`, `SIGRTMIN+10`, `signal 99`.
 pub fn name(number: i32) -> String {

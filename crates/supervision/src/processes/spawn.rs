@@ -19,8 +19,7 @@ use nix::unistd::Pid;
 
 use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use crate::processes::environment;
-use crate::sockets::service_manager;
-use crate::sockets::socket_activation;
+use crate::sockets::{service_manager, socket_activation};
 
 /// The variable by which applications and libraries recognise their server, as gunicorn sets it. An own one stays.
 const SERVER_SOFTWARE: (&str, &str) = ("SERVER_SOFTWARE", concat!("bolide/", env!("CARGO_PKG_VERSION")));

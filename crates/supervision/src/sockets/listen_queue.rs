@@ -3,8 +3,7 @@
 //! runs it.
 
 use std::io;
-use std::os::fd::AsFd;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, recv, send, socket};
 

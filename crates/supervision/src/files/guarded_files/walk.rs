@@ -2,10 +2,9 @@
 //! but folders, and changes nothing. The master and the attendant run it.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::{fmt, io};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
