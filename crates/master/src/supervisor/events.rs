@@ -477,6 +477,7 @@ impl Supervisor {
             self.handle_exit(id, Cause::from_status(status), now);
         }
         for id in self.children.ids(|child| self.children.has_exited_unreported(child)) {
+            self.take_reports(id, now);
             self.handle_exit(id, Cause::Unknown, now);
         }
     }
@@ -498,10 +499,12 @@ impl Supervisor {
         }
     }
 
-    /// Handles the end of a worker. What it has reported itself comes first: a generation is mended in files that it names.
+    /// Handles the end of a worker. Its own reports come first: they name the files in which a generation is mended. They come
+    /// before it has this pid, which may belong to another process by now, since an invalid report has its sender killed.
     fn row_ended(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
+        let known = self.children.with_row(generation, row).map(|worker| worker.id);
+        known.into_iter().for_each(|id| self.take_reports(id, now));
         if let Some(worker) = reports::ended_in_row(generation, row, pid, &mut self.children) {
-            self.take_reports(worker, now);
             self.handle_exit(worker, cause, now);
         }
     }
