@@ -69,6 +69,7 @@ impl<const BYTES: usize> Comment<BYTES> {
 
     /// Adds a line to a text, or to the one whose label it begins with, which it returns.
     const fn add(&mut self, mut part: Part, line: &[u8]) -> Part {
+        assert!(!line.is_empty(), "a text has no empty line");
         let (mut indent, mut separator, mut label) = (1, b' ', 0);
         if matches!(part, Part::Example) {
             assert!(
@@ -135,7 +136,7 @@ const fn begins_with(text: &[u8], beginning: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Texts;
+    use super::{Comment, Texts};
 
     const ALL: Texts = texts! {
         /// Does this
@@ -154,5 +155,20 @@ mod tests {
         assert_eq!((ALL.help, ALL.uwsgi, ALL.reason), ("Does this and that.", "it does less.", "write `that`."));
         assert_eq!(ALL.example, "this = 1\nthat = two  words");
         assert!([NONE.help, NONE.uwsgi, NONE.reason, NONE.example].iter().all(|text| text.is_empty()));
+    }
+
+    /// In a table such a comment is an error of the compiler.
+    #[test]
+    fn a_malformed_comment_is_refused() {
+        for written in [
+            " Help.\n\n More.\n",
+            " Help.\n Why: a\n uWSGI: b\n",
+            " Help.\n Why: a\n Instead: b\n",
+            " Example: a = 1\n b = 2\n",
+            " Example: a = 1\n Why: c\n",
+        ] {
+            let taken = std::panic::catch_unwind(|| Comment::<64>::of(written).length);
+            assert!(taken.is_err(), "{written:?}");
+        }
     }
 }

@@ -33,8 +33,12 @@ impl Index {
         index
     }
 
-    /// Adds a family. `families.txt` is compiled in, so a malformed line is a bug of Bolide.
+    /// Adds the family of a paragraph, unless it is a comment. `families.txt` is compiled in, so a malformed line is a bug of
+    /// Bolide.
     fn add(&mut self, paragraph: &'static str) {
+        if paragraph.lines().all(|line| line.starts_with('#')) {
+            return;
+        }
         let place = self.families.len();
         let (mut verdict, mut help, mut reason) = ("", "", "");
         for line in paragraph.lines().filter(|line| !line.starts_with('#')) {
@@ -47,9 +51,8 @@ impl Index {
                 _ => verdict = line,
             }
         }
-        if !help.is_empty() {
-            self.families.push(Family { help, status: status(verdict, reason) });
-        }
+        assert!(!help.is_empty(), "families.txt: no help: {paragraph}");
+        self.families.push(Family { help, status: status(verdict, reason) });
     }
 
     fn add_name(&mut self, name: &'static str, place: usize) {
