@@ -33,8 +33,8 @@ def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
         found = {name for name in names if re.search(rf"\bCommand::{name}\b", code)}
         if len(found) > len(names) * 2 // 3:
             named[str(path.relative_to(MASTER))] = found
-    assert list(named) == ["supervisor/events.rs"]
-    assert named["supervisor/events.rs"] == set(names)
+    assert list(named) == ["supervisor/commands.rs"]
+    assert named["supervisor/commands.rs"] == set(names)
 
 
 def test_the_walk_names_at_most_four_files_and_they_are_there():

@@ -9,6 +9,7 @@ use bolide_supervision::log_sink;
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::control::commands::Command;
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::error_report;
 
 /// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
@@ -89,11 +90,6 @@ impl Development {
         }
     }
 
-    /// Returns when requests may have waited long enough.
-    pub fn wake_ms(&self) -> Option<u64> {
-        self.hold.as_ref().map(|hold| hold.next_check_ms)
-    }
-
     /// Returns the reload that waited for a debugger, once the debugger has continued.
     pub fn release(&mut self, children: &Children) -> Option<(Command, String)> {
         let released = self.held_back.take_if(|_| !has_halted_worker(children))?;
@@ -120,4 +116,11 @@ pub fn kill_halted(children: &mut Children, now_ms: u64) {
 /// Returns whether a debugger has stopped a worker, which would have to end for new code.
 pub fn has_halted_worker(children: &Children) -> bool {
     children.iter().any(|child| child.is_halted && child.state.is_active())
+}
+
+impl Owner for Development {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        // Requests may have waited long enough then.
+        Waits::until(self.hold.as_ref().filter(|_| !turn.is_stopping).map(|hold| hold.next_check_ms))
+    }
 }

@@ -16,6 +16,7 @@ mod hooking;
 mod log_keeping;
 pub mod manual;
 mod outcomes;
+mod owner;
 mod pager;
 mod provision;
 mod signalling;

@@ -11,11 +11,11 @@ use bolide_supervision::logs::captured_output::CapturedOutput;
 use bolide_supervision::logs::log_files::Logs;
 use bolide_supervision::logs::log_programs::{LaunchMeans, LogPrograms};
 use bolide_supervision::logs::log_reach::{self, LogReach, NewLog};
-use bolide_supervision::polling::Source;
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use nix::unistd::Pid;
 
 use crate::children::Children;
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::provision::Provision;
 use crate::token::Token;
 
@@ -32,18 +32,6 @@ pub struct LogKeeping {
 impl LogKeeping {
     pub fn new(files: Logs, reach: LogReach, programs: LogPrograms, captured: Option<CapturedOutput>) -> LogKeeping {
         LogKeeping { files, reach, programs, captured }
-    }
-
-    pub fn source(&self) -> Option<Source<'_, Token>> {
-        self.captured.as_ref().map(|captured| captured.source(Token::Printed))
-    }
-
-    /// Returns the next time to check logs without an event; the log files are checked only if the instance owns them.
-    pub fn wake_ms(&self, has_files: bool, now_ms: u64) -> Option<u64> {
-        let rest = bolide_log::retry_ms().map(|retry_ms| now_ms + retry_ms);
-        let files = self.files.wake_ms().filter(|_| has_files);
-        let stack = self.captured.as_ref().and_then(CapturedOutput::wake_ms);
-        [rest, files, stack, self.programs.wake_ms(now_ms), self.reach.wake_ms()].into_iter().flatten().min()
     }
 
     /// Writes the captured output of applications.
@@ -65,11 +53,6 @@ impl LogKeeping {
     pub fn renew(&mut self, logging: &Logging) {
         self.files.renew(logging);
         bolide_log::configure(logging);
-    }
-
-    /// Records the end of a child of the master. Returns false if it was not a log program.
-    pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
-        self.programs.note_end(pid, status, now_ms)
     }
 
     /// Opens the log files again, because another program has moved them.
@@ -179,5 +162,30 @@ fn hand_on(new: &NewLog, first: Option<&str>, children: &Children) {
             log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it keeps writing to the old one"));
         }
         children.wake_helper(child);
+    }
+}
+
+impl Owner for LogKeeping {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        let captured = self.captured.as_ref();
+        let rest = bolide_log::retry_ms().map(|retry_ms| turn.now_ms + retry_ms);
+        // Another master may have the files.
+        let files = self.files.wake_ms().filter(|_| turn.owns_files);
+        let stack = captured.and_then(CapturedOutput::wake_ms);
+        let times = [rest, files, stack, self.programs.wake_ms(turn.now_ms), self.reach.wake_ms()];
+        Waits::on(captured.map(|captured| captured.source(Token::Printed)), times.into_iter().flatten().min())
+    }
+}
+
+impl Processes for LogKeeping {
+    fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
+        self.programs.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
+    }
+
+    /// Log programs read to the end of their pipes, so they get the last lines of the instance.
+    fn stop_now(&mut self, _now_ms: u64) {}
+
+    fn finish(&mut self, _is_last: bool, _context: OwnerContext<'_>) -> bool {
+        true
     }
 }

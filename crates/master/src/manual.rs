@@ -4,6 +4,7 @@
 use crate::children::{child, single_signals};
 use crate::control::commands::{COMMANDS, UNSUPPORTED_LETTERS};
 use crate::control::signals::documented;
+use crate::generations::reload;
 use std::fmt::Write;
 
 /// Returns the text of `docs/reference/processes.md`.
@@ -11,11 +12,12 @@ pub fn page() -> String {
     let signals = signals_as_markdown();
     let single = single_signals::as_markdown();
     let children = child::as_markdown();
+    let reload = reload::as_markdown();
     let letters = letters_as_markdown();
     let statuses = bolide_configuration::instance_commands::statuses_as_markdown();
     format!(
         "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, \
-         `children/single_signals.rs` and `children/child.rs`; a test compares.\n\n\
+         `children/single_signals.rs`, `children/child.rs` and `generations/reload.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
          They count if the master did not get the same signal: a signal to the whole group acts once, as in the table \
          above. The log has a line for each one.\n\n{single}\n\
@@ -23,7 +25,9 @@ pub fn page() -> String {
          {letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\
-         A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}"
+         A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}\n\
+         ## The stages of a reload\n\n\
+         The start of the first generation goes through them too. Any other event leaves the stage as it is.\n\n{reload}"
     )
 }
 

@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::children::Children;
 use crate::children::child::{Child, State};
 use crate::generations::generation::Reason;
+use crate::owner::{Owner, Turn, Waits};
 
 /// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
 /// than [`LATE_DRAIN_MS`] accepts no connection; the rest of the time is for a worker that has read it in time and gets no CPU
@@ -64,10 +65,6 @@ impl Outcomes {
     /// Notes what asks for the reload whose result comes next.
     pub fn note_cause(&mut self, cause: ReloadCause) {
         self.cause = cause;
-    }
-
-    pub fn cause(&self) -> ReloadCause {
-        self.cause
     }
 
     /// Returns the empty list for the warnings about the configuration of the next generation. Clients that wait for its outcome
@@ -120,8 +117,9 @@ impl Outcomes {
         self.pending = Some(PendingOutcome { words, warnings, until_ms: now_ms + MAX_LEAVE_MS });
     }
 
-    /// Reports a pending success if the old workers have stopped accepting, or at its deadline.
-    pub fn report_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) {
+    /// Reports a pending success if the old workers have stopped accepting, or at its deadline. Returns whether nothing is
+    /// pending.
+    pub fn report_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) -> bool {
         let may_accept = |child: &Child| {
             child.is_request_worker()
                 && !child.stopped_accepting
@@ -132,6 +130,7 @@ impl Outcomes {
         if is_late || !children.iter().any(may_accept) {
             self.report_pending(channel, now_ms);
         }
+        self.pending.is_none()
     }
 
     /// Reports a pending success now, to the clients that waited when it was recorded.
@@ -140,14 +139,16 @@ impl Outcomes {
             channel.answer_noted(&json!({"ok": true, "message": pending.words, "warnings": pending.warnings}), now_ms);
         }
     }
-
-    pub fn wake_ms(&self) -> Option<u64> {
-        self.pending.as_ref().map(|pending| pending.until_ms)
-    }
 }
 
 /// Reports to all waiting clients that what they wait for does not come.
 pub fn report_failure(words: &str, channel: &mut ControlSocket) {
     channel.begin_next_wait();
     channel.answer_waiting(&json!({"ok": false, "message": words}), clock_ms());
+}
+
+impl Owner for Outcomes {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::until(self.pending.as_ref().map(|pending| pending.until_ms))
+    }
 }

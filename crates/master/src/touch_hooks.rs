@@ -14,6 +14,7 @@ use bolide_supervision::{log_sink, system};
 use nix::unistd::Pid;
 
 use crate::children::grouped::{self, Side};
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 
 /// The running hooks: at most one run of each.
 #[derive(Debug, Default)]
@@ -45,8 +46,8 @@ impl TouchHooks {
         }
     }
 
-    /// Handles the end of a child of the master. Returns the number of a hook that must run again.
-    pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
+    /// Handles the end of a child of the master. `None`: it was no hook. Returns the number of a hook that must run again.
+    fn note_end(&mut self, pid: Pid, status: i32) -> Option<Option<u32>> {
         let position = self.running.iter().position(|one| one.pid == pid)?;
         let ended = self.running.swap_remove(position);
         let cause = Cause::from_status(status);
@@ -59,11 +60,11 @@ impl TouchHooks {
         if !matches!(cause, Cause::Exited(0 | FAILED)) {
             log_sink::line(&format!("a hook (touch, pid {pid}) {}", cause.words()));
         }
-        ended.again.then_some(ended.number)
+        Some(ended.again.then_some(ended.number))
     }
 
     /// Kills the running hooks at the end of the instance.
-    pub fn kill(&mut self) {
+    fn kill(&mut self) {
         for one in self.running.drain(..) {
             system::signal_group(one.pid, libc::SIGKILL);
         }
@@ -89,4 +90,31 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     }
     bolide_log::finish();
     system::leave(if outcome.is_ok() { 0 } else { FAILED })
+}
+
+impl Owner for TouchHooks {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::default()
+    }
+}
+
+impl Processes for TouchHooks {
+    fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
+        // A file may have changed while its hook ran: the hook runs again then.
+        if let Some(number) = self.note_end(pid, status)?.filter(|_| !context.is_stopping) {
+            self.begin(number, context.settings, context.privileges);
+        }
+        Some(Aftermath::Nothing)
+    }
+
+    fn stop_now(&mut self, _now_ms: u64) {
+        self.kill();
+    }
+
+    fn finish(&mut self, is_last: bool, _context: OwnerContext<'_>) -> bool {
+        if is_last {
+            self.kill();
+        }
+        is_last
+    }
 }

@@ -10,7 +10,6 @@ use std::process::Command as Process;
 use bolide_contract::confinement::Namespace;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use bolide_supervision::files::pidfile;
-use bolide_supervision::polling::Source;
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::sockets::service_manager;
@@ -22,6 +21,8 @@ use nix::unistd::Pid;
 
 use crate::generations::Generations;
 use crate::generations::generation::Reason;
+use crate::generations::reload::Stage;
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::statistics::reporting::Reporting;
@@ -53,15 +54,6 @@ pub struct Takeover {
 impl Takeover {
     pub fn new(predecessor: Option<Predecessor>) -> Takeover {
         Takeover { successor: None, predecessor }
-    }
-
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        let successor = self.successor.as_ref().and_then(|successor| successor.source(Token::Successor));
-        successor.into_iter().chain(self.predecessor.as_ref().and_then(|predecessor| predecessor.source(Token::Predecessor)))
-    }
-
-    pub fn wake_ms(&self) -> Option<u64> {
-        self.successor.as_ref().and_then(Successor::wake_ms)
     }
 
     /// Returns whether the instance belongs to another master until our workers serve.
@@ -113,7 +105,7 @@ impl Takeover {
             return Err("nothing is served yet".to_owned());
         }
         let is_ordered = generations.forming().is_some_and(|forming| forming.reason == Reason::Ordered);
-        if generations.reload_is_requested() || is_ordered {
+        if generations.reload.stage() == Stage::Planned || is_ordered {
             return Err("a reload is in progress; try again when it has ended".to_owned());
         }
         let trouble = |error: std::io::Error| format!("a new master can't be created: {error}");
@@ -124,7 +116,7 @@ impl Takeover {
         let process = system::process_descriptor(pid).map_err(trouble)?;
         let load_ms = provision.settings().lifecycle.load_timeout_ms;
         let until_ms = now_ms.saturating_add(load_ms.map_or(SUCCESSOR_MS, |most| most.saturating_add(BEGIN_MS)));
-        let stage = SuccessorStage::Starting { until_ms, why: Vec::new(), reload_waits: None };
+        let stage = SuccessorStage::Starting { until_ms, why: Vec::new() };
         self.successor = Some(Successor { pid, process, channel: Some(near), stage, takes_connections: false });
         Ok(pid)
     }
@@ -143,38 +135,9 @@ impl Takeover {
         SuccessorOutcome::Nothing
     }
 
-    /// Handles the end of a child of the master. If it was the successor before its workers served, the upgrade has failed:
-    /// returns why, and whether a reload waits for the end of the upgrade, brutal or not.
-    pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<(String, Option<bool>)> {
-        let mut successor = self.successor.take_if(|successor| successor.pid == pid && !successor.is_in_place())?;
-        // Reads its last messages; any other than the reason comes too late.
-        successor.take_news();
-        let cause = Cause::from_status(status);
-        let why = match successor.why() {
-            Some(why) => format!("the new master (pid {pid}) does not serve: {}", printable(&why)),
-            None => format!("the new master (pid {pid}) {} before it served", cause.words()),
-        };
-        log_sink::line(&format!("upgrade: {why}: this master keeps serving"));
-        match successor.stage {
-            SuccessorStage::Starting { reload_waits, .. } => Some((why, reload_waits)),
-            SuccessorStage::InPlace { .. } => Some((why, None)),
-        }
-    }
-
-    /// Returns whether a reload must wait for the end of an upgrade, because the new master has the sockets and settings of this
-    /// generation.
-    pub fn defers_reload(&mut self, by: &str, is_brutal: bool) -> bool {
-        let Some(Successor { pid, stage: SuccessorStage::Starting { reload_waits, .. }, .. }) = &mut self.successor else {
-            return false;
-        };
-        if reload_waits.is_none() {
-            log_sink::line(&format!(
-                "reload ({by}): an upgrade is in progress (new master pid {pid}): the reload follows if it \
-                fails"
-            ));
-        }
-        *reload_waits = Some(is_brutal || *reload_waits == Some(true));
-        true
+    /// Returns the new master that does not serve yet: it has the sockets and settings of this generation.
+    pub fn starting_successor(&self) -> Option<Pid> {
+        self.successor.as_ref().filter(|successor| !successor.is_in_place()).map(|successor| successor.pid)
     }
 
     /// Kills a new master that does not serve in time. Notifies one that has replaced us when our daemons and helpers are gone.
@@ -300,5 +263,35 @@ fn keep_at_exec(descriptors: &[RawFd], is_kept: bool) {
         if let Err(error) = fcntl(descriptor, FcntlArg::F_SETFD(flags)) {
             log_sink::line(&format!("upgrade: a descriptor can't be passed on: {error}"));
         }
+    }
+}
+
+impl Owner for Takeover {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        let successor = self.successor.as_ref().and_then(|successor| successor.source(Token::Successor));
+        let predecessor = self.predecessor.as_ref().and_then(|predecessor| predecessor.source(Token::Predecessor));
+        Waits::on(successor.into_iter().chain(predecessor), self.successor.as_ref().and_then(Successor::wake_ms))
+    }
+}
+
+impl Processes for Takeover {
+    fn note_end(&mut self, pid: Pid, status: i32, _context: OwnerContext<'_>) -> Option<Aftermath> {
+        let mut successor = self.successor.take_if(|successor| successor.pid == pid && !successor.is_in_place())?;
+        // Reads its last messages; any other than the reason comes too late.
+        successor.take_news();
+        let cause = Cause::from_status(status);
+        let why = match successor.why() {
+            Some(why) => format!("the new master (pid {pid}) does not serve: {}", printable(&why)),
+            None => format!("the new master (pid {pid}) {} before it served", cause.words()),
+        };
+        log_sink::line(&format!("upgrade: {why}: this master keeps serving"));
+        Some(Aftermath::UpgradeFailed(why))
+    }
+
+    /// [`Takeover::give_up`] has killed a master that does not serve, and one that does is not ours.
+    fn stop_now(&mut self, _now_ms: u64) {}
+
+    fn finish(&mut self, _is_last: bool, _context: OwnerContext<'_>) -> bool {
+        true
     }
 }

@@ -23,6 +23,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv};
 use nix::unistd::Pid;
 
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::provision::Provision;
 use crate::token::Token;
 
@@ -221,19 +222,31 @@ impl Alarms {
         std::mem::take(&mut self.signals)
     }
 
-    /// Records the end of a child of the master. Returns false if it executed no alarm.
-    pub fn note_end(&mut self, pid: Pid, status: i32) -> bool {
-        self.actions.note_end(pid, status)
-    }
-
-    /// At the end of the instance: returns whether every action is done, after which no process of an alarm is left. Actions have
-    /// a short time, and are killed then.
-    pub fn finish(&mut self, now_ms: u64) -> bool {
-        self.actions.finish(now_ms)
-    }
-
     pub fn wake_ms(&self) -> Option<u64> {
         let has_complaint = self.lost > 0 || self.untaken > 0 || self.unknown.is_some() || self.actions.has_complaint();
         self.actions.wake_ms().into_iter().chain(has_complaint.then_some(self.complaint_ms)).min()
+    }
+}
+
+impl Owner for Alarms {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::on(self.sources(), self.wake_ms())
+    }
+}
+
+impl Processes for Alarms {
+    fn note_end(&mut self, pid: Pid, status: i32, _context: OwnerContext<'_>) -> Option<Aftermath> {
+        self.actions.note_end(pid, status).then_some(Aftermath::Nothing)
+    }
+
+    /// Actions that run have their short time of the end.
+    fn stop_now(&mut self, _now_ms: u64) {}
+
+    /// The end of the others may raise alarms.
+    fn finish(&mut self, is_last: bool, context: OwnerContext<'_>) -> bool {
+        if is_last {
+            self.take_timers(context.settings, context.privileges, context.now_ms);
+        }
+        is_last && self.actions.finish(context.now_ms)
     }
 }

@@ -211,6 +211,8 @@ pub struct Child {
     pub deadline_reason: KillReason,
     /// Prototypes only: one of its workers has served.
     pub has_served: bool,
+    /// When a worker or helper that is not ready counts as late (`load-timeout`).
+    pub ready_by_ms: Option<u64>,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
     /// A helper's entry in the settings of its generation.
@@ -286,10 +288,9 @@ impl Child {
         self.is_request_worker() && self.state.is_active() && self.notified_pause != is_paused
     }
 
-    /// Returns the time at which the child counts as late, if it has a `load_timeout_ms` to become ready.
-    pub fn late_ms(&self, load_timeout_ms: Option<u64>) -> Option<u64> {
-        let waits = matches!(self.state, State::Ordered | State::Starting);
-        load_timeout_ms.filter(|_| waits).map(|timeout| self.born_ms.saturating_add(timeout))
+    /// Returns the time at which the child counts as late, as long as it is not ready.
+    pub fn late_ms(&self) -> Option<u64> {
+        self.ready_by_ms.filter(|_| matches!(self.state, State::Ordered | State::Starting))
     }
 }
 

@@ -11,8 +11,8 @@ use bolide_supervision::log_sink;
 
 use crate::children::Children;
 use crate::children::child::{Child, Handover, Kill, KillReason, State};
+use crate::owner::ConnectionMove;
 use crate::provision::Provision;
-use crate::provision::connection_queue::ConnectionMove;
 
 /// Milliseconds between two looks at workers that hand over, and the time that a worker has to give away the connection of its
 /// last request before the stuck one.

@@ -28,11 +28,14 @@ use nix::unistd::Pid;
 
 use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::children::ledger::{EndKind, Ledger};
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::error_report::ErrorReport;
 use crate::provision::{Executed, Provision};
 use crate::token::Token;
 
 /// How long a killed child may take to exit before the log reports it, in milliseconds.
+/// Delay before a worker whose socket was full is notified again of a pause, in milliseconds.
+const PAUSE_RETRY_MS: u64 = 100;
 pub const KILL_WAIT_MS: u64 = 5000;
 /// How long a prototype without remaining work may take to end, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
@@ -150,7 +153,7 @@ impl Children {
         number: u32,
         is_on_trial: bool,
         provision: &Provision,
-    ) -> Result<(), ForkError> {
+    ) -> Result<&mut Child, ForkError> {
         let row = self.free_row(kind, provision).ok_or(ForkError::NoRow)?;
         let prototype =
             self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
@@ -174,12 +177,9 @@ impl Children {
             ChildKind::RequestWorker => (Role::Worker { row, number }, None),
             ChildKind::Helper => (Role::Helper { row, number }, provision.settings().helpers.get(number as usize - 1).cloned()),
         };
-        self.add(role, generation, None, near, State::Ordered);
-        if let Some(child) = self.list.last_mut() {
-            child.helper = helper;
-            child.forker = forker;
-        }
-        Ok(())
+        let child = self.add(role, generation, None, near, State::Ordered);
+        (child.helper, child.forker) = (helper, forker);
+        Ok(child)
     }
 
     /// Returns the prototype of a generation, if it is alive.
@@ -442,12 +442,6 @@ impl Children {
         !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && is_pid_free
     }
 
-    /// Returns the order sockets of the children, for polling.
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
-        channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
-    }
-
     /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of a prototype that
     /// has ended are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in
     /// the prototype's process group, which no process can enter from outside, and whose number is taken as long as one is in it.
@@ -471,9 +465,10 @@ impl Children {
         }
     }
 
-    fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) {
+    fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) -> &mut Child {
         let id = self.next_id;
         self.next_id += 1;
+        let place = self.list.len();
         self.list.push(Child {
             id,
             role,
@@ -499,8 +494,24 @@ impl Children {
             has_debugger_port: false,
             kill_reason: None,
             handover: None,
+            ready_by_ms: None,
             state_at_fault: None,
         });
+        &mut self.list[place]
+    }
+}
+
+impl Owner for Children {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
+        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms()];
+        let children = self.list.iter().flat_map(times);
+        let pausing = self.list.iter().any(|child| child.needs_pause_order(self.is_paused));
+        let retry_ms = pausing.then_some(turn.now_ms + PAUSE_RETRY_MS);
+        Waits::on(
+            channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd())),
+            children.chain([retry_ms, self.wake_for_handovers(turn.now_ms)]).flatten().min(),
+        )
     }
 }
 

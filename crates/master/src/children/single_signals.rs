@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::children::child::{Child, State};
 use crate::control::commands::Command;
+use crate::owner::{Owner, Turn, Waits};
 
 /// How long a report waits for the same signal to the master, in milliseconds. A supervisor signals the processes of a group one
 /// after the other, and a busy machine may interrupt it.
@@ -166,9 +167,11 @@ impl SingleSignals {
     pub fn take_due(&mut self, now_ms: u64) -> Vec<Reported> {
         self.waiting.extract_if(.., |reported| now_ms >= reported.due_ms).collect()
     }
+}
 
-    pub fn wake_ms(&self) -> Option<u64> {
-        self.waiting.iter().map(|reported| reported.due_ms).min()
+impl Owner for SingleSignals {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::until(self.waiting.iter().map(|reported| reported.due_ms).min())
     }
 }
 
@@ -198,7 +201,7 @@ mod tests {
         assert_eq!(signals.take_due(1000 + WAIT_MS - 1), []);
         let due = signals.take_due(1000 + WAIT_MS);
         assert_eq!(due.iter().map(|reported| (reported.child, reported.signal)).collect::<Vec<_>>(), [(1, libc::SIGHUP)]);
-        assert_eq!(signals.wake_ms(), None);
+        assert_eq!(signals.waits(&Turn::at(0)).wake_ms, None);
         // A process that did not exist when the master got the signal has got another one.
         signals.note(4, 1250, libc::SIGTERM, 7, 1300);
         signals.note(5, 0, libc::SIGTERM, 7, 1200 + SAME_MS);

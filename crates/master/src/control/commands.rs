@@ -1,6 +1,6 @@
 //! The commands of a running master, one row each. A row lists the `master-fifo` letters and the signals that request the
 //! command, its command line (`bolide reload --chain`), its log line, and how it is answered. Pure data: what a command does is
-//! in `supervisor/events`. The master and the command-line client run it.
+//! in `supervisor/commands`. The master and the command-line client run it.
 
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest, MAX_WORKERS_CHANGE};
 use nix::sys::signal::Signal;

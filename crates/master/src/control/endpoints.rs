@@ -4,11 +4,11 @@
 use bolide_contract::control::Control;
 use bolide_supervision::error::StartError;
 use bolide_supervision::log_sink;
-use bolide_supervision::polling::Source;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::control_socket::ControlSocket;
 
 use crate::control::fifo::Fifo;
+use crate::owner::{Owner, Turn, Waits};
 use crate::token::Token;
 
 /// The FIFO, if configured, and the control socket.
@@ -52,14 +52,6 @@ impl ControlEndpoints {
         self.channel.close();
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        self.fifo.iter().flat_map(Fifo::sources).chain(self.channel.sources().map(|source| source.map(Token::Control)))
-    }
-
-    pub fn wake_ms(&self) -> Option<u64> {
-        [self.channel.wake_ms(), self.fifo.as_ref().map(Fifo::wake_ms)].into_iter().flatten().min()
-    }
-
     pub fn check_if_due(&mut self, now_ms: u64) {
         self.channel.drop_late(now_ms);
         if let Some(fifo) = &mut self.fifo {
@@ -73,5 +65,13 @@ impl ControlEndpoints {
         if let Some(fifo) = &mut self.fifo {
             fifo.remove();
         }
+    }
+}
+
+impl Owner for ControlEndpoints {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        let fifo = self.fifo.iter().flat_map(Fifo::sources);
+        let wake_ms = self.fifo.as_ref().map(Fifo::wake_ms).into_iter().chain(self.channel.wake_ms()).min();
+        Waits::on(fifo.chain(self.channel.sources().map(|source| source.map(Token::Control))), wake_ms)
     }
 }

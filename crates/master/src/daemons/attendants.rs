@@ -21,6 +21,7 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, 
 use nix::unistd::Pid;
 
 use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, MAX_PACKET_BYTES, ProgramState};
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::token::Token;
 
 /// Reports read from one attendant in a turn, so that programs with much output do not delay workers.
@@ -330,5 +331,30 @@ impl AttendantProcess {
                 log_sink::line(&format!("the process for daemons and cron (pid {}) can't be reached: {error}", self.pid))
             }
         }
+    }
+}
+
+impl Owner for Attendants {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        Waits::on(self.sources(), self.wake_ms(turn.now_ms))
+    }
+}
+
+impl Processes for Attendants {
+    fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
+        self.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
+    }
+
+    fn stop_now(&mut self, now_ms: u64) {
+        self.stop_now(now_ms);
+    }
+
+    /// Daemons end last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but not
+    /// the instance.
+    fn finish(&mut self, _is_last: bool, context: OwnerContext<'_>) -> bool {
+        if !context.continues_elsewhere {
+            self.stop(context.settings, context.now_ms);
+        }
+        self.is_gone()
     }
 }

@@ -15,7 +15,8 @@ use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::generations::Generations;
 use crate::generations::forming::notice_ms;
-use crate::generations::generation::{CanaryWatch, Forming, FormingStage};
+use crate::generations::generation::{CanaryWatch, Forming};
+use crate::generations::reload::Stage;
 
 /// Interval at which a canary is judged, in milliseconds.
 const CHECK_MS: u64 = 1000;
@@ -35,27 +36,25 @@ pub enum CanaryProgress {
 impl Generations {
     /// Advances the canary of the forming generation, if there is one.
     pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
-        let Some(forming) = &self.forming else { return CanaryProgress::Passed };
-        match &forming.stage {
-            FormingStage::Whole => CanaryProgress::Passed,
-            FormingStage::CanaryStarts { length_ms } => {
-                let length_ms = *length_ms;
+        match self.forming().map(|forming| (forming, &forming.watch, forming.canary_ms)) {
+            None | Some((_, _, None)) => CanaryProgress::Passed,
+            Some((forming, None, Some(length_ms))) => {
                 let serving = children.active_workers(forming.generation.number).find(|worker| worker.state.is_serving());
                 if let Some(canary) = serving {
                     self.begin_watch(canary, length_ms, children, notifier, now_ms);
                 }
                 CanaryProgress::Watched
             }
-            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryProgress::Watched,
-            FormingStage::Canary(_) => self.judge_canary(children, notifier, now_ms),
+            Some((_, Some(watch), _)) if now_ms < watch.wake_ms() => CanaryProgress::Watched,
+            Some((_, Some(_), _)) => self.judge_canary(children, notifier, now_ms),
         }
     }
 
     fn begin_watch(&mut self, canary: &Child, length_ms: u64, children: &Children, notifier: &Notifier, now_ms: u64) {
         let Some(serving) = self.serving_number() else { return };
         let before = answers_of(serving, children);
-        let Some(forming) = &mut self.forming else { return };
-        forming.stage = FormingStage::Canary(CanaryWatch {
+        let Some(number) = self.forming_number() else { return };
+        self.reload.watch_canary(CanaryWatch {
             began_ms: now_ms,
             until_ms: now_ms.saturating_add(length_ms),
             is_extended: false,
@@ -64,7 +63,7 @@ impl Generations {
             ended_new: Answers::default(),
             ended_old: Answers::default(),
         });
-        let (number, length) = (forming.generation.number, duration(length_ms));
+        let length = duration(length_ms);
         let what = format!("{canary} of generation {number} serves beside those of generation {serving} for {length}");
         log_sink::line(&format!("canary: {what} (reload-canary)"));
         notifier.status(&what);
@@ -73,9 +72,10 @@ impl Generations {
 
     fn judge_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
         let Some((canary, old)) = self.canary_numbers(children) else { return CanaryProgress::Passed };
-        let Some(forming) = &mut self.forming else { return CanaryProgress::Passed };
-        let number = forming.generation.number;
-        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryProgress::Passed };
+        let Some(Forming { generation, watch: Some(watch), .. }) = self.reload.forming_mut() else {
+            return CanaryProgress::Passed;
+        };
+        let number = generation.number;
         watch.next_check_ms = now_ms + CHECK_MS;
         let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
             (false, _) => Moment::Meanwhile,
@@ -100,17 +100,15 @@ impl Generations {
                 log_sink::line(&format!("canary: {numbers}, in {took}: too few to judge, generation {number} passes"));
             }
         }
-        forming.stage = FormingStage::Whole;
-        forming.timeout_since_ms = now_ms;
-        forming.notice_ms = now_ms + notice_ms();
+        self.reload.pass_canary(now_ms + notice_ms(), now_ms);
         notifier.status(&format!("generation {number} passes, starting its other workers"));
         CanaryProgress::Passed
     }
 
     /// Returns the answers of the canary and those that they are compared with, or `None` if no canary serves.
     fn canary_numbers(&self, children: &Children) -> Option<(Answers, Standard)> {
-        let (forming, serving) = (self.forming.as_ref()?, self.serving.as_ref()?);
-        let FormingStage::Canary(watch) = &forming.stage else { return None };
+        let (forming, serving) = (self.forming()?, self.serving.as_ref()?);
+        let watch = forming.watch.as_ref()?;
         let since_start = answers_of(serving.number, children).plus(watch.ended_old);
         let canary = answers_of(forming.generation.number, children).plus(watch.ended_new);
         Some((canary, Standard { meanwhile: since_start.since(watch.before), since_start }))
@@ -119,7 +117,7 @@ impl Generations {
     /// Makes workers accept connections in turn while a canary is watched. Otherwise the kernel would give single connections to
     /// the old workers, because they began to wait first. Turns end with the watch, however it ended.
     pub fn assign_turns(&self, children: &Children) {
-        let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
+        let is_watched = self.reload.stage() == Stage::Canary;
         let workers = children.iter().filter(|child| child.is_request_worker());
         let rows = workers.filter_map(Child::row).filter_map(|row| children.scoreboard().row(row));
         let (in_turn, others): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.takes_turns.load(Relaxed) == 1);
@@ -138,7 +136,7 @@ impl Generations {
     /// Returns the progress of the canary for `bolide status`.
     pub fn canary_in_words(&self, children: &Children, now_ms: u64) -> Option<String> {
         let (canary, old) = self.canary_numbers(children)?;
-        let FormingStage::Canary(watch) = &self.forming.as_ref()?.stage else { return None };
+        let watch = self.forming()?.watch.as_ref()?;
         let left = duration(watch.until_ms.saturating_sub(now_ms));
         Some(format!("{}; {left} to go", in_words(canary, &old)))
     }
@@ -149,7 +147,7 @@ impl Generations {
     /// canary. Returns the reason for a rollback.
     pub fn note_end(&mut self, worker: &Child, works: impl Iterator<Item = Work>, in_flight: usize, how: &str) -> Option<String> {
         let serving = self.serving_number();
-        let Some(Forming { generation, stage: FormingStage::Canary(watch), .. }) = &mut self.forming else { return None };
+        let Some(Forming { generation, watch: Some(watch), .. }) = self.reload.forming_mut() else { return None };
         let is_harakiri = worker.kill_reason == Some(KillReason::Harakiri);
         let is_lost = worker.state.is_active() || worker.kill_reason.is_some();
         let lost = if is_lost { in_flight.max(usize::from(is_harakiri)) as u64 } else { 0 };

@@ -16,7 +16,7 @@ use bolide_supervision::{log_sink, system};
 use crate::children::child::{Child, KillReason};
 use crate::children::{Children, GRACE_MS};
 use crate::generations::Generations;
-use crate::generations::generation::{Forming, FormingStage, Generation, Reason, first_workers};
+use crate::generations::generation::{Forming, Generation, Reason, first_workers};
 use crate::provision::Provision;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::{enter_folder, not_executed};
@@ -48,8 +48,8 @@ impl Generations {
         let wanted = first_workers(settings, before);
         let worker_slots = vec![Backoff::default(); wanted.len()];
         let helper_slots = vec![Backoff::default(); settings.helpers.len()];
-        let stage = self.first_stage(reason, number, settings);
-        self.forming = Some(Forming {
+        let canary_ms = self.canary_ms(reason, number, settings);
+        self.reload.note_begun(Forming {
             generation: Generation {
                 number,
                 began_ms: now,
@@ -58,10 +58,12 @@ impl Generations {
                 wanted,
                 helper_slots,
                 served: false,
+                load_timeout_ms: settings.lifecycle.load_timeout_ms,
                 is_lazy,
             },
             reason,
-            stage,
+            canary_ms,
+            watch: None,
             began_ms: now,
             timeout_since_ms: now,
             loaded_in_ms: None,
@@ -73,22 +75,20 @@ impl Generations {
         Ok(())
     }
 
-    /// Returns the first stage of a generation: a canary, if one is configured and there is a generation to compare it with.
-    fn first_stage(&self, reason: Reason, number: u32, settings: &Settings) -> FormingStage {
-        let Some(length_ms) = settings.reloading.canary_ms.filter(|_| reason == Reason::Ordered) else {
-            return FormingStage::Whole;
-        };
+    /// Returns how long the canary of a generation is to serve, if one is configured and there is a generation to compare it
+    /// with.
+    fn canary_ms(&self, reason: Reason, number: u32, settings: &Settings) -> Option<u64> {
+        let length_ms = settings.reloading.canary_ms.filter(|_| reason == Reason::Ordered)?;
         // Without a serving generation there is none to roll back to, for example in a reload with `reload-order = stop-first`.
-        match self.serving.as_ref().map(|serving| (serving.number, serving.is_empty())) {
-            Some((_, false)) => FormingStage::CanaryStarts { length_ms },
-            Some((serving, true)) => {
-                log_sink::line(&format!(
-                    "canary: no worker of generation {serving} serves (cheap) to compare generation {number} with: no canary"
-                ));
-                FormingStage::Whole
-            }
-            None => FormingStage::Whole,
+        let serving = self.serving.as_ref()?;
+        if serving.is_empty() {
+            let old = serving.number;
+            log_sink::line(&format!(
+                "canary: no worker of generation {old} serves (cheap) to compare generation {number} with: no canary"
+            ));
+            return None;
         }
+        Some(length_ms)
     }
 
     /// Executes the prototype of a generation in the folder of its settings. With `is_lazy`, its workers load the application.
@@ -109,25 +109,15 @@ impl Generations {
     }
 
     /// Returns `load-timeout` if the forming generation has exceeded it.
-    pub fn late_after_ms(&self, provision: &Provision, now_ms: u64) -> Option<u64> {
-        let forming = self.forming.as_ref().filter(|forming| !matches!(forming.stage, FormingStage::Canary(_)))?;
-        let timeout_ms = self.load_timeout_ms(forming.generation.number, provision)?;
-        (now_ms >= forming.timeout_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
-    }
-
-    /// Kills a forming generation of which no worker has served, with the processes that its application started: it has no
-    /// requests to finish, and may not read orders.
-    pub fn kill_before_it_served(&self, children: &mut Children, now_ms: u64) {
-        let prototype = self.forming_number().and_then(|number| children.prototype(number));
-        if let Some(id) = prototype.filter(|prototype| !prototype.has_served).map(|prototype| prototype.id) {
-            children.kill_group(id, KillReason::GivenUp, now_ms);
-        }
+    pub fn late_after_ms(&self, now_ms: u64) -> Option<u64> {
+        let forming = self.forming().filter(|forming| forming.late_ms().is_some_and(|late_ms| now_ms >= late_ms))?;
+        forming.generation.load_timeout_ms
     }
 
     /// Returns the forming generation when all its request workers serve, so that it takes over. `is_held_back`: its canary is
     /// watched.
     pub fn complete(&mut self, is_held_back: bool, children: &Children, now_ms: u64) -> Option<Forming> {
-        let forming = self.forming.as_mut()?;
+        let forming = self.reload.forming_mut().filter(|forming| forming.watch.is_none())?;
         let number = forming.generation.number;
         let mut serving = vec![false; forming.generation.worker_slots.len()];
         for worker in children.active_workers(number).filter(|worker| worker.state.is_serving()) {
@@ -138,11 +128,8 @@ impl Generations {
         let wanted = &forming.generation.wanted;
         // If no worker is wanted yet, the application must be loaded at least.
         let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
-        if matches!(forming.stage, FormingStage::Canary(_)) {
-            return None;
-        }
         if !is_held_back && is_loaded && serving.iter().zip(wanted).all(|(serves, wanted)| *serves || !*wanted) {
-            return self.forming.take();
+            return self.reload.complete();
         }
         if now_ms >= forming.notice_ms {
             forming.notice_ms = now_ms + notice_ms();
@@ -157,7 +144,7 @@ impl Generations {
     /// With `reload-probe`: admits the workers of the forming generation once all wanted workers have passed the probe. One late
     /// worker delays the other workers; if one fails, none of them has served code that does not work everywhere.
     pub fn admit_if_all_passed(&self, children: &mut Children) {
-        let Some(forming) = &self.forming else { return };
+        let Some(forming) = self.forming() else { return };
         let mut lacking = forming.wanted_now();
         let mut waiting = Vec::new();
         for worker in children.active_workers(forming.generation.number) {
@@ -177,7 +164,7 @@ impl Generations {
     /// Records that a worker of the forming generation failed early. Returns the reason if the generation must be abandoned: too
     /// many failures, or the application can't be loaded.
     pub fn note_early_failure(&mut self, cause: &Cause, processes: u32) -> Option<String> {
-        let forming = self.forming.as_mut()?;
+        let forming = self.reload.forming_mut()?;
         forming.early_failures += 1;
         // A single worker that loads the application itself at the start is like a prototype: its death counts as the
         // application's fault.
@@ -227,7 +214,7 @@ pub fn continue_lazily(
     provision: &Provision,
     now_ms: u64,
 ) -> Result<bool, StartError> {
-    let Some(forming) = generations.forming_mut().filter(|forming| forming.unshared_id == Some(ended)) else {
+    let Some(forming) = generations.reload.forming_mut().filter(|forming| forming.unshared_id == Some(ended)) else {
         return Ok(false);
     };
     forming.unshared_id = None;
@@ -236,10 +223,19 @@ pub fn continue_lazily(
     forming.notice_ms = now_ms + notice_ms();
     let number = forming.generation.number;
     let note = generations.start_prototype(number, true, children, provision)?;
-    if let Some(forming) = generations.forming_mut() {
+    if let Some(forming) = generations.reload.forming_mut() {
         forming.note = note;
     }
     Ok(true)
+}
+
+/// Kills a generation of which no worker has served, with the processes that its application started: it has no requests to
+/// finish, and may not read orders.
+pub fn kill_before_it_served(number: u32, children: &mut Children, now_ms: u64) {
+    let prototype = children.prototype(number).filter(|prototype| !prototype.has_served);
+    if let Some(id) = prototype.map(|prototype| prototype.id) {
+        children.kill_group(id, KillReason::GivenUp, now_ms);
+    }
 }
 
 /// Logs the workers of a generation that were forked but do not serve yet, with the stacks that show what they wait for.

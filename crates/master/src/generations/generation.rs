@@ -23,6 +23,8 @@ pub struct Generation {
     pub helper_slots: Vec<Backoff>,
     /// One of its workers has served.
     pub served: bool,
+    /// `load-timeout` of its settings.
+    pub load_timeout_ms: Option<u64>,
     /// Each worker loads the application itself: `lazy-apps`, or `fork-safety = lazy` and an application that requires it.
     pub is_lazy: bool,
 }
@@ -61,26 +63,24 @@ impl Forming {
     /// Returns the worker numbers that should exist at this stage.
     pub fn wanted_now(&self) -> Vec<bool> {
         let wanted = &self.generation.wanted;
-        match self.stage {
-            FormingStage::Whole => wanted.clone(),
-            // The canary is the first of them.
-            FormingStage::CanaryStarts { .. } | FormingStage::Canary(_) => {
-                let first = wanted.iter().position(|wanted| *wanted);
-                (0..wanted.len()).map(|number| Some(number) == first).collect()
-            }
+        if self.canary_ms.is_none() {
+            return wanted.clone();
         }
+        // The canary is the first of them.
+        let first = wanted.iter().position(|wanted| *wanted);
+        (0..wanted.len()).map(|number| Some(number) == first).collect()
     }
-}
 
-/// How much of a forming generation is forked.
-#[derive(Debug)]
-pub enum FormingStage {
-    /// All workers. When they serve, the generation takes over.
-    Whole,
-    /// One worker, which serves beside the old generation for `length_ms` from its start on.
-    CanaryStarts { length_ms: u64 },
-    /// The canary serves.
-    Canary(CanaryWatch),
+    /// Returns the next time to look at it: at its canary, or at whether it is late.
+    pub fn wake_ms(&self) -> u64 {
+        self.watch.as_ref().map_or_else(|| self.notice_ms.min(self.late_ms().unwrap_or(u64::MAX)), CanaryWatch::wake_ms)
+    }
+
+    /// Returns when it counts as late (`load-timeout`). A canary that serves is not.
+    pub fn late_ms(&self) -> Option<u64> {
+        let timeout_ms = self.generation.load_timeout_ms.filter(|_| self.watch.is_none())?;
+        Some(self.timeout_since_ms.saturating_add(timeout_ms))
+    }
 }
 
 /// A canary that serves.
@@ -109,7 +109,11 @@ impl CanaryWatch {
 pub struct Forming {
     pub generation: Generation,
     pub reason: Reason,
-    pub stage: FormingStage,
+    /// For how long its first worker is to serve beside the old generation, before the other workers are forked. `None`: it has
+    /// no canary, or that has passed.
+    pub canary_ms: Option<u64>,
+    /// The canary that serves.
+    pub watch: Option<CanaryWatch>,
     pub began_ms: u64,
     /// Start of the `load-timeout`; it starts again when the canary has passed.
     pub timeout_since_ms: u64,

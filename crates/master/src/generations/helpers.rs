@@ -38,6 +38,7 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
     if serving.helper_slots.is_empty() || children.iter().any(of_others) {
         return;
     }
+    let ready_by_ms = serving.load_timeout_ms.map(|timeout_ms| now_ms.saturating_add(timeout_ms));
     for (number, slot) in (1u32..).zip(&mut serving.helper_slots) {
         // A helper that is still ending counts as present.
         let is_there = children.iter().any(|child| child.helper_number() == Some(number));
@@ -45,7 +46,7 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
             continue;
         }
         match children.fork(generation, ChildKind::Helper, number, false, provision) {
-            Ok(()) => {}
+            Ok(helper) => helper.ready_by_ms = ready_by_ms,
             // The shortage passes: the end of a child frees a row, and a generation without a prototype is replaced.
             Err(ForkError::NoPrototype | ForkError::NoRow) => return,
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),

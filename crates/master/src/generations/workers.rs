@@ -32,6 +32,7 @@ pub fn start_missing(
     let wanted_now = forming.map(Forming::wanted_now);
     let Some(generation) = generations.with_number_mut(number) else { return };
     let mut wanted: Vec<usize> = wanted_now.unwrap_or_else(|| generation.wanted.clone()).into_iter().map(usize::from).collect();
+    let ready_by_ms = generation.load_timeout_ms.map(|timeout_ms| now_ms.saturating_add(timeout_ms));
     let recycled = recycled.and_then(|id| children.find(id)).filter(|worker| worker.state == State::Worn);
     if let Some(worker) = recycled.filter(|worker| worker.generation == number)
         && let Some(missing) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1))
@@ -48,7 +49,7 @@ pub fn start_missing(
             continue;
         }
         match children.fork(number, ChildKind::RequestWorker, place, is_on_trial, provision) {
-            Ok(()) => {}
+            Ok(worker) => worker.ready_by_ms = ready_by_ms,
             // The shortage passes: a generation without a prototype gets a new one.
             Err(ForkError::NoPrototype) => return,
             Err(ForkError::NoRow) => return shorten_oldest_deadlines(number, children, now_ms),

@@ -20,6 +20,7 @@ use bolide_supervision::sockets::accepted::{came_through, close_at_once};
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::text::{counted, duration};
 
+use crate::owner::ConnectionMove;
 use crate::token::Token;
 
 /// The most connections that the master holds.
@@ -46,16 +47,6 @@ pub struct ConnectionQueue {
     held: VecDeque<HeldConnection>,
     /// No descriptor is left for another connection.
     is_full: bool,
-}
-
-/// The way in which the master moves connections at present.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionMove {
-    None,
-    /// Out of the queue, as no worker can.
-    Take,
-    /// Back into the queue, as a worker can take them.
-    Give,
 }
 
 #[derive(Debug)]

@@ -38,12 +38,14 @@ use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 use nix::unistd::Pid;
 
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::connection_queue::ConnectionQueue;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
 use crate::spans::socket::SpanSocket;
+use crate::token::Token;
 
 /// The current resources, the planned ones, and those that stay for the life of an instance.
 #[derive(Debug)]
@@ -239,10 +241,6 @@ impl Provision {
         }
     }
 
-    pub fn wake_for_memories(&self) -> Option<u64> {
-        self.sync_ms
-    }
-
     pub fn memories_in_force(&self) -> &Memories {
         &self.memories
     }
@@ -339,10 +337,6 @@ impl Provision {
         if let Some(tickets) = &mut self.tickets {
             tickets.rotate_if_due(now_ms);
         }
-    }
-
-    pub fn wake_for_tickets(&self) -> Option<u64> {
-        self.tickets.as_ref().map(TicketKeyRenewal::wake_ms)
     }
 
     /// Puts the plan of the generation that formed into force. Returns the previous resources, and the errors of sockets that
@@ -545,5 +539,17 @@ impl Room {
     /// Rows of the scoreboard. Helpers exist in one generation at a time.
     fn rows(self) -> u32 {
         self.worker_rows().saturating_add(self.helpers)
+    }
+}
+
+impl Owner for Provision {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        let listeners = turn.listens.then(|| self.listeners.sources(Token::Listeners)).into_iter().flatten();
+        let tickets_ms = self.tickets.as_ref().map(TicketKeyRenewal::wake_ms);
+        let held_ms = (self.connection_queue.held() > 0).then_some(turn.now_ms + connection_queue::LOOK_MS);
+        Waits::on(
+            listeners.chain(self.connection_queue.source(turn.connection_move)),
+            [tickets_ms, self.sync_ms, held_ms].into_iter().flatten().min(),
+        )
     }
 }

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::generations::Generations;
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
 use crate::signalling::channels::{Channels, Recipient};
 use crate::signalling::clock::Clock;
@@ -226,13 +227,6 @@ impl Signalling {
         }
     }
 
-    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
-        let seconds = seconds_since_1970();
-        let into_minute_ms = seconds % MINUTE_S * 1000;
-        let due_ms = self.clock.wake_ms(now_ms, (seconds / MINUTE_S).cast_signed(), into_minute_ms);
-        [due_ms, self.losses.wake_ms()].into_iter().flatten().min()
-    }
-
     /// Signals that wait for any worker of the generation in force.
     pub fn waiting_for_any_worker(&self) -> u32 {
         self.in_force_now().map_or(0, |of| of.channels.waiting_in_pool(Pool::Workers))
@@ -375,4 +369,13 @@ fn members_of(settings: &Settings) -> Members {
 /// Maps a path within the jail of `chroot` to the path of the master.
 fn as_seen_from_outside(path: &Path, root: Option<&Path>) -> PathBuf {
     root.map_or_else(|| path.to_owned(), |root| root.join(path.strip_prefix("/").unwrap_or(path)))
+}
+
+impl Owner for Signalling {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        let seconds = seconds_since_1970();
+        let into_minute_ms = seconds % MINUTE_S * 1000;
+        let due_ms = self.clock.wake_ms(turn.now_ms, (seconds / MINUTE_S).cast_signed(), into_minute_ms);
+        Waits::until(due_ms.into_iter().chain(self.losses.wake_ms()).min().filter(|_| !turn.is_stopping))
+    }
 }

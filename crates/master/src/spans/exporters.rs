@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 
 use super::exporter::{ExporterPlan, run};
 use super::reports::{ExporterReport, MAX_REPORT_BYTES};
+use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::token::Token;
 
 /// Reports that are read of one exporter in a turn.
@@ -224,5 +225,26 @@ fn name_of(application: &Application) -> Option<String> {
         ApplicationSource::Module(module) => module.split(['.', ':']).next().map(str::to_owned),
         ApplicationSource::File(path) | ApplicationSource::Pecan(path) => Some(path.file_stem()?.to_string_lossy().into_owned()),
         ApplicationSource::Paste(_) | ApplicationSource::Text(_) => None,
+    }
+}
+
+impl Owner for Exporters {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        Waits::on(self.sources(), self.wake_ms(turn.now_ms))
+    }
+}
+
+impl Processes for Exporters {
+    fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
+        self.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
+    }
+
+    fn stop_now(&mut self, now_ms: u64) {
+        self.hurry(now_ms);
+    }
+
+    fn finish(&mut self, _is_last: bool, context: OwnerContext<'_>) -> bool {
+        self.stop(context.now_ms);
+        self.is_gone()
     }
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
-use crate::generations::generation::{FormingStage, Generation};
+use crate::generations::generation::Generation;
+use crate::generations::reload::Stage;
 use crate::statistics::view::View;
 
 /// What is counted of the processes of a generation.
@@ -62,11 +63,11 @@ fn entry(view: View<'_>, number: u32, members: &Members, now_ms: u64) -> Value {
         (Some(_), _) => "serving",
         (None, Some(_)) => "forming",
     };
-    let step = forming.map(|forming| match &forming.stage {
-        FormingStage::Canary(_) => "its canary serves",
-        FormingStage::CanaryStarts { .. } => "starts its canary",
-        FormingStage::Whole if forming.loaded_in_ms.is_some() || forming.generation.is_lazy => "starts its workers",
-        FormingStage::Whole => "loads the application",
+    let step = forming.map(|forming| match view.generations.reload.stage() {
+        Stage::Canary => "its canary serves",
+        _ if forming.canary_ms.is_some() => "starts its canary",
+        Stage::Loading if !forming.generation.is_lazy => "loads the application",
+        _ => "starts its workers",
     });
     let began_ms = record.map_or(members.oldest_ms, |generation| generation.began_ms);
     json!({

@@ -12,13 +12,14 @@ use bolide_services::openmetrics::{self, Facts, PageForm};
 use bolide_services::statistics::{Form, Snapshot, as_json};
 use bolide_supervision::error::StartError;
 use bolide_supervision::log_sink;
-use bolide_supervision::polling::{ServerToken, Source};
+use bolide_supervision::polling::ServerToken;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Answer, Page, Request, StatsServer};
 use serde_json::Value;
 
+use crate::owner::{Owner, Turn, Waits};
 use crate::statistics::live::Live;
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
 use crate::statistics::overview::Overview;
@@ -130,13 +131,6 @@ impl Reporting {
         (handed(&self.server), handed(&self.metrics_server))
     }
 
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        let of_statistics = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
-        let of_metrics = self.metrics_server.iter().flat_map(|server| server.sources(!self.is_silent));
-        let of_statistics = of_statistics.map(|source| source.map(Token::Stats));
-        of_statistics.chain(of_metrics.map(|source| source.map(Token::Metrics)))
-    }
-
     /// Returns the present statistics.
     pub fn snapshot(&mut self, view: View<'_>) -> Snapshot {
         let mut snapshot = view.snapshot(&mut self.queues);
@@ -217,7 +211,7 @@ impl Reporting {
     }
 
     /// Returns when it must be called next.
-    pub fn wake_ms(&self) -> u64 {
+    fn wake_ms(&self) -> u64 {
         let server = self.servers().filter_map(StatsServer::wake_ms).min().unwrap_or(u64::MAX);
         let watched = self.servers().any(StatsServer::has_streams);
         let server = if watched { server.min(self.live.wake_ms()) } else { server };
@@ -289,5 +283,15 @@ impl Scraped {
             page
         });
         Answer::page(200, form.content_type(), page)
+    }
+}
+
+impl Owner for Reporting {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        let of_statistics = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
+        let of_metrics = self.metrics_server.iter().flat_map(|server| server.sources(!self.is_silent));
+        let of_statistics = of_statistics.map(|source| source.map(Token::Stats));
+        let sources = of_statistics.chain(of_metrics.map(|source| source.map(Token::Metrics)));
+        Waits::on(sources, Some(self.wake_ms()))
     }
 }

@@ -6,6 +6,8 @@ use bolide_supervision::daemonize::ParentPipe;
 use bolide_supervision::log_sink;
 use bolide_supervision::text::duration;
 
+use crate::owner::{Owner, Turn, Waits};
+
 /// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.
 /// In milliseconds.
 const SAME_REQUEST_MS: u64 = 100;
@@ -70,10 +72,6 @@ impl Ending {
         self.status.is_some()
     }
 
-    pub fn wake_ms(&self) -> Option<u64> {
-        self.progress.map(|progress| progress.log_ms)
-    }
-
     /// Records that a stop was ordered.
     pub fn order(&mut self, now_ms: u64) {
         self.progress = Some(StopProgress { began_ms: now_ms, log_ms: now_ms + FIRST_MS });
@@ -108,6 +106,12 @@ impl Ending {
         if let Some(progress) = self.progress.filter(|_| self.exit_message.is_none()) {
             log_sink::line(&progress.end_in_words(now_ms));
         }
+    }
+}
+
+impl Owner for Ending {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::until(self.progress.map(|progress| progress.log_ms))
     }
 }
 

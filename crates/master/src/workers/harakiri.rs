@@ -11,6 +11,7 @@ use bolide_supervision::{log_sink, system};
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason, Progress, State};
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
 
 /// Time between the signal that requests the Python stack and the kill, in milliseconds.
@@ -112,11 +113,6 @@ impl Watch {
             Watched::Helper { limit_ms } => limit_ms,
         };
         common.into_iter().chain(own).min()
-    }
-
-    /// Returns the time of the next check.
-    pub fn wake_ms(&self) -> u64 {
-        self.next_ms
     }
 
     /// Checks children, given as (child, row, kind), if that is due.
@@ -260,6 +256,12 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     }
 }
 
+impl Owner for Watch {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::until(Some(self.next_ms))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +283,7 @@ mod tests {
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         let warned = watch.check(WORKERS, &board, NONE_WAITING, 1200);
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
-        assert_eq!((watch.check(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
+        assert_eq!((watch.check(WORKERS, &board, NONE_WAITING, 3150), watch.next_ms), (Vec::new(), 3200));
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
         // A worker whose request ends in time is not killed.
         board.recorder(0, 0).expect("a slot").end();
@@ -310,7 +312,7 @@ mod tests {
         let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
         board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, Beside { waiting: 2, ..NONE_WAITING }, 1001), []);
-        assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
+        assert_eq!(watch.next_ms, 1001 + QUEUE_CHECK_MS);
         assert_eq!(watch.check(WORKERS, &board, Beside { waiting: 3, ..NONE_WAITING }, 2001).len(), 1);
         // A request whose stack was requested is not spared any more.
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
@@ -322,10 +324,10 @@ mod tests {
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.recorder(1, 1).expect("a slot").begin(500, &[b"GET /slow"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600), []);
-        assert_eq!(watch.wake_ms(), 1500);
+        assert_eq!(watch.next_ms, 1500);
         let asked = watch.check(WORKERS, &board, NONE_WAITING, 1500);
         assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request, limit_ms: 1000 }] if request.text == "GET /slow"));
-        assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
+        assert_eq!(watch.next_ms, 1500 + STACK_MS);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1550), []);
         let killed = watch.check(WORKERS, &board, NONE_WAITING, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
@@ -339,12 +341,12 @@ mod tests {
             let mut watch = watch_of(Some(1000), None).expect("watches");
             board.recorder(1, 1).expect("a slot").begin(500, &[b"GET /busy"]);
             assert!(matches!(&watch.check(WORKERS, &board, OWES, 1500)[..], [Verdict::AskStack { .. }]));
-            let mut now_ms = watch.wake_ms();
+            let mut now_ms = watch.next_ms;
             while now_ms < killed_ms {
                 let waiting = if now_ms > writes_ms { NONE_WAITING } else { OWES };
                 assert_eq!(watch.check(WORKERS, &board, waiting, now_ms), []);
-                assert!(watch.wake_ms() <= now_ms + STACK_MS);
-                now_ms = watch.wake_ms();
+                assert!(watch.next_ms <= now_ms + STACK_MS);
+                now_ms = watch.next_ms;
             }
             let waiting = if now_ms > writes_ms { NONE_WAITING } else { OWES };
             assert!(matches!(&watch.check(WORKERS, &board, waiting, now_ms)[..], [Verdict::Kill { child: 8, .. }]));
@@ -370,7 +372,7 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(60_000), None).expect("watches");
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 5), []);
-        assert_eq!(watch.wake_ms(), 60_005);
+        assert_eq!(watch.next_ms, 60_005);
     }
 
     #[test]
@@ -394,7 +396,7 @@ mod tests {
             board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
             board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
             assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 100), []);
-            assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
+            assert!(watch.next_ms <= 1 + due.unwrap_or(400));
             assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
         }
     }

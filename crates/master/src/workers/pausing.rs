@@ -10,9 +10,6 @@ use crate::children::Children;
 use crate::generations::generation::Generation;
 use crate::workers::scaling::Scaling;
 
-/// Delay before a worker whose socket was full is notified again, in milliseconds.
-const RETRY_MS: u64 = 100;
-
 /// Begins a pause, unless there is one already.
 pub fn pause(by: &str, children: &mut Children, notifier: &Notifier) {
     if !children.pause(true) {
@@ -46,10 +43,4 @@ pub fn resume(
         notifier.status(&format!("{workers} of generation {}", serving.number));
     }
     true
-}
-
-/// Returns when to notify again the workers that missed the order.
-pub fn wake_ms(children: &Children, now_ms: u64) -> Option<u64> {
-    let is_paused = children.is_paused();
-    children.iter().any(|child| child.needs_pause_order(is_paused)).then_some(now_ms + RETRY_MS)
 }

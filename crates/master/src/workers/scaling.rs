@@ -17,6 +17,7 @@ use bolide_supervision::text::{duration, workers_in_words};
 use crate::children::Children;
 use crate::children::child::{Child, State};
 use crate::generations::Generations;
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
@@ -62,13 +63,6 @@ impl Scaling {
             look_ms: 0,
             checked_ms: 0,
         }
-    }
-
-    /// Returns the next time to check without an event.
-    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
-        let turn = (self.regulator.is_some() || self.idle.is_some()).then_some(self.turn_ms);
-        let look = (self.look_ms > now_ms).then_some(self.look_ms);
-        turn.into_iter().chain(look).min()
     }
 
     /// Returns whether the loop waits for pending connections: if workers may be added.
@@ -340,6 +334,14 @@ impl Scaled<'_> {
     }
 }
 
+impl Owner for Scaling {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        let turn_ms = (self.regulator.is_some() || self.idle.is_some()).then_some(self.turn_ms);
+        let look_ms = (self.look_ms > turn.now_ms).then_some(self.look_ms);
+        Waits::until(turn_ms.into_iter().chain(look_ms).min().filter(|_| !turn.is_stopping))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,6 +362,6 @@ mod tests {
     #[test]
     fn a_fixed_number_of_workers_needs_no_wake_up() {
         let scaling = Scaling::new(&bolide_supervision::testing::settings(), 0);
-        assert!(scaling.wake_ms(1).is_none() && !scaling.listens(1));
+        assert!(scaling.waits(&Turn::at(1)).wake_ms.is_none() && !scaling.listens(1));
     }
 }

@@ -43,8 +43,6 @@ pub enum SuccessorStage {
         until_ms: u64,
         /// The beginning of its failure message.
         why: Vec<u8>,
-        /// A reload was asked for meanwhile; true for a brutal one.
-        reload_waits: Option<bool>,
     },
     /// It serves, and we are stopping.
     InPlace {
