@@ -1,4 +1,4 @@
-/* Prints the row of src/layout/tables.rs for the CPython whose headers this file is compiled with: where the fields are that the
+/* Prints a column of src/layout/tables.rs for the CPython whose headers this file is compiled with: where the fields are that the
  * room reads. `crates/inspection/layouts/write.sh` compiles it with each version's headers and runs it. No part of the program. */
 
 #define Py_BUILD_CORE 1
@@ -27,12 +27,12 @@ struct known_dict_keys {
 #endif
 
 #define NONE ((size_t)0)
-#define ROW(name, value) printf("    " name ": %zu,\n", (size_t)(value))
+#define ROW(name, value) printf(name " %zu\n", (size_t)(value))
 
 int main(void) {
-    printf("/// CPython %d.%d, made with the headers of %s.\n", PY_MAJOR_VERSION, PY_MINOR_VERSION, PY_VERSION);
-    printf("pub const PYTHON_%d_%d: Layout = Layout {\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);
-    printf("    minor: %d,\n", PY_MINOR_VERSION);
+    printf("version %d.%d\n", PY_MAJOR_VERSION, PY_MINOR_VERSION);
+    printf("patch %s\n", PY_VERSION);
+    printf("minor %d\n", PY_MINOR_VERSION);
 
     ROW("runtime_interpreters_head", offsetof(_PyRuntimeState, interpreters.head));
 #if PY_VERSION_HEX < 0x030C0000
@@ -69,15 +69,15 @@ int main(void) {
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
     ROW("thread_frame", offsetof(PyThreadState, current_frame));
-    printf("    has_cframe: false,\n");
+    ROW("has_cframe", 0);
     ROW("cframe_current", NONE);
 #elif PY_VERSION_HEX >= 0x030B0000
     ROW("thread_frame", offsetof(PyThreadState, cframe));
-    printf("    has_cframe: true,\n");
+    ROW("has_cframe", 1);
     ROW("cframe_current", offsetof(_PyCFrame, current_frame));
 #else
     ROW("thread_frame", offsetof(PyThreadState, frame));
-    printf("    has_cframe: false,\n");
+    ROW("has_cframe", 0);
     ROW("cframe_current", NONE);
 #endif
 
@@ -172,6 +172,5 @@ int main(void) {
     ROW("generator_state", NONE);
 #endif
     ROW("generator_name", offsetof(PyGenObject, gi_qualname));
-    printf("};\n");
     return 0;
 }

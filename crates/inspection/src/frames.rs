@@ -66,7 +66,7 @@ impl<M: Memory> Objects<'_, M> {
     /// The frames of a thread's state.
     pub fn stack_of_thread(&self, thread: u64, detail: Detail) -> Stack {
         let first = self.memory.word(thread.wrapping_add(self.layout.thread_frame)).and_then(|frame| {
-            if self.layout.has_cframe && frame != 0 {
+            if self.layout.has_cframe != 0 && frame != 0 {
                 return self.memory.word(frame.wrapping_add(self.layout.cframe_current));
             }
             Ok(frame)

@@ -3,7 +3,7 @@
 //!
 //! 3.13 is tested with the interpreter itself. 3.14 follows the description of its structure and is not tested with one.
 
-use super::fields::Layout;
+use super::tables::Layout;
 
 /// The structure's first bytes.
 pub const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -75,7 +75,7 @@ pub fn complete(layout: Layout, bytes: &[u8]) -> Result<Layout, &'static str> {
             "gil" => gil = value,
             "gil_locked" => locked = value,
             "gil_holder" => holder = value,
-            _ => *field(&mut layout, name).ok_or(name)? = value,
+            _ => *layout.field(name).ok_or(name)? = value,
         }
     }
     // Both are stated from the start of the interpreter's state, and the GIL in use may be that of another interpreter.
@@ -86,53 +86,6 @@ pub fn complete(layout: Layout, bytes: &[u8]) -> Result<Layout, &'static str> {
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes)
-}
-
-fn field<'a>(layout: &'a mut Layout, name: &str) -> Option<&'a mut u64> {
-    Some(match name {
-        "runtime_interpreters_head" => &mut layout.runtime_interpreters_head,
-        "interpreter_next" => &mut layout.interpreter_next,
-        "interpreter_threads_head" => &mut layout.interpreter_threads_head,
-        "interpreter_modules" => &mut layout.interpreter_modules,
-        "interpreter_gc" => &mut layout.interpreter_gc,
-        "interpreter_gil" => &mut layout.interpreter_gil,
-        "thread_next" => &mut layout.thread_next,
-        "thread_frame" => &mut layout.thread_frame,
-        "thread_id" => &mut layout.thread_id,
-        "thread_native_id" => &mut layout.thread_native_id,
-        "frame_previous" => &mut layout.frame_previous,
-        "frame_code" => &mut layout.frame_code,
-        "frame_instruction" => &mut layout.frame_instruction,
-        "frame_locals" => &mut layout.frame_locals,
-        "frame_owner" => &mut layout.frame_owner,
-        "code_filename" => &mut layout.code_filename,
-        "code_name" => &mut layout.code_name,
-        "code_lines" => &mut layout.code_lines,
-        "code_first_line" => &mut layout.code_first_line,
-        "code_local_names" => &mut layout.code_local_names,
-        "code_bytes" => &mut layout.code_bytes,
-        "object_type" => &mut layout.object_type,
-        "type_name" => &mut layout.type_name,
-        "type_flags" => &mut layout.type_flags,
-        "tuple_items" => &mut layout.tuple_items,
-        "variable_size" => &mut layout.variable_size,
-        "list_items" => &mut layout.list_items,
-        "set_used" => &mut layout.set_used,
-        "set_table" => &mut layout.set_table,
-        "set_mask" => &mut layout.set_mask,
-        "dict_keys" => &mut layout.dict_keys,
-        "dict_values" => &mut layout.dict_values,
-        "float_value" => &mut layout.float_value,
-        "long_size" => &mut layout.long_size,
-        "long_digits" => &mut layout.long_digits,
-        "bytes_data" => &mut layout.bytes_data,
-        "unicode_state" => &mut layout.unicode_state,
-        "unicode_length" => &mut layout.unicode_length,
-        "unicode_ascii_data" => &mut layout.unicode_ascii_data,
-        "generator_frame" => &mut layout.generator_frame,
-        "generator_state" => &mut layout.generator_state,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]
@@ -152,7 +105,7 @@ mod tests {
                 "gil" => 5000,
                 "gil_locked" => 5000 + layout.gil_locked,
                 "gil_holder" => 5000 + layout.gil_holder,
-                name => *field(&mut layout, name).expect("a field"),
+                name => *layout.field(name).expect("a field"),
             };
             bytes.extend(value.to_ne_bytes());
         }

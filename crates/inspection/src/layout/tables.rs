@@ -1,338 +1,69 @@
 //! Where CPython's fields are, in bytes from the start of their structures, by version. Made by `layouts/write.sh`: do not edit.
 
-use super::fields::Layout;
-
-/// CPython 3.9, made with the headers of 3.9.18.
-pub const PYTHON_3_9: Layout = Layout {
-    minor: 9,
-    runtime_interpreters_head: 32,
-    gil_in_runtime: 352,
-    interpreter_gil: 0,
-    gil_locked: 16,
-    gil_holder: 8,
-    interpreter_next: 0,
-    interpreter_threads_head: 8,
-    interpreter_modules: 856,
-    interpreter_gc: 616,
-    gc_generations: 24,
-    gc_generation_bytes: 24,
-    thread_next: 8,
-    thread_id: 176,
-    thread_native_id: 0,
-    thread_frame: 24,
-    has_cframe: false,
-    cframe_current: 0,
-    frame_code: 32,
-    frame_instruction: 104,
-    frame_previous: 24,
-    frame_owner: 0,
-    frame_locals: 360,
-    frame_object_frame: 0,
-    code_filename: 104,
-    code_first_line: 40,
-    code_name: 112,
-    code_bytes: 48,
-    code_local_names: 72,
-    code_lines: 120,
-    object_type: 8,
-    type_name: 24,
-    type_flags: 168,
-    type_basic_size: 32,
-    type_dict_offset: 288,
-    type_base: 256,
-    type_cached_keys: 864,
-    unicode_length: 16,
-    unicode_state: 32,
-    unicode_ascii_data: 48,
-    unicode_compact_data: 72,
-    variable_size: 16,
-    bytes_data: 32,
-    tuple_items: 24,
-    list_items: 24,
-    float_value: 16,
-    long_size: 16,
-    long_digits: 24,
-    dict_used: 16,
-    dict_keys: 32,
-    dict_values: 40,
-    keys_size: 8,
-    keys_kind: 0,
-    keys_entries: 32,
-    keys_indices: 40,
-    values_first: 0,
-    set_mask: 32,
-    set_table: 40,
-    set_used: 24,
-    weakref_object: 16,
-    generator_frame: 16,
-    generator_state: 0,
-    generator_name: 56,
-};
-
-/// CPython 3.10, made with the headers of 3.10.13.
-pub const PYTHON_3_10: Layout = Layout {
-    minor: 10,
-    runtime_interpreters_head: 32,
-    gil_in_runtime: 352,
-    interpreter_gil: 0,
-    gil_locked: 16,
-    gil_holder: 8,
-    interpreter_next: 0,
-    interpreter_threads_head: 8,
-    interpreter_modules: 856,
-    interpreter_gc: 616,
-    gc_generations: 24,
-    gc_generation_bytes: 24,
-    thread_next: 8,
-    thread_id: 176,
-    thread_native_id: 0,
-    thread_frame: 24,
-    has_cframe: false,
-    cframe_current: 0,
-    frame_code: 32,
-    frame_instruction: 96,
-    frame_previous: 24,
-    frame_owner: 0,
-    frame_locals: 352,
-    frame_object_frame: 0,
-    code_filename: 104,
-    code_first_line: 40,
-    code_name: 112,
-    code_bytes: 48,
-    code_local_names: 72,
-    code_lines: 120,
-    object_type: 8,
-    type_name: 24,
-    type_flags: 168,
-    type_basic_size: 32,
-    type_dict_offset: 288,
-    type_base: 256,
-    type_cached_keys: 872,
-    unicode_length: 16,
-    unicode_state: 32,
-    unicode_ascii_data: 48,
-    unicode_compact_data: 72,
-    variable_size: 16,
-    bytes_data: 32,
-    tuple_items: 24,
-    list_items: 24,
-    float_value: 16,
-    long_size: 16,
-    long_digits: 24,
-    dict_used: 16,
-    dict_keys: 32,
-    dict_values: 40,
-    keys_size: 8,
-    keys_kind: 0,
-    keys_entries: 32,
-    keys_indices: 40,
-    values_first: 0,
-    set_mask: 32,
-    set_table: 40,
-    set_used: 24,
-    weakref_object: 16,
-    generator_frame: 16,
-    generator_state: 0,
-    generator_name: 48,
-};
-
-/// CPython 3.11, made with the headers of 3.11.7.
-pub const PYTHON_3_11: Layout = Layout {
-    minor: 11,
-    runtime_interpreters_head: 40,
-    gil_in_runtime: 360,
-    interpreter_gil: 0,
-    gil_locked: 16,
-    gil_holder: 8,
-    interpreter_next: 0,
-    interpreter_threads_head: 16,
-    interpreter_modules: 888,
-    interpreter_gc: 648,
-    gc_generations: 24,
-    gc_generation_bytes: 24,
-    thread_next: 8,
-    thread_id: 152,
-    thread_native_id: 160,
-    thread_frame: 56,
-    has_cframe: true,
-    cframe_current: 8,
-    frame_code: 32,
-    frame_instruction: 56,
-    frame_previous: 48,
-    frame_owner: 69,
-    frame_locals: 72,
-    frame_object_frame: 24,
-    code_filename: 112,
-    code_first_line: 72,
-    code_name: 128,
-    code_bytes: 184,
-    code_local_names: 96,
-    code_lines: 136,
-    object_type: 8,
-    type_name: 24,
-    type_flags: 168,
-    type_basic_size: 32,
-    type_dict_offset: 288,
-    type_base: 256,
-    type_cached_keys: 872,
-    unicode_length: 16,
-    unicode_state: 32,
-    unicode_ascii_data: 48,
-    unicode_compact_data: 72,
-    variable_size: 16,
-    bytes_data: 32,
-    tuple_items: 24,
-    list_items: 24,
-    float_value: 16,
-    long_size: 16,
-    long_digits: 24,
-    dict_used: 16,
-    dict_keys: 32,
-    dict_values: 40,
-    keys_size: 9,
-    keys_kind: 10,
-    keys_entries: 24,
-    keys_indices: 32,
-    values_first: 0,
-    set_mask: 32,
-    set_table: 40,
-    set_used: 24,
-    weakref_object: 16,
-    generator_frame: 80,
-    generator_state: 75,
-    generator_name: 40,
-};
-
-/// CPython 3.12, made with the headers of 3.12.1.
-pub const PYTHON_3_12: Layout = Layout {
-    minor: 12,
-    runtime_interpreters_head: 40,
-    gil_in_runtime: 0,
-    interpreter_gil: 384,
-    gil_locked: 16,
-    gil_holder: 8,
-    interpreter_next: 0,
-    interpreter_threads_head: 72,
-    interpreter_modules: 944,
-    interpreter_gc: 112,
-    gc_generations: 24,
-    gc_generation_bytes: 24,
-    thread_next: 8,
-    thread_id: 136,
-    thread_native_id: 144,
-    thread_frame: 56,
-    has_cframe: true,
-    cframe_current: 0,
-    frame_code: 0,
-    frame_instruction: 56,
-    frame_previous: 8,
-    frame_owner: 70,
-    frame_locals: 72,
-    frame_object_frame: 24,
-    code_filename: 112,
-    code_first_line: 68,
-    code_name: 128,
-    code_bytes: 192,
-    code_local_names: 96,
-    code_lines: 136,
-    object_type: 8,
-    type_name: 24,
-    type_flags: 168,
-    type_basic_size: 32,
-    type_dict_offset: 288,
-    type_base: 256,
-    type_cached_keys: 880,
-    unicode_length: 16,
-    unicode_state: 32,
-    unicode_ascii_data: 40,
-    unicode_compact_data: 56,
-    variable_size: 16,
-    bytes_data: 32,
-    tuple_items: 24,
-    list_items: 24,
-    float_value: 16,
-    long_size: 16,
-    long_digits: 24,
-    dict_used: 16,
-    dict_keys: 32,
-    dict_values: 40,
-    keys_size: 9,
-    keys_kind: 10,
-    keys_entries: 24,
-    keys_indices: 32,
-    values_first: 0,
-    set_mask: 32,
-    set_table: 40,
-    set_used: 24,
-    weakref_object: 16,
-    generator_frame: 72,
-    generator_state: 67,
-    generator_name: 32,
-};
-
-/// CPython 3.13, made with the headers of 3.13.0.
-pub const PYTHON_3_13: Layout = Layout {
-    minor: 13,
-    runtime_interpreters_head: 632,
-    gil_in_runtime: 0,
-    interpreter_gil: 16,
-    gil_locked: 16,
-    gil_holder: 8,
-    interpreter_next: 7264,
-    interpreter_threads_head: 7344,
-    interpreter_modules: 7656,
-    interpreter_gc: 7400,
-    gc_generations: 24,
-    gc_generation_bytes: 24,
-    thread_next: 8,
-    thread_id: 152,
-    thread_native_id: 160,
-    thread_frame: 72,
-    has_cframe: false,
-    cframe_current: 0,
-    frame_code: 0,
-    frame_instruction: 56,
-    frame_previous: 8,
-    frame_owner: 70,
-    frame_locals: 72,
-    frame_object_frame: 24,
-    code_filename: 112,
-    code_first_line: 68,
-    code_name: 128,
-    code_bytes: 200,
-    code_local_names: 96,
-    code_lines: 136,
-    object_type: 8,
-    type_name: 24,
-    type_flags: 168,
-    type_basic_size: 32,
-    type_dict_offset: 288,
-    type_base: 256,
-    type_cached_keys: 880,
-    unicode_length: 16,
-    unicode_state: 32,
-    unicode_ascii_data: 40,
-    unicode_compact_data: 56,
-    variable_size: 16,
-    bytes_data: 32,
-    tuple_items: 24,
-    list_items: 24,
-    float_value: 16,
-    long_size: 16,
-    long_digits: 24,
-    dict_used: 16,
-    dict_keys: 32,
-    dict_values: 40,
-    keys_size: 9,
-    keys_kind: 10,
-    keys_entries: 24,
-    keys_indices: 32,
-    values_first: 8,
-    set_mask: 32,
-    set_table: 40,
-    set_used: 24,
-    weakref_object: 16,
-    generator_frame: 72,
-    generator_state: 67,
-    generator_name: 32,
-};
+layouts! {
+    // CPython                       3.9    3.10    3.11    3.12    3.13
+    // made with the headers of   3.9.18 3.10.13  3.11.7  3.12.1  3.13.0
+    minor:                             9      10      11      12      13;
+    runtime_interpreters_head:        32      32      40      40     632;
+    gil_in_runtime:                  352     352     360       0       0;
+    interpreter_gil:                   0       0       0     384      16;
+    gil_locked:                       16      16      16      16      16;
+    gil_holder:                        8       8       8       8       8;
+    interpreter_next:                  0       0       0       0    7264;
+    interpreter_threads_head:          8       8      16      72    7344;
+    interpreter_modules:             856     856     888     944    7656;
+    interpreter_gc:                  616     616     648     112    7400;
+    gc_generations:                   24      24      24      24      24;
+    gc_generation_bytes:              24      24      24      24      24;
+    thread_next:                       8       8       8       8       8;
+    thread_id:                       176     176     152     136     152;
+    thread_native_id:                  0       0     160     144     160;
+    thread_frame:                     24      24      56      56      72;
+    has_cframe:                        0       0       1       1       0;
+    cframe_current:                    0       0       8       0       0;
+    frame_code:                       32      32      32       0       0;
+    frame_instruction:               104      96      56      56      56;
+    frame_previous:                   24      24      48       8       8;
+    frame_owner:                       0       0      69      70      70;
+    frame_locals:                    360     352      72      72      72;
+    frame_object_frame:                0       0      24      24      24;
+    code_filename:                   104     104     112     112     112;
+    code_first_line:                  40      40      72      68      68;
+    code_name:                       112     112     128     128     128;
+    code_bytes:                       48      48     184     192     200;
+    code_local_names:                 72      72      96      96      96;
+    code_lines:                      120     120     136     136     136;
+    object_type:                       8       8       8       8       8;
+    type_name:                        24      24      24      24      24;
+    type_flags:                      168     168     168     168     168;
+    type_basic_size:                  32      32      32      32      32;
+    type_dict_offset:                288     288     288     288     288;
+    type_base:                       256     256     256     256     256;
+    type_cached_keys:                864     872     872     880     880;
+    unicode_length:                   16      16      16      16      16;
+    unicode_state:                    32      32      32      32      32;
+    unicode_ascii_data:               48      48      48      40      40;
+    unicode_compact_data:             72      72      72      56      56;
+    variable_size:                    16      16      16      16      16;
+    bytes_data:                       32      32      32      32      32;
+    tuple_items:                      24      24      24      24      24;
+    list_items:                       24      24      24      24      24;
+    float_value:                      16      16      16      16      16;
+    long_size:                        16      16      16      16      16;
+    long_digits:                      24      24      24      24      24;
+    dict_used:                        16      16      16      16      16;
+    dict_keys:                        32      32      32      32      32;
+    dict_values:                      40      40      40      40      40;
+    keys_size:                         8       8       9       9       9;
+    keys_kind:                         0       0      10      10      10;
+    keys_entries:                     32      32      24      24      24;
+    keys_indices:                     40      40      32      32      32;
+    values_first:                      0       0       0       0       8;
+    set_mask:                         32      32      32      32      32;
+    set_table:                        40      40      40      40      40;
+    set_used:                         24      24      24      24      24;
+    weakref_object:                   16      16      16      16      16;
+    generator_frame:                  16      16      80      72      72;
+    generator_state:                   0       0      75      67      67;
+    generator_name:                   56      48      40      32      32;
+}
