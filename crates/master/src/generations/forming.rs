@@ -129,7 +129,7 @@ impl Generations {
         // If no worker is wanted yet, the application must be loaded at least.
         let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
         if !is_held_back && is_loaded && serving.iter().zip(wanted).all(|(serves, wanted)| *serves || !*wanted) {
-            return self.reload.complete();
+            return self.reload.complete(now_ms);
         }
         if now_ms >= forming.notice_ms {
             forming.notice_ms = now_ms + notice_ms();

@@ -11,7 +11,7 @@ pub mod reload;
 pub mod workers;
 
 use crate::generations::generation::{Forming, Generation};
-use crate::generations::reload::Reload;
+use crate::generations::reload::{Reload, ReloadEvent};
 use crate::owner::{Owner, Turn, Waits};
 
 /// The present generations.
@@ -80,14 +80,13 @@ impl Generations {
 
     /// Puts a formed generation into service. Returns the number of the generation that it replaces.
     pub fn replace_serving(&mut self, formed: Generation) -> Option<u32> {
-        self.reload.note_formed(formed.formed_in_ms);
         self.serving.replace(formed).map(|old| old.number)
     }
 
     /// Puts the first generation into service after its prototype died once it had loaded: its workers continue like those of any
     /// generation without a prototype.
-    pub fn promote_first(&mut self) {
-        if let Some(forming) = self.reload.complete() {
+    pub fn promote_first(&mut self, now_ms: u64) {
+        if let Some(forming) = self.reload.complete(now_ms) {
             self.serving = Some(forming.generation);
         }
     }
@@ -95,7 +94,7 @@ impl Generations {
     /// Ends the generation in service for the next one (`reload-order = stop-first`).
     pub fn vacate(&mut self) {
         self.serving = None;
-        self.reload.note_vacated();
+        self.reload.apply(ReloadEvent::Vacated);
     }
 }
 

@@ -212,10 +212,6 @@ impl Reload {
         !self.stage.forms() && self.stage != Stage::Failed
     }
 
-    pub fn note_vacated(&mut self) {
-        self.apply(ReloadEvent::Vacated);
-    }
-
     /// Records that a prototype of the new generation was executed.
     pub fn note_begun(&mut self, forming: Forming) {
         self.forming = Some(forming);
@@ -248,19 +244,11 @@ impl Reload {
     }
 
     /// Takes the new generation, whose workers all serve.
-    pub fn complete(&mut self) -> Option<Forming> {
+    pub fn complete(&mut self, now_ms: u64) -> Option<Forming> {
         self.backoff.lived();
-        self.leave(ReloadEvent::Serves)
-    }
-
-    /// Records how long the generation in service took until it served.
-    pub fn note_formed(&mut self, took_ms: Option<u64>) {
-        self.last_formed_ms = took_ms.unwrap_or(self.last_formed_ms);
-    }
-
-    /// Records that no old worker accepts connections any more.
-    pub fn settle(&mut self) {
-        self.apply(ReloadEvent::Settled);
+        let formed = self.leave(ReloadEvent::Serves)?;
+        self.last_formed_ms = now_ms.saturating_sub(formed.began_ms);
+        Some(formed)
     }
 
     /// Records that the next generation could not begin. Returns the pause before another attempt, in milliseconds.
@@ -349,7 +337,8 @@ impl Reload {
         [forming, self.followed_late_ms(), self.backoff.wake_ms(now_ms)].into_iter().flatten().min()
     }
 
-    fn apply(&mut self, event: ReloadEvent) {
+    /// Applies an event that changes nothing but the stage.
+    pub fn apply(&mut self, event: ReloadEvent) {
         self.stage = self.stage.after(event);
     }
 

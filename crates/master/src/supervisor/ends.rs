@@ -147,7 +147,7 @@ impl Supervisor {
         }
         let loaded = prototype.ready_ms.is_some();
         match self.generations.forming_of(prototype.generation).map(|forming| forming.reason) {
-            Some(Reason::First) if loaded => self.generations.promote_first(),
+            Some(Reason::First) if loaded => self.generations.promote_first(now),
             Some(_) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
             None => {}
         }

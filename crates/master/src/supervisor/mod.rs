@@ -36,6 +36,7 @@ use crate::control::endpoints::ControlEndpoints;
 use crate::daemons::attendants::Attendants;
 use crate::development::Development;
 use crate::generations::generation::Reason;
+use crate::generations::reload::ReloadEvent;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
 use crate::outcomes::Outcomes;
@@ -261,7 +262,7 @@ impl Supervisor {
             self.take_timers(now_ms());
             self.reconcile(now_ms());
             if self.outcomes.report_if_settled(&self.children, &mut self.control.channel, now_ms()) {
-                self.generations.reload.settle();
+                self.generations.reload.apply(ReloadEvent::Settled);
             }
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
