@@ -127,7 +127,7 @@ def test_a_daemon_that_ignores_its_signal_is_killed_and_so_is_what_it_has_starte
     assert instance.stop() == 0
     assert not is_alive(pid)
     wait_until_gone(child)
-    instance.wait_for_text("daemon daemon has not ended after SIGTERM: killing it")
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) has not ended after SIGTERM: killing it$")
     instance.wait_for_text(f"daemon daemon (pid {pid}) was killed by SIGKILL")
 
 

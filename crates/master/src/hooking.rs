@@ -14,15 +14,16 @@ use bolide_hooks::{Files, Means, OwnFiles, no_functions};
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{HookFiles, Rights};
 use bolide_supervision::privileges::{self, Privileges};
-use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
+use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::environment;
-use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::forking::{self, Forked};
+use bolide_supervision::processes::leash::Leash;
 use bolide_supervision::processes::signals::{EndSignals, name};
 use bolide_supervision::text::duration;
 use bolide_supervision::{log_sink, system};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{Pid, geteuid, setpgid};
+use nix::unistd::geteuid;
 
 use crate::control::signals::end_signals;
 use crate::supervisor::ending::StopProgress;
@@ -158,34 +159,25 @@ fn in_child(
     let words = |error: io::Error| format!("hooks ({}) can't be executed: {error}", phase.name());
     let trouble = |error: io::Error| HookError::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
-    let leash = Leash::new().map_err(trouble)?;
     let confinement =
         RawConfinement::of(runner.confinement, settings.application.chdir.as_deref(), runner.privileges).map_err(trouble)?;
     // From here on, these signals are not lost and do not end the process before the hook.
     let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
-    let master = Pid::this();
-    let Some(child) = system::fork().map_err(trouble)? else {
-        let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
-        let end_of_leash = leash.end_for_group();
-        let alarms = bolide_log::alarms::descriptor().map(|alarms| alarms.as_raw_fd());
-        let kept: Vec<i32> = log.into_iter().chain(alarms).chain([writer.as_raw_fd(), end_of_leash]).collect();
-        system::close_others(&kept);
-        let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly)) {
-            Ok(()) => run(settings, hooks, runner.files),
-            Err(error) => Err(words(error)),
-        };
-        bolide_log::finish();
+    let kept = [writer.as_raw_fd()];
+    let forked = forking::on_leash(&confinement, &kept, |prepared| {
+        let outcome = prepared.map_err(words).and_then(|()| run(settings, hooks, runner.files));
         if let Err(words) = &outcome {
             // The master waits for the text, and it fits into the pipe's buffer.
             let _ = writer.write_all(words.as_bytes());
         }
-        system::leave(i32::from(outcome.is_err()));
-    };
+        i32::from(outcome.is_err())
+    });
+    let Forked { pid: child, leash, .. } = forked.map_err(trouble)?;
     drop(writer);
     let outcome = wait_for_outcome(reader, &signals, limit);
     match outcome {
         // Processes that hooks leave in the background are not ours.
-        Ok(Waited::Done(_)) => leash.let_go(),
+        Ok(Waited::Done(_)) => leash.into_iter().for_each(Leash::let_go),
         _ => {
             system::signal_group(child, libc::SIGKILL);
             drop(leash);
@@ -203,14 +195,6 @@ fn in_child(
             Err(HookError::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name())))
         }
     }
-}
-
-/// In the child: creates a process group that is killed when the master dies.
-fn lead_group(end_of_leash: i32, master: Pid) -> io::Result<()> {
-    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
-    leash::put_on(end_of_leash)?;
-    // The master may have exited before the leash was set.
-    if Pid::parent() == master { Ok(()) } else { Err(Errno::ESRCH.into()) }
 }
 
 /// How long hooks are waited for, and which signals end the wait.

@@ -39,11 +39,6 @@ impl LogKeeping {
         self.captured.iter_mut().for_each(|captured| captured.read(now_ms));
     }
 
-    /// Writes a stack in the captured output that is complete.
-    pub fn write_due(&mut self, now_ms: u64) {
-        self.captured.iter_mut().for_each(|captured| captured.write_due(now_ms));
-    }
-
     /// Writes the rest of the captured output.
     pub fn finish_captured(&mut self, now_ms: u64) {
         self.captured.iter_mut().for_each(|captured| captured.finish(now_ms));
@@ -90,10 +85,8 @@ impl LogKeeping {
         }
     }
 
-    /// Restarts log programs that have ended, and opens the destinations again that are out of reach.
+    /// Opens the destinations again that are out of reach.
     pub fn reach_again(&mut self, children: &Children, provision: &Provision, now_ms: u64) {
-        let means = LaunchMeans { privileges: provision.privileges(), application: &provision.settings().application };
-        log_sink::lines(&self.programs.start_due(means, now_ms));
         for found in self.reach.look(provision.privileges(), now_ms) {
             let first = Some(found.words.as_str()).filter(|_| found.is_first_there);
             // The destination is replaced first, because the line may go there.
@@ -178,6 +171,13 @@ impl Owner for LogKeeping {
 }
 
 impl Processes for LogKeeping {
+    /// Restarts log programs that have ended, and writes a stack in the captured output that is complete.
+    fn due(&mut self, context: OwnerContext<'_>) {
+        let means = LaunchMeans { privileges: context.privileges, application: &context.settings.application };
+        log_sink::lines(&self.programs.start_due(means, context.now_ms));
+        self.captured.iter_mut().for_each(|captured| captured.write_due(context.now_ms));
+    }
+
     fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
         self.programs.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
     }

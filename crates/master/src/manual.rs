@@ -1,6 +1,8 @@
 //! The reference page about processes, generated from the tables that the master uses. It has no facts of its own. The tests and
 //! the command line run it.
 
+use bolide_supervision::processes::auxiliary;
+
 use crate::children::{child, single_signals};
 use crate::control::commands::{COMMANDS, UNSUPPORTED_LETTERS};
 use crate::control::signals::documented;
@@ -13,11 +15,13 @@ pub fn page() -> String {
     let single = single_signals::as_markdown();
     let children = child::as_markdown();
     let reload = reload::as_markdown();
+    let auxiliaries = auxiliary::as_markdown();
     let letters = letters_as_markdown();
     let statuses = bolide_configuration::instance_commands::statuses_as_markdown();
     format!(
         "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, \
-         `children/single_signals.rs`, `children/child.rs` and `generations/reload.rs`; a test compares.\n\n\
+         `children/single_signals.rs`, `children/child.rs` and `generations/reload.rs`, \
+         and in `crates/supervision/src/processes/auxiliary.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
          They count if the master did not get the same signal: a signal to the whole group acts once, as in the table \
          above. The log has a line for each one.\n\n{single}\n\
@@ -27,7 +31,10 @@ pub fn page() -> String {
          ## The life of a prototype or worker\n\n\
          A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}\n\
          ## The stages of a reload\n\n\
-         The start of the first generation goes through them too. Any other event leaves the stage as it is.\n\n{reload}"
+         The start of the first generation goes through them too. Any other event leaves the stage as it is.\n\n{reload}\n\
+         ## The life of an auxiliary process\n\n\
+         The attendant, the exporter of spans, daemons, commands of `cron`, actions of alarms, hooks of touched files and log \
+         programs.\n\n{auxiliaries}"
     )
 }
 

@@ -7,27 +7,23 @@ use std::io;
 use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Means, OwnFiles, no_functions};
+use bolide_supervision::log_sink;
 use bolide_supervision::privileges::Privileges;
+use bolide_supervision::processes::auxiliary::{Auxiliaries, AuxiliaryProcess};
+use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::{log_sink, system};
+use bolide_supervision::processes::forking::{self, Forked};
 use nix::unistd::Pid;
 
-use crate::children::grouped::{self, Side};
 use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 
 /// The running hooks: at most one run of each.
 #[derive(Debug, Default)]
-pub struct TouchHooks {
-    running: Vec<TouchRun>,
-}
+pub struct TouchHooks(Auxiliaries<TouchRun>);
 
 #[derive(Debug)]
 struct TouchRun {
-    pid: Pid,
     number: u32,
-    /// Kills the process group of the hook when the master dies.
-    leash: Leash,
     /// The file has changed since the start of the run.
     again: bool,
 }
@@ -35,61 +31,46 @@ struct TouchRun {
 impl TouchHooks {
     /// Runs the hook with this number, now or after its present run.
     pub fn begin(&mut self, number: u32, settings: &Settings, privileges: Option<&Privileges>) {
-        if let Some(running) = self.running.iter_mut().find(|one| one.number == number) {
-            running.again = true;
+        if let Some(running) = self.0.iter_mut().find(|one| one.record.number == number) {
+            running.record.again = true;
             return;
         }
         let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
         match begin(settings, hook, privileges) {
-            Ok((pid, leash)) => self.running.push(TouchRun { pid, number, leash, again: false }),
+            Ok(forked) => {
+                let (name, run) = (format!("the hook {}", hook.origin), TouchRun { number, again: false });
+                self.0.add(AuxiliaryProcess::new(name, forked, run, 0));
+            }
             Err(error) => log_sink::line(&format!("{}: the hook can't be executed: {error}", hook.origin)),
         }
     }
 
-    /// Handles the end of a child of the master. `None`: it was no hook. Returns the number of a hook that must run again.
-    fn note_end(&mut self, pid: Pid, status: i32) -> Option<Option<u32>> {
-        let position = self.running.iter().position(|one| one.pid == pid)?;
-        let ended = self.running.swap_remove(position);
-        let cause = Cause::from_status(status);
-        match cause {
-            // Processes that it left in the background are not ours.
-            Cause::Exited(_) => ended.leash.let_go(),
-            // It has not left them by itself: they end with it.
-            _ => drop(ended.leash),
-        }
-        if !matches!(cause, Cause::Exited(0 | FAILED)) {
-            log_sink::line(&format!("a hook (touch, pid {pid}) {}", cause.words()));
-        }
-        Some(ended.again.then_some(ended.number))
-    }
-
     /// Kills the running hooks at the end of the instance.
     fn kill(&mut self) {
-        for one in self.running.drain(..) {
-            system::signal_group(one.pid, libc::SIGKILL);
-        }
+        std::mem::take(&mut self.0).iter_mut().for_each(AuxiliaryProcess::kill);
     }
 }
 
 /// The exit status of a child whose hook failed; the child has logged the error.
 const FAILED: i32 = 1;
 
-fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
-    let prepared = match grouped::fork(settings, privileges)? {
-        Side::Master(child, leash) => return Ok((child, leash)),
-        Side::Child(prepared) => prepared,
-    };
-    let mut call = no_functions;
-    let (environment, removed) = (&settings.application.environment, &settings.application.removed_variables);
-    // The child has become the user before it opens any file.
-    let mut means = Means { shells: &settings.attendant.shells, environment, removed, files: &OwnFiles, call: &mut call };
-    let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
-    let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
-    if let Err(words) = &outcome {
-        log_sink::line(words);
-    }
-    bolide_log::finish();
-    system::leave(if outcome.is_ok() { 0 } else { FAILED })
+fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<Forked> {
+    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
+    forking::on_leash(&confinement, &[], |prepared| {
+        let mut call = no_functions;
+        let (environment, removed) = (&settings.application.environment, &settings.application.removed_variables);
+        // The child has become the user before it opens any file.
+        let mut means = Means { shells: &settings.attendant.shells, environment, removed, files: &OwnFiles, call: &mut call };
+        let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
+        let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
+        match outcome {
+            Ok(()) => 0,
+            Err(words) => {
+                log_sink::line(&words);
+                FAILED
+            }
+        }
+    })
 }
 
 impl Owner for TouchHooks {
@@ -99,10 +80,23 @@ impl Owner for TouchHooks {
 }
 
 impl Processes for TouchHooks {
+    /// A hook has all the time that it takes.
+    fn due(&mut self, _context: OwnerContext<'_>) {}
+
     fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
-        // A file may have changed while its hook ran: the hook runs again then.
-        if let Some(number) = self.note_end(pid, status)?.filter(|_| !context.is_stopping) {
-            self.begin(number, context.settings, context.privileges);
+        let ended = self.0.note_end(pid, status, context.now_ms)?;
+        if !matches!(ended.cause, Cause::Exited(0 | FAILED)) {
+            log_sink::line(&ended.words());
+        }
+        let run = match ended.cause {
+            // Processes that it left in the background are not ours.
+            Cause::Exited(_) => ended.let_go(),
+            // It has not left them by itself: they end with it.
+            _ => ended.process.record,
+        };
+        // The file may have changed while its hook ran: the hook runs again then.
+        if run.again && !context.is_stopping {
+            self.begin(run.number, context.settings, context.privileges);
         }
         Some(Aftermath::Nothing)
     }

@@ -275,6 +275,9 @@ impl Owner for Takeover {
 }
 
 impl Processes for Takeover {
+    /// [`Takeover::check_successor`] needs to know more.
+    fn due(&mut self, _context: OwnerContext<'_>) {}
+
     fn note_end(&mut self, pid: Pid, status: i32, _context: OwnerContext<'_>) -> Option<Aftermath> {
         let mut successor = self.successor.take_if(|successor| successor.pid == pid && !successor.is_in_place())?;
         // Reads its last messages; any other than the reason comes too late.

@@ -17,7 +17,6 @@ use bolide_contract::message::order_pair;
 use bolide_contract::mules::ANY_MULE;
 use bolide_contract::settings::Settings;
 use bolide_supervision::polling::Source;
-use bolide_supervision::privileges::Privileges;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{MsgFlags, recv};
@@ -96,11 +95,6 @@ impl Alarms {
     pub fn renew(&mut self, settings: &Settings) {
         bolide_log::alarms::set_message_bytes(settings.alarms.message_bytes);
         self.descriptors = Descriptors::of(&settings.alarms);
-    }
-
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        let socket = self.socket.iter().map(|socket| Source::readable(Token::Alarms, socket.as_fd()));
-        socket.chain(self.descriptors.sources())
     }
 
     /// Takes the messages that processes have sent.
@@ -193,8 +187,25 @@ impl Alarms {
         false
     }
 
+    /// Returns the signals of uWSGI's that alarms have raised, to be raised in this turn.
+    pub fn take_signals(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.signals)
+    }
+}
+
+impl Owner for Alarms {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        let socket = self.socket.iter().map(|socket| Source::readable(Token::Alarms, socket.as_fd()));
+        let has_complaint = self.lost > 0 || self.untaken > 0 || self.unknown.is_some() || self.actions.has_complaint();
+        let wake_ms = self.actions.wake_ms().into_iter().chain(has_complaint.then_some(self.complaint_ms)).min();
+        Waits::on(socket.chain(self.descriptors.sources()), wake_ms)
+    }
+}
+
+impl Processes for Alarms {
     /// Starts actions that wait, kills those that take too long, and logs what was lost, once a minute.
-    pub fn take_timers(&mut self, settings: &Settings, privileges: Option<&Privileges>, now_ms: u64) {
+    fn due(&mut self, context: OwnerContext<'_>) {
+        let OwnerContext { settings, privileges, now_ms, .. } = context;
         self.actions.kill_late(now_ms);
         self.actions.start_due(settings, privileges, now_ms);
         if now_ms < self.complaint_ms {
@@ -217,26 +228,8 @@ impl Alarms {
         }
     }
 
-    /// Returns the signals of uWSGI's that alarms have raised, to be raised in this turn.
-    pub fn take_signals(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.signals)
-    }
-
-    pub fn wake_ms(&self) -> Option<u64> {
-        let has_complaint = self.lost > 0 || self.untaken > 0 || self.unknown.is_some() || self.actions.has_complaint();
-        self.actions.wake_ms().into_iter().chain(has_complaint.then_some(self.complaint_ms)).min()
-    }
-}
-
-impl Owner for Alarms {
-    fn waits(&self, _turn: &Turn) -> Waits<'_> {
-        Waits::on(self.sources(), self.wake_ms())
-    }
-}
-
-impl Processes for Alarms {
-    fn note_end(&mut self, pid: Pid, status: i32, _context: OwnerContext<'_>) -> Option<Aftermath> {
-        self.actions.note_end(pid, status).then_some(Aftermath::Nothing)
+    fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
+        self.actions.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
     }
 
     /// Actions that run have their short time of the end.
@@ -245,7 +238,7 @@ impl Processes for Alarms {
     /// The end of the others may raise alarms.
     fn finish(&mut self, is_last: bool, context: OwnerContext<'_>) -> bool {
         if is_last {
-            self.take_timers(context.settings, context.privileges, context.now_ms);
+            self.due(context);
         }
         is_last && self.actions.finish(context.now_ms)
     }

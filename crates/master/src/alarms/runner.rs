@@ -11,17 +11,15 @@ use std::process::{Command, ExitStatus, Stdio};
 use bolide_contract::alarms::{Alarm, AlarmAction, CurlRequest};
 use bolide_contract::settings::Settings;
 use bolide_supervision::privileges::Privileges;
+use bolide_supervision::processes::child_setup::{self, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::processes::{child_setup, environment, process_attributes};
+use bolide_supervision::processes::forking::{self, Forked};
+use bolide_supervision::processes::{environment, process_attributes};
 use bolide_supervision::sockets::{service_manager, socket_activation};
-use bolide_supervision::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::Pid;
 
 use super::crash_files;
-use crate::children::grouped::{self, Side};
 use crate::daemons::Output;
 
 /// The shell that every system has.
@@ -29,42 +27,47 @@ const SHELL: &str = "/bin/sh";
 /// The exit status of a runner whose action failed; it has logged why.
 const FAILED: i32 = 1;
 
-/// Forks the process. Returns it, and the leash of its process group.
+/// Forks the process, which dies with the master, as does all that it starts.
 ///
 /// # Errors
 /// No process or descriptor is left.
-pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
-    let prepared = match grouped::fork(settings, privileges)? {
-        Side::Master(child, leash) => return Ok((child, leash)),
-        Side::Child(prepared) => prepared,
-    };
-    bolide_log::alarms::be_silent();
-    process_attributes::set_name(&process_attributes::name_of_helper(&settings.naming, &format!("alarm {}", alarm.name)));
-    if let AlarmAction::Report(folder) = &alarm.action {
-        let outcome = prepared.and_then(|()| crash_files::write(folder, text));
-        match &outcome {
-            Ok(path) => bolide_log::quiet_line(&format!("crash report: {0}; read it with: bolide crash {0}", path.display())),
-            Err(error) => bolide_log::quiet_line(&format!(
-                "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user \
-                must be able to write to it",
-                folder.display()
-            )),
-        }
-        bolide_log::finish();
-        system::leave(if outcome.is_ok() { 0 } else { FAILED })
+pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option<&Privileges>) -> io::Result<Forked> {
+    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
+    forking::on_leash(&confinement, &[], |prepared| {
+        bolide_log::alarms::be_silent();
+        process_attributes::set_name(&process_attributes::name_of_helper(&settings.naming, &format!("alarm {}", alarm.name)));
+        let is_done = match &alarm.action {
+            AlarmAction::Report(folder) => write_report(folder, text, prepared),
+            _ => act(alarm, text, settings, prepared),
+        };
+        if is_done { 0 } else { FAILED }
+    })
+}
+
+/// Writes a report about a crash. Returns whether it is there; the log says why it is not.
+fn write_report(folder: &Path, text: &[u8], prepared: io::Result<()>) -> bool {
+    let outcome = prepared.and_then(|()| crash_files::write(folder, text));
+    match &outcome {
+        Ok(path) => bolide_log::quiet_line(&format!("crash report: {0}; read it with: bolide crash {0}", path.display())),
+        Err(error) => bolide_log::quiet_line(&format!(
+            "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user must be \
+            able to write to it",
+            folder.display()
+        )),
     }
-    let outcome = prepared.and_then(|()| execute(alarm, text, settings));
-    let failure = match outcome {
-        Ok(status) if status.success() => None,
-        Ok(status) => Some(Cause::from_status(std::os::unix::process::ExitStatusExt::into_raw(status)).words()),
-        Err(error) => Some(format!("can't be executed: {error}")),
+    outcome.is_ok()
+}
+
+/// Executes the command or the request. Returns whether that succeeded; the log says why it did not.
+fn act(alarm: &Alarm, text: &[u8], settings: &Settings, prepared: io::Result<()>) -> bool {
+    let failure = match prepared.and_then(|()| execute(alarm, text, settings)) {
+        Ok(status) if status.success() => return true,
+        Ok(status) => Cause::from_status(std::os::unix::process::ExitStatusExt::into_raw(status)).words(),
+        Err(error) => format!("can't be executed: {error}"),
     };
-    if let Some(words) = &failure {
-        let what = if matches!(alarm.action, AlarmAction::Curl(_)) { "curl" } else { "its command" };
-        bolide_log::quiet_line(&format!("alarm {}: {what} {words}", alarm.name));
-    }
-    bolide_log::finish();
-    system::leave(if failure.is_none() { 0 } else { FAILED })
+    let what = if matches!(alarm.action, AlarmAction::Curl(_)) { "curl" } else { "its command" };
+    bolide_log::quiet_line(&format!("alarm {}: {what} {failure}", alarm.name));
+    false
 }
 
 /// Starts the program, and writes its output to the log until it ends.

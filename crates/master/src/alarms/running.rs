@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use bolide_contract::alarms::Alarm;
 use bolide_contract::settings::Settings;
 use bolide_supervision::privileges::Privileges;
+use bolide_supervision::processes::auxiliary::{Auxiliaries, AuxiliaryProcess};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::system;
 use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
@@ -30,21 +29,12 @@ const MAX_END_MS: u64 = 2000;
 pub struct Actions {
     waiting: VecDeque<(Alarm, Vec<u8>)>,
     waiting_bytes: usize,
-    running: Vec<RunningAction>,
+    /// The processes that execute actions, each with the name of its alarm.
+    running: Auxiliaries<String>,
     /// Alarms with dropped messages, and their number since the last line about it.
     dropped: Vec<(String, u64)>,
     /// The instance ends: when the rest is killed.
     end_ms: Option<u64>,
-}
-
-#[derive(Debug)]
-struct RunningAction {
-    alarm: String,
-    pid: Pid,
-    /// Kills the process group of the action when the master dies.
-    leash: Leash,
-    started_ms: u64,
-    was_killed: bool,
 }
 
 impl Actions {
@@ -67,8 +57,11 @@ impl Actions {
             let Some((alarm, text)) = self.waiting.remove(position) else { return };
             self.waiting_bytes -= text.len();
             match runner::start(&alarm, &text, settings, privileges) {
-                Ok((pid, leash)) => {
-                    self.running.push(RunningAction { alarm: alarm.name, pid, leash, started_ms: now_ms, was_killed: false });
+                Ok(forked) => {
+                    let name = format!("alarm {}", alarm.name);
+                    let mut running = AuxiliaryProcess::new(name, forked, alarm.name, now_ms);
+                    running.end_by(now_ms + MAX_ACTION_MS);
+                    self.running.add(running);
                 }
                 Err(error) => bolide_log::quiet_line(&format!("alarm {}: can't be executed: {error}", alarm.name)),
             }
@@ -78,32 +71,28 @@ impl Actions {
     /// The first waiting action that may start.
     fn next(&self) -> Option<usize> {
         let has_room = |(alarm, _): &(Alarm, Vec<u8>)| {
-            self.running.iter().filter(|running| running.alarm == alarm.name).count() < MAX_RUNNING_OF_ONE
+            self.running.iter().filter(|running| running.record == alarm.name).count() < MAX_RUNNING_OF_ONE
         };
         self.waiting.iter().position(has_room).filter(|_| self.running.len() < MAX_RUNNING)
     }
 
-    /// Records an end. Returns false if no action has this pid. The process has logged its own failure.
-    pub fn note_end(&mut self, pid: Pid, status: i32) -> bool {
-        let Some(position) = self.running.iter().position(|running| running.pid == pid) else { return false };
-        let ended = self.running.swap_remove(position);
-        let cause = Cause::from_status(status);
-        if !matches!(cause, Cause::Exited(_)) && !ended.was_killed {
-            bolide_log::quiet_line(&format!("alarm {} (pid {pid}) {}", ended.alarm, cause.words()));
+    /// Records an end, at which what an action leaves behind is killed. Returns false if no action has this pid. The process has
+    /// logged its own failure.
+    pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
+        let Some(ended) = self.running.note_end(pid, status, now_ms) else { return false };
+        if ended.by_itself && !matches!(ended.cause, Cause::Exited(_)) {
+            bolide_log::quiet_line(&ended.words());
         }
-        // Dropping the leash kills what an action leaves behind.
-        drop(ended.leash);
         true
     }
 
-    /// Kills actions that take too long.
+    /// Kills actions that take too long, or that the end of the instance does not wait for.
     pub fn kill_late(&mut self, now_ms: u64) {
-        let is_late = |running: &&mut RunningAction| !running.was_killed && now_ms >= running.started_ms + MAX_ACTION_MS;
-        for running in self.running.iter_mut().filter(is_late) {
-            let (alarm, pid, most) = (&running.alarm, running.pid, duration(MAX_ACTION_MS));
-            bolide_log::quiet_line(&format!("alarm {alarm} (pid {pid}) has not ended within {most}: killing it"));
-            running.kill();
-        }
+        let limit = match self.end_ms {
+            Some(_) => "has not ended with the instance".to_owned(),
+            None => format!("has not ended within {}", duration(MAX_ACTION_MS)),
+        };
+        self.running.kill_late(&limit, now_ms).iter().for_each(|line| bolide_log::quiet_line(line));
     }
 
     /// Returns a line for each alarm with dropped messages.
@@ -124,34 +113,21 @@ impl Actions {
         let end_ms = *self.end_ms.get_or_insert(now_ms + MAX_END_MS);
         if now_ms >= end_ms {
             self.waiting.clear();
-            for running in self.running.iter_mut().filter(|running| !running.was_killed) {
-                let (alarm, pid) = (&running.alarm, running.pid);
-                bolide_log::quiet_line(&format!("alarm {alarm} (pid {pid}) has not ended with the instance: killing it"));
-                running.kill();
-            }
         }
+        self.running.iter_mut().for_each(|running| running.end_by(end_ms));
+        self.kill_late(now_ms);
         self.running.is_empty() && self.waiting.is_empty()
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        let running = self.running.iter().filter(|running| !running.was_killed);
-        let late = running.map(|running| running.started_ms + MAX_ACTION_MS).min();
-        let end = self.end_ms.filter(|_| self.running.iter().any(|running| !running.was_killed));
-        late.into_iter().chain(end).min()
-    }
-}
-
-impl RunningAction {
-    fn kill(&mut self) {
-        self.was_killed = true;
-        // The process is our child and was not reaped, so its pid was not reused.
-        system::signal_group(self.pid, libc::SIGKILL);
+        self.running.wake_ms()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use bolide_contract::alarms::AlarmAction;
+    use bolide_supervision::processes::forking::Forked;
 
     use super::*;
 
@@ -180,15 +156,14 @@ mod tests {
     fn an_alarm_that_is_busy_does_not_hold_up_another_one() {
         let mut actions = Actions::default();
         for pid in 0..MAX_RUNNING_OF_ONE {
-            let leash = Leash::new().expect("made");
-            let pid = Pid::from_raw(i32::MAX - pid as i32);
-            actions.running.push(RunningAction { alarm: "mail".to_owned(), pid, leash, started_ms: 0, was_killed: true });
+            let forked = Forked { pid: Pid::from_raw(i32::MAX - pid as i32), channel: None, leash: None };
+            actions.running.add(AuxiliaryProcess::new("alarm mail", forked, "mail".to_owned(), 0));
         }
         actions.add(&alarm("mail"), b"text");
         assert_eq!(actions.next(), None);
         actions.add(&alarm("chat"), b"text");
         assert_eq!(actions.next(), Some(1));
-        assert_eq!((actions.note_end(Pid::from_raw(i32::MAX), 0), actions.next()), (true, Some(0)));
-        assert!(!actions.note_end(Pid::from_raw(i32::MAX), 0));
+        assert_eq!((actions.note_end(Pid::from_raw(i32::MAX), 0, 0), actions.next()), (true, Some(0)));
+        assert!(!actions.note_end(Pid::from_raw(i32::MAX), 0, 0));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 
 use bolide_contract::children::Helper;
+use bolide_supervision::processes::life_table::LifeTable;
 use nix::unistd::Pid;
 
 /// The state of a child.
@@ -45,37 +46,30 @@ pub enum Event {
     Died,
 }
 
-const EVENTS: [Event; 7] =
-    [Event::Born, Event::Ready, Event::WornOut, Event::Spared, Event::ToldToEnd, Event::KillSent, Event::Died];
-
-/// The transition table: one row per state, one column per event, in the order of [`EVENTS`]. An event without new information
-/// leaves the state unchanged: the reports of a worker and of its prototype may arrive in either order, and an order to end may
-/// cross both.
+/// The transition table. An event without new information leaves the state unchanged: the reports of a worker and of its
+/// prototype may arrive in either order, and an order to end may cross both.
 #[rustfmt::skip]
-const TABLE: [(State, [State; EVENTS.len()]); 7] = {
+const LIFE: LifeTable<State, Event, 7> = {
+    use Event::{Born, Died, KillSent, Ready, Spared, ToldToEnd, WornOut};
     use State::{Ended, Ending, Killed, Ordered, Serving, Starting, Worn};
-    [
-        //           Born      Ready    WornOut   Spared    ToldToEnd KillSent Died
-        (Ordered,  [Starting, Serving, Ordered,  Ordered,  Ending,   Killed,  Ended]),
-        (Starting, [Starting, Serving, Starting, Starting, Ending,   Killed,  Ended]),
-        (Serving,  [Serving,  Serving, Worn,     Serving,  Ending,   Killed,  Ended]),
-        (Worn,     [Worn,     Worn,    Worn,     Serving,  Ending,   Killed,  Ended]),
-        (Ending,   [Ending,   Ending,  Ending,   Ending,   Ending,   Killed,  Ended]),
-        (Killed,   [Killed,   Killed,  Killed,   Killed,   Killed,   Killed,  Ended]),
-        (Ended,    [Ended,    Ended,   Ended,    Ended,    Ended,    Ended,   Ended]),
-    ]
+    LifeTable {
+        events:     [Born,     Ready,   WornOut,  Spared,   ToldToEnd, KillSent, Died],
+        rows: &[
+            (Ordered,  [Starting, Serving, Ordered,  Ordered,  Ending,   Killed,  Ended]),
+            (Starting, [Starting, Serving, Starting, Starting, Ending,   Killed,  Ended]),
+            (Serving,  [Serving,  Serving, Worn,     Serving,  Ending,   Killed,  Ended]),
+            (Worn,     [Worn,     Worn,    Worn,     Serving,  Ending,   Killed,  Ended]),
+            (Ending,   [Ending,   Ending,  Ending,   Ending,   Ending,   Killed,  Ended]),
+            (Killed,   [Killed,   Killed,  Killed,   Killed,   Killed,   Killed,  Ended]),
+            (Ended,    [Ended,    Ended,   Ended,    Ended,    Ended,    Ended,   Ended]),
+        ],
+    }
 };
 
 impl State {
     /// Returns the state after an event.
     pub fn after(self, event: Event) -> State {
-        let row = TABLE.iter().find(|(state, _)| *state == self);
-        let column = EVENTS.iter().position(|known| *known == event);
-        match (row, column) {
-            (Some((_, next)), Some(column)) => next[column],
-            // A test checks that the table is complete; a state without a row would stay unchanged.
-            _ => self,
-        }
+        LIFE.after(self, event)
     }
 
     /// Returns whether the child works or soon will: it counts as a member of its generation.
@@ -91,14 +85,7 @@ impl State {
 
 /// Returns the table as Markdown, for the documentation.
 pub fn as_markdown() -> String {
-    let heads: String = EVENTS.iter().map(|event| format!(" {event:?} |")).collect();
-    let mut page = format!("| state |{heads}\n|---|{}\n", "---|".repeat(EVENTS.len()));
-    for (state, next) in TABLE {
-        let cells: String =
-            next.iter().map(|after| if *after == state { " |".to_owned() } else { format!(" {after:?} |") }).collect();
-        page += &format!("| {state:?} |{cells}\n");
-    }
-    page
+    LIFE.as_markdown()
 }
 
 /// The purpose that a child was started for.
@@ -317,7 +304,7 @@ mod tests {
     fn the_table_has_each_state_once_and_death_ends_every_life() {
         let states = [State::Ordered, State::Starting, State::Serving, State::Worn, State::Ending, State::Killed, State::Ended];
         for state in states {
-            assert_eq!(TABLE.iter().filter(|(of_row, _)| *of_row == state).count(), 1, "{state:?}");
+            assert_eq!(LIFE.rows.iter().filter(|(of_row, _)| *of_row == state).count(), 1, "{state:?}");
             assert_eq!(state.after(Event::Died), State::Ended);
             assert_eq!(State::Ended.after(Event::Ready), State::Ended);
         }
@@ -336,7 +323,7 @@ mod tests {
 
     #[test]
     fn only_a_kill_or_a_death_leads_out_of_an_ordered_end() {
-        for event in EVENTS {
+        for event in LIFE.events {
             let after = State::Ending.after(event);
             assert!(matches!(after, State::Ending | State::Killed | State::Ended));
             assert!(!after.is_active());
@@ -345,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_a_row_for_each_state() {
-        assert_eq!(as_markdown().lines().count(), 2 + TABLE.len());
+        assert_eq!(as_markdown().lines().count(), 2 + LIFE.rows.len());
         assert!(as_markdown().contains("| Serving | | | Worn | | Ending | Killed | Ended |"));
     }
 }

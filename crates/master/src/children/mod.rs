@@ -2,7 +2,6 @@
 
 pub mod child;
 mod endings;
-pub mod grouped;
 pub mod handovers;
 pub mod ledger;
 pub mod reports;

@@ -3,28 +3,27 @@
 //! runs it.
 
 use std::io::PipeReader;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::clock::now_ms;
 use bolide_supervision::privileges::Privileges;
+use bolide_supervision::processes::channel::{FromMaster, MasterChannel};
 use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::process_attributes;
 use bolide_supervision::system;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{MsgFlags, recv, send};
 use nix::unistd::Pid;
 
 use super::cron::{MAX_RUNNING, Runs};
 use super::output::Output;
 use super::packets::{AttendantOrder, AttendantReport, ProgramState};
 use super::pidfile::Identities;
-use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of, names_of};
+use super::program::{LaunchEnvironment, LaunchRequest, name_of, names_of};
 use super::supervise::{DaemonEnd, SupervisedDaemon};
 
 /// Interval at which the files of daemons are checked, in milliseconds.
@@ -53,12 +52,11 @@ pub struct Instructions {
     pub root: RawConfinement,
     /// The minute, counted from 1970, whose jobs have run. Without it, jobs that are due run immediately.
     pub minute_done: Option<i64>,
-    pub process_name: String,
 }
 
 /// The state of the attendant's loop.
 struct AttendantLoop {
-    channel: OwnedFd,
+    channel: MasterChannel,
     /// Log lines that the master did not accept since the last one that it accepted.
     dropped: u64,
     /// Reports that must reach the master, sent again later if necessary: at most two.
@@ -81,24 +79,17 @@ struct AttendantLoop {
     is_orphaned: bool,
 }
 
-/// Turns the child of a fork into the attendant. Never returns.
-pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
-    system::close_others(&[channel.as_raw_fd()]);
-    // A process group of its own: a terminal's ^C reaches the master only. The call fails if the group is already ours.
-    let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    process_attributes::set_name(&plan.process_name);
+/// The attendant's whole life. Returns its exit status.
+pub fn run(plan: Instructions, channel: MasterChannel) -> i32 {
     if let Err(error) = plan.root.take(CapabilitiesAtExec::RootOnly) {
         // Without its root the attendant starts nothing; the master reports that it has ended.
-        system::leave(error.raw_os_error().unwrap_or(1));
+        return error.raw_os_error().unwrap_or(1);
     }
-    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
-        AttendantLoop::new(plan, channel).map(|mut attendant| attendant.work())
-    }));
-    system::leave(i32::from(!matches!(worked, Ok(Ok(())))))
+    i32::from(AttendantLoop::new(plan, channel).map(|mut attendant| attendant.work()).is_err())
 }
 
 impl AttendantLoop {
-    fn new(plan: Instructions, channel: OwnedFd) -> Result<AttendantLoop, Errno> {
+    fn new(plan: Instructions, channel: MasterChannel) -> Result<AttendantLoop, Errno> {
         let now = now_ms();
         // All signals are blocked since the start of the master; only SIGCHLD concerns the attendant.
         let mut children = SigSet::empty();
@@ -130,7 +121,7 @@ impl AttendantLoop {
             is_orphaned: false,
         };
         let found: Vec<String> = attendant.daemons.iter().filter_map(SupervisedDaemon::found).collect();
-        found.into_iter().for_each(|words| attendant.report(&AttendantReport::LogLine(words)));
+        attendant.say_all(&found);
         Ok(attendant)
     }
 
@@ -169,21 +160,16 @@ impl AttendantLoop {
     }
 
     fn take_orders(&mut self, now: u64) {
-        while !self.is_orphaned {
-            let mut byte = [0; 1];
-            match recv(self.channel.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) | Err(Errno::ECONNRESET) => {
+        while !self.is_orphaned
+            && let Some(news) = self.channel.next()
+        {
+            match news {
+                FromMaster::Gone => {
                     self.is_orphaned = true;
                     self.mercy_ms = self.mercy_ms.min(ORPHANED_MERCY_MS);
                     self.obey(AttendantOrder::Stop, now);
                 }
-                Ok(_) => {
-                    if let Some(order) = AttendantOrder::of(byte[0]) {
-                        self.obey(order, now);
-                    }
-                }
-                Err(Errno::EINTR) => {}
-                Err(_) => return,
+                FromMaster::Order(byte) => AttendantOrder::of(byte).into_iter().for_each(|order| self.obey(order, now)),
             }
         }
     }
@@ -214,17 +200,17 @@ impl AttendantLoop {
             }
             self.runs.end_group_of(pid);
             // The number of the process group is reserved until this call reaps the process.
-            let cause = Cause::from_status(system::take_status(pid));
+            let status = system::take_status(pid);
             let daemon = self.daemons.iter_mut().find(|daemon| daemon.is_child(pid));
-            let report = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
-                Some((DaemonEnd::Logged(words), _)) => words.map(AttendantReport::LogLine).into_iter().collect(),
+            let words = match daemon.map(|daemon| (daemon.note_end(Cause::from_status(status), now), daemon.name.clone())) {
+                Some((DaemonEnd::Logged(words), _)) => words,
                 Some((DaemonEnd::Control(words), name)) => {
                     self.unsent.push(AttendantReport::ControlEnded(name));
-                    vec![AttendantReport::LogLine(words)]
+                    Some(words)
                 }
-                None => self.runs.note_end(pid, &cause, now).map(AttendantReport::LogLine).into_iter().collect(),
+                None => self.runs.note_end(pid, status, now),
             };
-            report.iter().for_each(|report| self.report(report));
+            self.say_all(words.as_slice());
         }
     }
 
@@ -232,7 +218,7 @@ impl AttendantLoop {
         let mut lines = Vec::new();
         self.outputs.retain_mut(|output| output.take(&mut lines));
         for line in lines {
-            self.report(&AttendantReport::Output(line));
+            self.put(|channel| send(channel, &AttendantReport::Output(line)));
         }
     }
 
@@ -244,7 +230,7 @@ impl AttendantLoop {
                 }
                 self.outputs.push(output);
             }
-            Err(error) => self.report(&AttendantReport::LogLine(format!("{kind} {name}: its output can't be read: {error}"))),
+            Err(error) => self.say(&format!("{kind} {name}: its output can't be read: {error}")),
         }
     }
 
@@ -255,7 +241,7 @@ impl AttendantLoop {
         self.check_ms = now + CHECK_MS;
         let mercy_ms = self.mercy_ms;
         let lines: Vec<String> = self.daemons.iter_mut().flat_map(|daemon| daemon.check_files(mercy_ms, now)).collect();
-        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
+        self.say_all(&lines);
     }
 
     fn start_due(&mut self, now: u64) {
@@ -266,7 +252,7 @@ impl AttendantLoop {
             let Some(daemon) = self.daemons.get_mut(number) else { continue };
             let Some((words, reader)) = daemon.start_if_due(&self.launch_environment, now) else { continue };
             let name = daemon.name.clone();
-            self.report(&AttendantReport::LogLine(words));
+            self.say(&words);
             if let Some(reader) = reader {
                 self.add_output(reader, "daemon", &name);
             }
@@ -285,8 +271,7 @@ impl AttendantLoop {
         let Some(command) = self.runs.job(number).map(|job| job.command.clone()) else { return };
         let name = name_of(&command);
         if self.runs.is_full() {
-            let words = format!("cron {name} is skipped: {MAX_RUNNING} commands are already running");
-            return self.report(&AttendantReport::LogLine(words));
+            return self.say(&format!("cron {name} is skipped: {MAX_RUNNING} commands are already running"));
         }
         let launch = LaunchRequest {
             command: &command,
@@ -296,20 +281,20 @@ impl AttendantLoop {
             outlives: false,
         };
         match self.launch_environment.start(&launch) {
-            Ok(Launched { pid, reader, leash }) => {
-                self.runs.note_start(number, pid, leash, since_1970_ms() as u64 / 1000, now);
+            Ok((forked, reader)) => {
+                self.runs.note_start(number, forked, since_1970_ms() as u64 / 1000, now);
                 if let Some(reader) = reader {
                     self.add_output(reader, "cron", &name);
                 }
             }
-            Err(error) => self.report(&AttendantReport::LogLine(format!("cron {name} can't be started: {error}"))),
+            Err(error) => self.say(&format!("cron {name} can't be started: {error}")),
         }
     }
 
     fn kill_late(&mut self, now: u64) {
         let mut lines: Vec<String> = self.daemons.iter_mut().filter_map(|daemon| daemon.kill_if_late(now)).collect();
         lines.extend(self.runs.kill_late(now));
-        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
+        self.say_all(&lines);
     }
 
     fn wait(&self) {
@@ -332,20 +317,25 @@ impl AttendantLoop {
         wake.map_or(MAX_TURN_MS, |wake| (wake.saturating_sub(now) + 4).min(MAX_TURN_MS))
     }
 
-    /// Sends a report if the master has buffer space for it. Never waits.
-    fn report(&mut self, report: &AttendantReport) {
-        if self.dropped > 0 {
-            let words = format!(
-                "{} lines of daemons and cron were dropped: they arrived faster than they could be written",
-                self.dropped
-            );
-            if !self.send(&AttendantReport::LogLine(words)) {
-                self.dropped += 1;
-                return;
+    /// Has the master write lines to the log.
+    fn say_all(&mut self, lines: &[String]) {
+        lines.iter().for_each(|words| self.say(words));
+    }
+
+    fn say(&mut self, words: &str) {
+        self.put(|channel| channel.say(words));
+    }
+
+    /// Sends a line if the master has buffer space for it. Never waits.
+    fn put(&mut self, send: impl FnOnce(&MasterChannel) -> bool) {
+        if let dropped @ 1.. = self.dropped {
+            let told =
+                format!("{dropped} lines of daemons and cron were dropped: they arrived faster than they could be written");
+            if self.channel.say(&told) {
+                self.dropped = 0;
             }
-            self.dropped = 0;
         }
-        if !self.send(report) {
+        if self.dropped > 0 || !send(&self.channel) {
             self.dropped += 1;
         }
     }
@@ -353,7 +343,7 @@ impl AttendantLoop {
     /// Sends the reports that must reach the master; those without buffer space stay queued.
     fn send_unsent(&mut self) {
         let unsent = std::mem::take(&mut self.unsent);
-        self.unsent = unsent.into_iter().filter(|report| !self.send(report)).collect();
+        self.unsent = unsent.into_iter().filter(|report| !send(&self.channel, report)).collect();
     }
 
     /// Reports the state changes of programs to the master; those without buffer space are sent again later.
@@ -376,17 +366,19 @@ impl AttendantLoop {
             if self.reported_states.get(place) == Some(&state) {
                 continue;
             }
-            if !self.send(&report) {
+            if !send(&self.channel, &report) {
                 self.has_unreported_states = true;
             } else if let Some(reported) = self.reported_states.get_mut(place) {
                 *reported = state;
             }
         }
     }
+}
 
-    fn send(&self, report: &AttendantReport) -> bool {
-        send(self.channel.as_raw_fd(), &report.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
-    }
+/// Sends a report, if the master has buffer space for it.
+fn send(channel: &MasterChannel, report: &AttendantReport) -> bool {
+    let (kind, text) = report.encode();
+    channel.report(kind, &text)
 }
 
 /// Returns the pid as packets encode it.

@@ -2,28 +2,28 @@
 //! them, reads their reports, and orders them to end. It does not know their programs' processes. The master runs it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{DaemonFacts, JobFacts};
 use bolide_supervision::error::StartError;
-use bolide_supervision::polling::Source;
+use bolide_supervision::log_sink;
 use bolide_supervision::privileges::{self, Privileges};
-use bolide_supervision::processes::backoff::{Backoff, EARLY_FAILURE_MS};
+use bolide_supervision::processes::auxiliary::{Auxiliaries, AuxiliaryProcess};
+use bolide_supervision::processes::backoff::Backoff;
+use bolide_supervision::processes::channel::ChildReport;
 use bolide_supervision::processes::child_setup::RawConfinement;
-use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::forking;
 use bolide_supervision::processes::process_attributes;
-use bolide_supervision::{log_sink, system};
-use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
-use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, MAX_PACKET_BYTES, ProgramState};
+use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, ProgramState};
 use crate::owner::{Aftermath, Owner, OwnerContext, Processes, Turn, Waits};
 use crate::token::Token;
 
+/// For the log.
+const NAME: &str = "the process for daemons and cron";
 /// Reports read from one attendant in a turn, so that programs with much output do not delay workers.
 const ATTENDANT_REPORTS_A_TURN: usize = 64;
 /// Time to end that an attendant has beyond the time of its programs, in milliseconds.
@@ -40,25 +40,20 @@ enum Task {
     Stopping,
 }
 
-/// An attendant process that is alive.
+/// What is kept for an attendant.
 #[derive(Debug)]
-struct AttendantProcess {
-    pid: Pid,
-    channel: OwnedFd,
+struct AttendantRecord {
     task: Task,
-    born_ms: u64,
     /// The settings that it was started with, and the states that it reports for their programs.
     settings: Attendant,
     daemons: Vec<ProgramState>,
     jobs: Vec<ProgramState>,
-    /// When it is killed unless it has ended.
-    deadline_ms: Option<u64>,
 }
 
 /// All attendants of an instance.
 #[derive(Debug, Default)]
 pub struct Attendants {
-    attendants: Vec<AttendantProcess>,
+    attendants: Auxiliaries<AttendantRecord>,
     /// An attendant should be active: from the first loaded application to the end.
     is_wanted: bool,
     /// This master has forked an attendant before.
@@ -108,12 +103,11 @@ impl Attendants {
     /// Ends daemons without a replacement in this master; running commands of `cron` continue.
     pub fn retire(&mut self, settings: &Settings, now_ms: u64) {
         self.is_wanted = false;
-        for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task == Task::AtWork) {
+        if self.attendants.iter().any(|attendant| attendant.record.task == Task::AtWork) {
             self.minute_done = Some(daemons::this_minute());
-            attendant.tell(AttendantOrder::Retire);
-            attendant.task = Task::Retiring;
-            attendant.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
         }
+        let deadline_ms = now_ms + settings.attendant.mercy_ms + END_GRACE_MS;
+        self.tell(AttendantOrder::Retire, Task::Retiring, deadline_ms, |task| task == Task::AtWork);
     }
 
     /// Returns the record for a master that replaces another: nothing is started before [`Attendants::release`].
@@ -138,25 +132,28 @@ impl Attendants {
 
     /// Returns whether a daemon may be running.
     pub fn has_daemons(&self) -> bool {
-        self.attendants.iter().any(|attendant| attendant.task != Task::Retired)
+        self.attendants.iter().any(|attendant| attendant.record.task != Task::Retired)
     }
 
-    /// Forks an attendant if one is wanted and none is active.
-    pub fn start_if_due(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) {
-        let is_occupied = self.attendants.iter().any(|attendant| matches!(attendant.task, Task::AtWork | Task::Retiring));
-        if !self.is_wanted || self.is_held || is_occupied || !self.backoff.over(now_ms) {
+    /// Returns whether an attendant is wanted and none is active.
+    fn is_lacking(&self) -> bool {
+        let is_occupied = self.attendants.iter().any(|attendant| matches!(attendant.record.task, Task::AtWork | Task::Retiring));
+        self.is_wanted && !self.is_held && !is_occupied
+    }
+
+    /// Forks an attendant if one is lacking.
+    fn start_if_due(&mut self, context: OwnerContext<'_>) {
+        let OwnerContext { settings, privileges, now_ms, .. } = context;
+        if !self.is_lacking() || !self.backoff.over(now_ms) {
             return;
         }
-        match self.fork(settings, common, now_ms) {
-            Ok(attendant) => self.attendants.push(attendant),
-            Err(error) => {
-                self.backoff.failed_early(now_ms);
-                log_sink::line(&format!("daemons and cron can't be started: {error}"));
-            }
+        if let Err(error) = self.fork(settings, privileges, now_ms) {
+            self.backoff.failed_early(now_ms);
+            log_sink::line(&format!("daemons and cron can't be started: {error}"));
         }
     }
 
-    fn fork(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) -> Result<AttendantProcess, StartError> {
+    fn fork(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) -> Result<(), StartError> {
         let trouble = |error: io::Error| StartError::new(error.to_string());
         let root = Confinement { root: settings.confinement.root.clone(), ..Confinement::default() };
         let plan = Instructions {
@@ -171,95 +168,69 @@ impl Attendants {
             },
             root: RawConfinement::of(&root, None, None).map_err(trouble)?,
             minute_done: self.minute_done.or_else(|| self.has_begun.then(daemons::this_minute)),
-            process_name: process_attributes::name_of_helper(&settings.naming, "attendant"),
         };
-        let supervised = settings.attendant.clone();
-        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
-        let (near, far) = pair.map_err(|error| trouble(error.into()))?;
-        match system::fork().map_err(trouble)? {
-            None => daemons::run(plan, far),
-            Some(pid) => {
-                (self.has_begun, self.minute_done) = (true, None);
-                Ok(AttendantProcess {
-                    pid,
-                    channel: near,
-                    task: Task::AtWork,
-                    born_ms: now_ms,
-                    daemons: vec![ProgramState::default(); supervised.daemons.len()],
-                    jobs: vec![ProgramState::default(); supervised.jobs.len()],
-                    settings: supervised,
-                    deadline_ms: None,
-                })
-            }
-        }
+        let process_name = process_attributes::name_of_helper(&settings.naming, "attendant");
+        let forked = forking::with_channel(&process_name, &[], |channel| daemons::run(plan, channel)).map_err(trouble)?;
+        let record = AttendantRecord {
+            task: Task::AtWork,
+            settings: settings.attendant.clone(),
+            daemons: vec![ProgramState::default(); settings.attendant.daemons.len()],
+            jobs: vec![ProgramState::default(); settings.attendant.jobs.len()],
+        };
+        self.attendants.add(AuxiliaryProcess::new(NAME, forked, record, now_ms));
+        (self.has_begun, self.minute_done) = (true, None);
+        Ok(())
     }
 
     /// Orders all attendants to end, once, within the time limit of their programs. The master's own children have ended by then.
     pub fn stop(&mut self, settings: &Settings, now_ms: u64) {
         self.is_wanted = false;
-        for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task != Task::Stopping) {
-            attendant.tell(AttendantOrder::Stop);
-            attendant.task = Task::Stopping;
-            attendant.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
+        let deadline_ms = now_ms + settings.attendant.mercy_ms + END_GRACE_MS;
+        self.tell(AttendantOrder::Stop, Task::Stopping, deadline_ms, |task| task != Task::Stopping);
+    }
+
+    /// Gives those with such a task another one.
+    fn tell(&mut self, order: AttendantOrder, task: Task, deadline_ms: u64, is_meant: impl Fn(Task) -> bool) {
+        for attendant in self.attendants.iter_mut().filter(|attendant| is_meant(attendant.record.task)) {
+            attendant.record.task = task;
+            attendant.order(order.byte(), deadline_ms);
         }
-    }
-
-    /// Orders all attendants to kill their programs and to end.
-    pub fn stop_now(&mut self, now_ms: u64) {
-        self.is_wanted = false;
-        for attendant in &mut self.attendants {
-            attendant.tell(AttendantOrder::StopNow);
-            attendant.task = Task::Stopping;
-            attendant.deadline_ms = Some(now_ms + END_GRACE_MS);
-        }
-    }
-
-    /// Returns whether no attendant is left.
-    pub fn is_gone(&self) -> bool {
-        self.attendants.is_empty()
-    }
-
-    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        self.attendants
-            .iter()
-            .map(|attendant| Source::readable(Token::Attendant(attendant.pid.as_raw()), attendant.channel.as_fd()))
     }
 
     /// Reads the reports of an attendant. Returns the name of a control daemon whose end ends the instance.
     pub fn read_reports(&mut self, pid: i32) -> Option<String> {
-        let attendant = self.attendants.iter_mut().find(|attendant| attendant.pid.as_raw() == pid)?;
-        let mut packet = [0; MAX_PACKET_BYTES];
-        for _ in 0..ATTENDANT_REPORTS_A_TURN {
-            let length = match recv(attendant.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
-                Ok(0) | Err(_) => return None,
-                Ok(length) => length,
+        let mut ended = None;
+        self.attendants.take_reports(pid, ATTENDANT_REPORTS_A_TURN, |report, attendant| {
+            let report = match report {
+                ChildReport::Line(words) => return bolide_log::tagged_line(tag_of(&words), &words),
+                ChildReport::Other(kind, text) => AttendantReport::decode(kind, text),
             };
-            match AttendantReport::decode(&packet[..length]) {
-                Some(AttendantReport::LogLine(words)) => bolide_log::tagged_line(tag_of(&words), &words),
+            match report {
                 Some(AttendantReport::Output(line)) => bolide_log::write_output(&line),
-                Some(AttendantReport::ControlEnded(name)) => return Some(name),
-                Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.daemons, number, state),
-                Some(AttendantReport::Job { number, state }) => note(&mut attendant.jobs, number, state),
-                Some(AttendantReport::DaemonsGone) if attendant.task == Task::Retiring => {
-                    attendant.task = Task::Retired;
+                Some(AttendantReport::ControlEnded(name)) => ended = Some(name),
+                Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.record.daemons, number, state),
+                Some(AttendantReport::Job { number, state }) => note(&mut attendant.record.jobs, number, state),
+                Some(AttendantReport::DaemonsGone) if attendant.record.task == Task::Retiring => {
+                    attendant.record.task = Task::Retired;
                     // Commands of `cron` have their own time limit.
-                    attendant.deadline_ms = None;
+                    attendant.forget_deadline();
                 }
                 Some(AttendantReport::DaemonsGone) | None => {}
             }
-        }
-        None
+        });
+        ended
     }
 
     /// Returns the pid and the start in monotonic milliseconds of each attendant, and whether it has been ordered to end.
     pub fn processes(&self) -> impl Iterator<Item = (Pid, u64, bool)> {
-        self.attendants.iter().map(|attendant| (attendant.pid, attendant.born_ms, attendant.task != Task::AtWork))
+        self.attendants.processes()
     }
 
     /// Returns the state of daemons and jobs, as reported by the attendant that has daemons now; without an attendant, nothing
     /// runs.
     pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {
-        let attendant = self.attendants.iter().rev().find(|attendant| attendant.task != Task::Retired);
+        let records = self.attendants.iter().map(|attendant| &attendant.record);
+        let attendant = records.rev().find(|record| record.task != Task::Retired);
         let supervised = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
         let of_daemon =
             |number: usize| attendant.and_then(|attendant| attendant.daemons.get(number)).copied().unwrap_or_default();
@@ -278,42 +249,6 @@ impl Attendants {
         });
         (daemons.collect(), jobs.collect())
     }
-
-    /// Records the end of a child of the master. Returns false if it was not an attendant.
-    pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
-        let Some(position) = self.attendants.iter().position(|attendant| attendant.pid == pid) else { return false };
-        // Its last reports.
-        let _ = self.read_reports(pid.as_raw());
-        let attendant = self.attendants.remove(position);
-        let cause = Cause::from_status(status);
-        if attendant.task == Task::AtWork {
-            let lived = now_ms.saturating_sub(attendant.born_ms) > EARLY_FAILURE_MS;
-            if lived {
-                self.backoff.lived();
-            } else {
-                self.backoff.failed_early(now_ms);
-            }
-            log_sink::line(&format!("the process for daemons and cron (pid {pid}) {}: starting another", cause.words()));
-        }
-        true
-    }
-
-    /// Kills attendants that exceed their time to end; the kernel kills their attached programs with them.
-    pub fn kill_late(&mut self, now_ms: u64) {
-        for attendant in &mut self.attendants {
-            if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
-                attendant.deadline_ms = None;
-                log_sink::line(&format!("the process for daemons and cron (pid {}) has not ended: killing it", attendant.pid));
-                // The attendant is our child and was not reaped, so its pid was not reused.
-                system::signal_group(attendant.pid, libc::SIGKILL);
-            }
-        }
-    }
-
-    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
-        let deadlines = self.attendants.iter().filter_map(|attendant| attendant.deadline_ms);
-        deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted && !self.is_held)).min()
-    }
 }
 
 fn note(states: &mut [ProgramState], number: u32, state: ProgramState) {
@@ -322,31 +257,36 @@ fn note(states: &mut [ProgramState], number: u32, state: ProgramState) {
     }
 }
 
-impl AttendantProcess {
-    fn tell(&self, order: AttendantOrder) {
-        // The socket's buffer holds hundreds of orders; if it is full, the deadline applies.
-        match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
-            Ok(_) | Err(Errno::EPIPE) => {}
-            Err(error) => {
-                log_sink::line(&format!("the process for daemons and cron (pid {}) can't be reached: {error}", self.pid))
-            }
-        }
-    }
-}
-
 impl Owner for Attendants {
     fn waits(&self, turn: &Turn) -> Waits<'_> {
-        Waits::on(self.sources(), self.wake_ms(turn.now_ms))
+        let is_due = self.is_lacking() && !turn.is_stopping;
+        let next_start = is_due.then(|| self.backoff.wake_ms(turn.now_ms).unwrap_or(turn.now_ms));
+        Waits::on(self.attendants.sources(Token::Attendant), self.attendants.wake_ms().into_iter().chain(next_start).min())
     }
 }
 
 impl Processes for Attendants {
+    fn due(&mut self, context: OwnerContext<'_>) {
+        // The kernel kills the attached programs with them.
+        log_sink::lines(&self.attendants.kill_late("", context.now_ms));
+        if !context.is_stopping {
+            self.start_if_due(context);
+        }
+    }
+
     fn note_end(&mut self, pid: Pid, status: i32, context: OwnerContext<'_>) -> Option<Aftermath> {
-        self.note_end(pid, status, context.now_ms).then_some(Aftermath::Nothing)
+        // Its last reports.
+        let _ = self.read_reports(pid.as_raw());
+        let ended = self.attendants.note_end(pid, status, context.now_ms)?;
+        if ended.process.record.task == Task::AtWork {
+            log_sink::line(&ended.followed(&mut self.backoff, context.now_ms));
+        }
+        Some(Aftermath::Nothing)
     }
 
     fn stop_now(&mut self, now_ms: u64) {
-        self.stop_now(now_ms);
+        self.is_wanted = false;
+        self.tell(AttendantOrder::StopNow, Task::Stopping, now_ms + END_GRACE_MS, |_| true);
     }
 
     /// Daemons end last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but not
@@ -355,6 +295,6 @@ impl Processes for Attendants {
         if !context.continues_elsewhere {
             self.stop(context.settings, context.now_ms);
         }
-        self.is_gone()
+        self.attendants.is_empty()
     }
 }

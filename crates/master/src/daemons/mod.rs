@@ -14,5 +14,5 @@ mod supervise;
 
 pub use attendant::{Instructions, run, this_minute};
 pub use output::Output;
-pub use packets::{AttendantOrder, AttendantReport, MAX_PACKET_BYTES, ProgramState};
+pub use packets::{AttendantOrder, AttendantReport, ProgramState};
 pub use program::LaunchEnvironment;

@@ -4,9 +4,8 @@
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use bolide_supervision::processes::channel::MAX_TEXT_BYTES;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-
-use super::packets::MAX_TEXT_BYTES;
 
 /// Bytes read from one program in a turn, so that one with much output does not delay the other programs.
 const TURN_BYTES: usize = 64 * 1024;

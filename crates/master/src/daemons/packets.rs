@@ -1,10 +1,7 @@
-//! Packets between the master and its attendant over a SOCK_SEQPACKET pair: one byte for the kind, then text. It knows the
-//! encoding only, not what follows from a packet. The master and the attendant run it.
+//! Orders of the master to its attendant, and the attendant's reports: one byte for the kind, then text. Lines for the log are
+//! the channel's own. It knows the encoding only, not what follows from a packet. The master and the attendant run it.
 
-/// Maximum bytes of a packet.
-pub const MAX_PACKET_BYTES: usize = 4096;
-/// Maximum bytes of its text.
-pub const MAX_TEXT_BYTES: usize = MAX_PACKET_BYTES - 1;
+use std::borrow::Cow;
 
 /// An order from the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +30,6 @@ impl AttendantOrder {
 /// A report to the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttendantReport {
-    /// A log line of the attendant itself.
-    LogLine(String),
     /// A line of program output, with the program name as prefix.
     Output(Vec<u8>),
     /// A control daemon has ended, and the instance ends with it; its name.
@@ -70,31 +65,22 @@ impl ProgramState {
 }
 
 impl AttendantReport {
-    pub fn encode(&self) -> Vec<u8> {
-        let words;
-        let (kind, text): (u8, &[u8]) = match self {
-            AttendantReport::LogLine(text) => (b't', text.as_bytes()),
-            AttendantReport::Output(line) => (b'w', line),
-            AttendantReport::ControlEnded(name) => (b'c', name.as_bytes()),
-            AttendantReport::DaemonsGone => (b'g', b""),
-            AttendantReport::Daemon { number, state } | AttendantReport::Job { number, state } => {
-                words = state.words(*number);
-                (if matches!(self, AttendantReport::Daemon { .. }) { b'd' } else { b'j' }, words.as_bytes())
-            }
-        };
-        let mut packet = vec![kind];
-        packet.extend(&text[..text.len().min(MAX_TEXT_BYTES)]);
-        packet
+    /// Returns the kind and the text of its packet.
+    pub fn encode(&self) -> (u8, Cow<'_, [u8]>) {
+        match self {
+            AttendantReport::Output(line) => (b'w', Cow::Borrowed(line)),
+            AttendantReport::ControlEnded(name) => (b'c', Cow::Borrowed(name.as_bytes())),
+            AttendantReport::DaemonsGone => (b'g', Cow::Borrowed(b"")),
+            AttendantReport::Daemon { number, state } => (b'd', Cow::Owned(state.words(*number).into_bytes())),
+            AttendantReport::Job { number, state } => (b'j', Cow::Owned(state.words(*number).into_bytes())),
+        }
     }
 
     /// Returns `None` for a packet that no attendant sends.
-    pub fn decode(packet: &[u8]) -> Option<AttendantReport> {
-        let (kind, text) = packet.split_first()?;
-        let words = || String::from_utf8_lossy(text).into_owned();
+    pub fn decode(kind: u8, text: &[u8]) -> Option<AttendantReport> {
         match kind {
-            b't' => Some(AttendantReport::LogLine(words())),
             b'w' => Some(AttendantReport::Output(text.to_vec())),
-            b'c' => Some(AttendantReport::ControlEnded(words())),
+            b'c' => Some(AttendantReport::ControlEnded(String::from_utf8_lossy(text).into_owned())),
             b'g' => Some(AttendantReport::DaemonsGone),
             b'd' => ProgramState::read(text).map(|(number, state)| AttendantReport::Daemon { number, state }),
             b'j' => ProgramState::read(text).map(|(number, state)| AttendantReport::Job { number, state }),
@@ -108,20 +94,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_decode_to_their_report_and_are_never_too_long() {
+    fn packets_decode_to_their_report() {
         for report in [
-            AttendantReport::LogLine("daemon redis-server: started".to_owned()),
             AttendantReport::Output(b"[daemon redis-server] \xff\xfe".to_vec()),
             AttendantReport::ControlEnded("redis-server".to_owned()),
             AttendantReport::DaemonsGone,
             AttendantReport::Daemon { number: 3, state: ProgramState { pid: 42, figure: 7 } },
             AttendantReport::Job { number: 0, state: ProgramState::default() },
         ] {
-            assert_eq!(AttendantReport::decode(&report.encode()), Some(report));
+            let (kind, text) = report.encode();
+            assert_eq!(AttendantReport::decode(kind, &text), Some(report.clone()));
         }
-        assert_eq!(AttendantReport::Output(vec![b'x'; 10_000]).encode().len(), MAX_PACKET_BYTES);
-        for nonsense in [&b""[..], b"?", b"\0\0", b"d1 2", b"j1 2 3 4", b"d1 -2 3", b"d\xff"] {
-            assert_eq!(AttendantReport::decode(nonsense), None);
+        for (kind, nonsense) in
+            [(b'?', &b""[..]), (0, b"\0"), (b'd', b"1 2"), (b'j', b"1 2 3 4"), (b'd', b"1 -2 3"), (b'd', b"\xff")]
+        {
+            assert_eq!(AttendantReport::decode(kind, nonsense), None);
         }
         for (order, byte) in AttendantOrder::ALL {
             assert_eq!((order.byte(), AttendantOrder::of(byte)), (byte, Some(order)));

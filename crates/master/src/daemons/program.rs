@@ -13,6 +13,7 @@ use bolide_contract::settings::ApplicationSettings;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::environment;
+use bolide_supervision::processes::forking::Forked;
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::sockets::{service_manager, socket_activation};
 use nix::unistd::Pid;
@@ -52,26 +53,17 @@ pub struct LaunchRequest<'a> {
     pub outlives: bool,
 }
 
-/// A program that was started.
-#[derive(Debug)]
-pub struct Launched {
-    pub pid: Pid,
-    /// The program's output, and the leash of its process group; both are `None` for a program that outlives the attendant.
-    pub reader: Option<PipeReader>,
-    pub leash: Option<Leash>,
-}
-
 impl LaunchEnvironment {
     /// Returns the shell for commands: the first of `binsh` that exists.
     fn shell(&self) -> &Path {
         self.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path)
     }
 
-    /// Starts the program.
+    /// Starts the program. Returns it with its output, which one that outlives the attendant writes to the log itself.
     ///
     /// # Errors
     /// Process or descriptor limits, a missing folder, or no permission to change to the user.
-    pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<Launched> {
+    pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<(Forked, Option<PipeReader>)> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
         for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
@@ -115,7 +107,7 @@ impl LaunchEnvironment {
             command.pre_exec(pre_exec);
         }
         let child = command.spawn()?;
-        Ok(Launched { pid: Pid::from_raw(child.id() as i32), reader, leash })
+        Ok((Forked { pid: Pid::from_raw(child.id() as i32), channel: None, leash }, reader))
     }
 }
 

@@ -6,19 +6,14 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use bolide_contract::attendant::Daemon;
+use bolide_supervision::processes::auxiliary::AuxiliaryProcess;
+use bolide_supervision::processes::backoff::{self, Backoff};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::Leash;
-use bolide_supervision::processes::signals;
 use bolide_supervision::system;
-use bolide_supervision::text::duration;
-use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile::{self, Identities};
-use super::program::{LaunchEnvironment, LaunchRequest, Launched};
-
-/// A daemon that lives no longer than this failed early, in milliseconds: the pause before its next start grows.
-const EARLY_FAILURE_MS: u64 = 3000;
+use super::program::{LaunchEnvironment, LaunchRequest};
 
 /// A daemon and its state.
 #[derive(Debug)]
@@ -27,19 +22,14 @@ pub struct SupervisedDaemon {
     daemon: Daemon,
     identities: Identities,
     /// The process that we started, until it ends.
-    child: Option<Pid>,
-    /// For an attached daemon: kills its process group when the attendant dies.
-    leash: Option<Leash>,
+    child: Option<AuxiliaryProcess<()>>,
+    /// When it was last started.
     started_ms: u64,
     /// How often it was started.
     starts: u64,
-    /// The signal that ordered the process to end or to make room for its replacement.
-    sent_signal: Option<i32>,
     /// When it is to be started; `None` if it need not be.
     start_ms: Option<u64>,
-    pause_s: u64,
-    /// When a daemon that was ordered to end is killed.
-    kill_ms: Option<u64>,
+    backoff: Backoff,
     /// It is not started any more.
     is_over: bool,
     /// The process that the pidfile named at the last check.
@@ -62,18 +52,16 @@ impl SupervisedDaemon {
     /// Returns a daemon that is started immediately, or, with a pidfile, if that names no process.
     pub fn new(daemon: Daemon, name: String, identities: Identities, now_ms: u64) -> SupervisedDaemon {
         let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
+        let backoff = Backoff::by_seconds(daemon.throttle_most_s);
         let mut daemon = SupervisedDaemon {
             name,
             daemon,
             identities,
             child: None,
-            leash: None,
             started_ms: 0,
             starts: 0,
-            sent_signal: None,
             start_ms: Some(now_ms),
-            pause_s: 0,
-            kill_ms: None,
+            backoff,
             is_over: false,
             named: None,
             missing: 0,
@@ -97,12 +85,12 @@ impl SupervisedDaemon {
     }
 
     pub fn is_child(&self, pid: Pid) -> bool {
-        self.child == Some(pid)
+        self.child.as_ref().is_some_and(|child| child.pid() == pid)
     }
 
     /// Returns its process: the one that we started, or the one that its pidfile names.
     pub fn process(&self) -> Option<Pid> {
-        self.child.filter(|_| self.is_attached()).or(self.named)
+        self.child.as_ref().filter(|_| self.is_attached()).map(AuxiliaryProcess::pid).or(self.named)
     }
 
     /// Returns how often it was restarted.
@@ -131,10 +119,10 @@ impl SupervisedDaemon {
             outlives: !self.is_attached(),
         };
         match launch_environment.start(&launch) {
-            Ok(Launched { pid, reader, leash }) => {
-                (self.child, self.leash) = (Some(pid), leash);
+            Ok((forked, reader)) => {
+                let pid = forked.pid;
+                self.child = Some(AuxiliaryProcess::new(format!("daemon {}", self.name), forked, (), now_ms));
                 self.starts += 1;
-                self.sent_signal = None;
                 let mut words = format!("daemon {}: started (pid {pid})", self.name);
                 if self.daemon.is_detached
                     && let Some(path) = &self.daemon.pidfile
@@ -153,27 +141,19 @@ impl SupervisedDaemon {
         }
     }
 
-    /// Records the end of its process, which has not been reaped yet, so that the number of its process group was not reused.
-    pub fn note_end(&mut self, cause: &Cause, now_ms: u64) -> DaemonEnd {
-        let pid = self.child.take();
-        // Dropping the leash kills the rest of the process group.
-        self.leash = None;
-        self.kill_ms = None;
-        let (name, how) = (&self.name, cause.words_after(self.sent_signal));
-        let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-        if self.is_over {
-            return DaemonEnd::Logged(Some(format!("daemon {name}{shown} {how}")));
-        }
-        if !self.is_attached() {
-            // A daemon that goes to the background ends here regularly, and its pidfile shows its state.
-            let is_logged = self.daemon.is_detached || *cause != Cause::Exited(0);
-            return DaemonEnd::Logged(is_logged.then(|| format!("daemon {name}{shown} {how}")));
+    /// Records the end of its process, and kills the rest of its process group.
+    pub fn note_end(&mut self, cause: Cause, now_ms: u64) -> DaemonEnd {
+        let Some(child) = self.child.take() else { return DaemonEnd::Logged(None) };
+        // A daemon that goes to the background ends here regularly, and its pidfile shows its state.
+        let is_logged = self.is_over || self.is_attached() || self.daemon.is_detached || cause != Cause::Exited(0);
+        let text = child.ended(cause, now_ms).words();
+        if self.is_over || !self.is_attached() {
+            return DaemonEnd::Logged(is_logged.then_some(text));
         }
         if self.daemon.is_control {
             self.is_over = true;
-            return DaemonEnd::Control(format!("daemon {name}{shown} {how}, and the instance ends with it"));
+            return DaemonEnd::Control(format!("{text}, and the instance ends with it"));
         }
-        let text = format!("daemon {name}{shown} {how}");
         let pause = self.pause_before_next(now_ms);
         DaemonEnd::Logged(Some(format!("{text}; restarting {pause}")))
     }
@@ -195,11 +175,8 @@ impl SupervisedDaemon {
         if let Some(path) = lines.first() {
             lines = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
             // A restart because of a touched file does not count as an early failure.
-            self.started_ms = self.started_ms.min(now_ms.saturating_sub(EARLY_FAILURE_MS + 1));
-            self.signal(self.daemon.stop_signal);
-            if self.is_attached() && self.child.is_some() {
-                self.kill_ms = Some(now_ms + mercy_ms);
-            }
+            self.started_ms = self.started_ms.min(now_ms.saturating_sub(self.backoff.early_ms() + 1));
+            self.end_with(self.daemon.stop_signal, now_ms + mercy_ms);
         }
         if !self.is_attached() {
             lines.extend(self.check_pidfile(now_ms));
@@ -242,41 +219,33 @@ impl SupervisedDaemon {
     /// Orders it to end for good. A daemon with a pidfile lives on, and is notified only if configured.
     pub fn end(&mut self, is_reload: bool, mercy_ms: u64, now_ms: u64) {
         if self.is_over {
-            self.kill_ms = self.kill_ms.map(|kill_ms| kill_ms.min(now_ms + mercy_ms));
+            self.attached_child().into_iter().for_each(|child| child.end_by(now_ms + mercy_ms));
             return;
         }
         self.is_over = true;
         self.start_ms = None;
         let asked = self.daemon.reload_signal.filter(|_| is_reload);
-        if self.is_attached() {
-            self.signal(asked.unwrap_or(self.daemon.stop_signal));
-            self.kill_ms = self.child.map(|_| now_ms + mercy_ms);
-        } else if self.daemon.is_notified {
-            let usual = if is_reload { Signal::SIGHUP as i32 } else { self.daemon.stop_signal };
-            self.signal(asked.unwrap_or(usual));
+        let usual = if is_reload && !self.is_attached() { libc::SIGHUP } else { self.daemon.stop_signal };
+        if self.is_attached() || self.daemon.is_notified {
+            self.end_with(asked.unwrap_or(usual), now_ms + mercy_ms);
         }
     }
 
     /// Kills it after its deadline. Returns the log line.
     pub fn kill_if_late(&mut self, now_ms: u64) -> Option<String> {
-        self.kill_ms.filter(|kill_ms| now_ms >= *kill_ms)?;
-        self.kill_ms = None;
-        self.send(Signal::SIGKILL as i32);
-        Some(format!("daemon {} has not ended after {}: killing it", self.name, signals::name(self.daemon.stop_signal)))
+        self.child.as_mut()?.kill_if_late("", now_ms)
     }
 
     /// Kills it immediately.
     pub fn kill(&mut self) {
         self.is_over = true;
-        self.kill_ms = None;
-        if self.is_attached() {
-            self.signal(Signal::SIGKILL as i32);
-        }
+        self.attached_child().into_iter().for_each(|child| child.signal(libc::SIGKILL));
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
         let start_ms = self.start_ms.filter(|_| !self.is_over && self.child.is_none());
-        [start_ms, self.kill_ms].into_iter().flatten().min()
+        let deadline_ms = self.child.as_ref().and_then(AuxiliaryProcess::deadline_ms);
+        [start_ms, deadline_ms].into_iter().flatten().min()
     }
 
     /// Returns whether its files must be checked once a second.
@@ -284,16 +253,21 @@ impl SupervisedDaemon {
         !self.is_over && (self.daemon.pidfile.is_some() || !self.daemon.touch.is_empty())
     }
 
-    /// Sends its process a signal that orders it to end.
-    fn signal(&mut self, number: i32) {
-        self.sent_signal = Some(number);
-        self.send(number);
+    /// The process that we started, if it must end before the attendant ends.
+    fn attached_child(&mut self) -> Option<&mut AuxiliaryProcess<()>> {
+        self.child.as_mut().filter(|_| self.daemon.pidfile.is_none())
     }
 
-    /// Sends a signal to the whole process group, or to the process only if it does not lead a group.
-    fn send(&self, number: i32) {
-        if let Some(pid) = self.process() {
-            system::signal_group(pid, number);
+    /// Sends its process a signal that orders it to end. An attached one is killed at the deadline.
+    fn end_with(&mut self, signal: i32, deadline_ms: u64) {
+        if let Some(child) = self.attached_child() {
+            child.signal(signal);
+            child.forget_deadline();
+            child.end_by(deadline_ms);
+        } else if let Some(child) = self.child.as_mut().filter(|child| self.named == Some(child.pid())) {
+            child.signal(signal);
+        } else if let Some(named) = self.named {
+            system::signal_group(named, signal);
         }
     }
 
@@ -304,13 +278,9 @@ impl SupervisedDaemon {
     /// Sets the time of the next start: immediately if the daemon lived long enough, otherwise after a pause that grows by one
     /// second each time. Returns it as text.
     fn pause_before_next(&mut self, now_ms: u64) -> String {
-        let is_birth = now_ms.saturating_sub(self.started_ms) <= EARLY_FAILURE_MS;
-        self.pause_s = if is_birth { (self.pause_s + 1).min(self.daemon.throttle_most_s.max(1)) } else { 0 };
-        self.start_ms = Some(now_ms + self.pause_s * 1000);
-        match self.pause_s {
-            0 => "at once".to_owned(),
-            pause_s => format!("in {}", duration(pause_s * 1000)),
-        }
+        let pause_ms = self.backoff.ended(now_ms.saturating_sub(self.started_ms), now_ms);
+        self.start_ms = Some(now_ms + pause_ms);
+        backoff::in_words(pause_ms)
     }
 }
 
@@ -320,6 +290,8 @@ fn changed_at(path: &Path) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
+    use bolide_supervision::processes::forking::Forked;
+
     use super::*;
 
     fn daemon(throttle_most_s: u64) -> Daemon {
@@ -342,30 +314,40 @@ mod tests {
         }
     }
 
+    /// The daemon, with a process that was started at this time.
+    fn started(daemon: &mut SupervisedDaemon, started_ms: u64) {
+        // A pid that no process has: nothing is sent to it here.
+        let forked = Forked { pid: Pid::from_raw(i32::MAX), channel: None, leash: None };
+        daemon.started_ms = started_ms;
+        daemon.child = Some(AuxiliaryProcess::new("daemon x", forked, (), started_ms));
+    }
+
     #[test]
     fn pauses_grow_by_a_second_up_to_the_most_and_a_life_ends_them() {
         let mut daemon = SupervisedDaemon::new(daemon(3), String::new(), Identities::default(), 0);
         let pauses: Vec<u64> = (0..5)
             .map(|_| {
-                daemon.started_ms = 100_000;
-                daemon.note_end(&Cause::Exited(1), 100_500);
+                started(&mut daemon, 100_000);
+                daemon.note_end(Cause::Exited(1), 100_500);
                 daemon.start_ms.unwrap_or_default() - 100_500
             })
             .collect();
         assert_eq!(pauses, [1000, 2000, 3000, 3000, 3000]);
-        daemon.started_ms = 100_000;
-        daemon.note_end(&Cause::Exited(1), 100_000 + EARLY_FAILURE_MS + 1);
-        assert_eq!(daemon.start_ms, Some(100_000 + EARLY_FAILURE_MS + 1));
+        started(&mut daemon, 100_000);
+        daemon.note_end(Cause::Exited(1), 103_001);
+        assert_eq!(daemon.start_ms, Some(103_001));
     }
 
     #[test]
     fn a_control_daemon_that_ends_by_itself_ends_the_instance_and_one_that_was_told_to_does_not() {
         let control = Daemon { is_control: true, ..daemon(3) };
         let mut daemon = SupervisedDaemon::new(control.clone(), String::new(), Identities::default(), 0);
-        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
+        started(&mut daemon, 0);
+        assert!(matches!(daemon.note_end(Cause::Exited(0), 1), DaemonEnd::Control(_)));
         let mut daemon = SupervisedDaemon::new(control, String::new(), Identities::default(), 0);
+        started(&mut daemon, 0);
         daemon.end(false, 1000, 0);
-        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Logged(Some(_))));
+        assert!(matches!(daemon.note_end(Cause::Exited(0), 1), DaemonEnd::Logged(Some(_))));
         assert_eq!(daemon.wake_ms(), None);
     }
 

@@ -4,15 +4,15 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::child_setup::{self, RawIdentity};
+use bolide_supervision::processes::forking;
 use bolide_supervision::processes::signals::EndSignals;
 use bolide_supervision::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::Pid;
 
 use crate::control::signals::end_signals;
 
@@ -32,22 +32,21 @@ pub fn run(privileges: Option<&Privileges>, kept: &[RawFd], most_ms: u64, work: 
     let (reader, mut writer) = io::pipe()?;
     let identity = privileges.map(RawIdentity::of);
     let master = Pid::this().as_raw();
-    let Some(child) = system::fork()? else {
-        let kept: Vec<RawFd> = kept.iter().copied().chain([writer.as_raw_fd()]).collect();
-        system::close_others(&kept);
-        // A process group of its own, which is killed at the time limit. The call fails if the group is already ours.
-        let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    let kept = [kept, &[writer.as_raw_fd()]].concat();
+    let child = forking::fork(&kept, || {
         let became = child_setup::reset_signals(&[])
             .and_then(|()| identity.map_or(Ok(()), |identity| identity.take()))
             .and_then(|()| child_setup::die_with(master));
         // The first byte says whether the rest is an answer. The master may have stopped reading.
-        match became.map(|()| catch_unwind(AssertUnwindSafe(work))) {
-            Ok(Ok(answer)) => _ = writer.write_all(&[1]).and_then(|()| writer.write_all(&answer)),
-            Ok(Err(_)) => {}
-            Err(error) => _ = writer.write_all(&[0]).and_then(|()| writer.write_all(error.to_string().as_bytes())),
-        }
-        system::leave(0);
-    };
+        let _ = match became {
+            Ok(()) => {
+                let answer = work();
+                writer.write_all(&[1]).and_then(|()| writer.write_all(&answer))
+            }
+            Err(error) => writer.write_all(&[0]).and_then(|()| writer.write_all(error.to_string().as_bytes())),
+        };
+        0
+    })?;
     drop(writer);
     let answer = answer_of(reader, most_ms);
     // The child has answered or never will, and programs that it executed are not needed any more.

@@ -2,23 +2,21 @@
 //! one sends them in batches, again if the collector asks for it. It never returns to the code that the master was running at the
 //! fork. The exporter runs it.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::logging::Spans;
 use bolide_services::spans::{MAX_PACKET_BYTES, export, of_packet};
 use bolide_services::statistics::SpanCounts;
+use bolide_supervision::processes::channel::{FromMaster, MasterChannel};
 use bolide_supervision::processes::child_setup::RawIdentity;
-use bolide_supervision::processes::process_attributes;
 use bolide_supervision::system;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv, send};
-use nix::unistd::Pid;
+use nix::sys::socket::{MsgFlags, recv};
 
 use super::posting::{Posted, Poster};
 use super::queue::{MAX_WAITING, SpanQueue};
-use super::reports::ExporterReport;
 
 /// Spans that are taken in a turn, so that the master's orders are seen.
 const SPANS_A_TURN: usize = 1024;
@@ -40,6 +38,9 @@ const ORPHANED_MS: u64 = 300;
 /// Seconds between two lines about failures.
 const COMPLAINT_S: u64 = 60;
 
+/// The kind of the report about what has become of spans.
+pub const COUNTS: u8 = b'c';
+
 /// What an exporter is given when it is forked.
 pub struct ExporterPlan {
     pub spans: Spans,
@@ -48,40 +49,31 @@ pub struct ExporterPlan {
     pub version: &'static str,
     /// The application's user, if the master is root.
     pub identity: Option<RawIdentity>,
-    pub process_name: String,
     /// The end of the spans' socket to read from.
     pub take: OwnedFd,
 }
 
-/// Turns the child of a fork into the exporter. Never returns.
-pub fn run(plan: &ExporterPlan, channel: &OwnedFd) -> ! {
-    system::close_others(&[channel.as_raw_fd(), plan.take.as_raw_fd()]);
-    // A process group of its own: a terminal's ^C reaches the master only. The call fails if the group is already ours.
-    let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    process_attributes::set_name(&plan.process_name);
-    let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let report = |line: String| tell(channel.as_fd(), &ExporterReport::LogLine(line));
-        let Some(collector) = &plan.spans.collector else { return false };
-        // The certificates are the system's, and may be readable to the master's user alone.
-        let poster = match Poster::new(collector, &plan.spans.headers, plan.version) {
-            Ok(poster) => poster,
-            Err(error) => {
-                report(format!("otlp ({}): no span can be sent: {error}", collector.origin));
-                return false;
-            }
-        };
-        if let Some(Err(error)) = plan.identity.as_ref().map(RawIdentity::take) {
-            report(format!("otlp ({}): the exporter can't become the application's user: {error}", collector.origin));
-            return false;
+/// The exporter's whole life. Returns its exit status.
+pub fn run(plan: &ExporterPlan, channel: &MasterChannel) -> i32 {
+    let Some(collector) = &plan.spans.collector else { return 1 };
+    // The certificates are the system's, and may be readable to the master's user alone.
+    let poster = match Poster::new(collector, &plan.spans.headers, plan.version) {
+        Ok(poster) => poster,
+        Err(error) => {
+            channel.say(&format!("otlp ({}): no span can be sent: {error}", collector.origin));
+            return 1;
         }
-        work(plan, &poster, channel.as_fd());
-        true
-    }));
-    system::leave(i32::from(!matches!(worked, Ok(true))))
+    };
+    if let Some(Err(error)) = plan.identity.as_ref().map(RawIdentity::take) {
+        channel.say(&format!("otlp ({}): the exporter can't become the application's user: {error}", collector.origin));
+        return 1;
+    }
+    work(plan, &poster, channel);
+    0
 }
 
 /// Runs until the master orders the end, or is gone.
-fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
+fn work(plan: &ExporterPlan, poster: &Poster, channel: &MasterChannel) {
     let queue = SpanQueue::default();
     std::thread::scope(|scope| {
         let sending = std::thread::Builder::new().spawn_scoped(scope, || send_all(plan, poster, &queue, channel));
@@ -91,7 +83,8 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
         }
         let mut told: Option<Instant> = None;
         let end = loop {
-            if let Some(end) = awaited_end(channel) {
+            // The order to end is the only one there is.
+            if let Some(end) = channel.next() {
                 break end;
             }
             let has_taken = take_spans(&plan.take, &queue) > 0;
@@ -102,7 +95,8 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
                 told = Some(Instant::now());
             }
             let wait_ms = if queue.has_counts() { REPORT_MS } else { MAX_WAIT_MS };
-            let (orders, spans) = (PollFd::new(channel, PollFlags::POLLIN), PollFd::new(plan.take.as_fd(), PollFlags::POLLIN));
+            let (orders, spans) =
+                (PollFd::new(channel.as_fd(), PollFlags::POLLIN), PollFd::new(plan.take.as_fd(), PollFlags::POLLIN));
             // An interrupted or failed wait is a turn without events.
             let _ = match has_taken {
                 true => poll(&mut [orders], PollTimeout::from(TURN_MS)),
@@ -110,7 +104,7 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
             };
         };
         // Workers outlive a killed master for a moment.
-        let turns = if end == End::Ordered { 0 } else { ORPHANED_MS / u64::from(TURN_MS) };
+        let turns = if end == FromMaster::Gone { ORPHANED_MS / u64::from(TURN_MS) } else { 0 };
         for _ in 0..turns {
             take_spans(&plan.take, &queue);
             std::thread::sleep(Duration::from_millis(TURN_MS.into()));
@@ -121,8 +115,7 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: BorrowedFd<'_>) {
         let left = queue.end(Duration::from_millis(END_MS));
         report_counts(&queue, channel);
         if left > 0 {
-            let words = format!("otlp ({}): {left} spans are lost: the collector has not taken them in time", origin(plan));
-            tell(channel, &ExporterReport::LogLine(words));
+            channel.say(&format!("otlp ({}): {left} spans are lost: the collector has not taken them in time", origin(plan)));
         }
         // The other thread may still wait for the collector.
         system::leave(0);
@@ -146,54 +139,44 @@ fn take_spans(take: &OwnedFd, queue: &SpanQueue) -> usize {
     SPANS_A_TURN
 }
 
-/// Why the exporter ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Ordered,
-    /// The master is gone.
-    Orphaned,
-}
-
-/// The order to end is the only one there is.
-fn awaited_end(channel: BorrowedFd<'_>) -> Option<End> {
-    let mut byte = [0; 1];
-    match recv(channel.as_raw_fd(), &mut byte, MsgFlags::MSG_DONTWAIT) {
-        Ok(0) | Err(Errno::ECONNRESET) => Some(End::Orphaned),
-        Ok(_) => Some(End::Ordered),
-        Err(_) => None,
-    }
-}
-
-/// Sends a report if the master has room for it. Never waits.
-fn tell(channel: BorrowedFd<'_>, report: &ExporterReport) -> bool {
-    send(channel.as_raw_fd(), &report.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
-}
-
-fn report_counts(queue: &SpanQueue, channel: BorrowedFd<'_>) {
+fn report_counts(queue: &SpanQueue, channel: &MasterChannel) {
     if queue.has_counts() {
         let counts = queue.take_counts();
-        if !tell(channel, &ExporterReport::Counts(counts)) {
+        if !channel.report(COUNTS, &encode(counts)) {
             queue.count(counts);
         }
     }
 }
 
+/// What has become of spans since the last report, as the text of a packet.
+fn encode(counts: SpanCounts) -> Vec<u8> {
+    let SpanCounts { exported, failed, dropped } = counts;
+    [exported, failed, dropped].into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// Reads the text of such a packet. Returns `None` for one that no exporter sends.
+pub fn decode(text: &[u8]) -> Option<SpanCounts> {
+    let (exported, rest) = text.split_first_chunk()?;
+    let (failed, rest) = rest.split_first_chunk()?;
+    let [exported, failed, dropped] = [*exported, *failed, rest.try_into().ok()?].map(u64::from_le_bytes);
+    Some(SpanCounts { exported, failed, dropped })
+}
+
 /// Says how many spans were dropped since the last line about that. Returns whether there were any.
-fn complain_of_drops(plan: &ExporterPlan, queue: &SpanQueue, channel: BorrowedFd<'_>) -> bool {
+fn complain_of_drops(plan: &ExporterPlan, queue: &SpanQueue, channel: &MasterChannel) -> bool {
     let dropped = queue.take_untold();
     if dropped > 0 {
         let origin = origin(plan);
-        let words = format!(
+        channel.say(&format!(
             "otlp ({origin}): {dropped} spans were dropped: they come faster than the collector takes them; otlp-sample makes \
             them fewer"
-        );
-        tell(channel, &ExporterReport::LogLine(words));
+        ));
     }
     dropped > 0
 }
 
 /// The thread that sends.
-fn send_all(plan: &ExporterPlan, poster: &Poster, queue: &SpanQueue, channel: BorrowedFd<'_>) {
+fn send_all(plan: &ExporterPlan, poster: &Poster, queue: &SpanQueue, channel: &MasterChannel) {
     let mut failures = Failures::default();
     while let Some(batch) = queue.next_batch() {
         let request = export(&plan.resource, plan.version, &batch);
@@ -253,7 +236,7 @@ struct Failures {
 }
 
 impl Failures {
-    fn note(&mut self, plan: &ExporterPlan, channel: BorrowedFd<'_>, spans: u64, why: &str) {
+    fn note(&mut self, plan: &ExporterPlan, channel: &MasterChannel, spans: u64, why: &str) {
         self.spans += spans;
         if self.told.is_some_and(|told| told.elapsed() < Duration::from_secs(COMPLAINT_S)) {
             return;
@@ -264,9 +247,20 @@ impl Failures {
             1 => "; 1 span has failed".to_owned(),
             spans => format!("; {spans} spans have failed"),
         };
-        tell(
-            channel,
-            &ExporterReport::LogLine(format!("otlp ({}): the collector does not take spans: {why}{lost}", origin(plan))),
-        );
+        channel.say(&format!("otlp ({}): the collector does not take spans: {why}{lost}", origin(plan)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_they_were_made() {
+        let counts = SpanCounts { exported: 1, failed: u64::MAX, dropped: 3 };
+        assert_eq!(decode(&encode(counts)), Some(counts));
+        for nonsense in [&b""[..], b"1234567", &[b'c'; 25]] {
+            assert_eq!(decode(nonsense), None);
+        }
     }
 }

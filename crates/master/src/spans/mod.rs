@@ -7,5 +7,4 @@ mod exporter;
 pub mod exporters;
 mod posting;
 mod queue;
-mod reports;
 pub mod socket;

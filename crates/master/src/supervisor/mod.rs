@@ -368,7 +368,6 @@ impl Supervisor {
         if self.ending.is_stopping() {
             return;
         }
-        self.attendants.start_if_due(self.provision.settings(), self.provision.privileges(), now);
         let span_socket = self.provision.span_socket().take();
         self.exporters.reconcile(self.provision.settings(), span_socket, self.provision.privileges(), now);
         // Each step may make work for the next. In this order, no work is left for a turn that only a timer begins.

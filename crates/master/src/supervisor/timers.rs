@@ -26,8 +26,6 @@ use crate::workers::memory_limits;
 impl Supervisor {
     /// Handles timers: deadlines of children, requests over time, workers past their lifetime.
     pub(super) fn take_timers(&mut self, now: u64) {
-        self.attendants.kill_late(now);
-        self.exporters.kill_late(now);
         self.children.shorten_prototype_deadlines(now);
         self.control.check_if_due(now);
         self.log_stop_progress(now);
@@ -74,9 +72,9 @@ impl Supervisor {
         if self.takeover.owns_files() {
             self.logs.rotate_due(&self.children, now);
         }
-        self.logs.write_due(now);
         self.logs.reach_again(&self.children, &self.provision, now);
-        self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now);
+        let (context, owners) = self.processes(now);
+        owners.for_each(|owner| owner.due(context));
         for number in self.alarms.take_signals() {
             let (signalling, instance, _) = self.signalling();
             signalling.raise_in_service(number, instance);

@@ -11,10 +11,11 @@ use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::Pid;
 
+use crate::processes::exit_report::Cause;
 use crate::processes::leash::{self, Leash};
-use crate::processes::process_attributes;
+use crate::processes::{forking, process_attributes};
 use crate::system;
 
 /// Time that a program has to end when the pipe has no writer left, in milliseconds.
@@ -26,44 +27,41 @@ const MAX_WAIT_MS: u64 = 60_000;
 /// The signal that the kernel sends the guard when the master ends. It only wakes the guard.
 const WAKE: Signal = Signal::SIGUSR2;
 
-/// A log program and its guard.
+/// A log program that has a guard.
 #[derive(Debug)]
-pub struct Guarded {
-    /// The master's child.
-    pub guard: Pid,
-    pub program: Pid,
-    /// The wait status of the program, which the guard writes when it ends.
+pub struct GuardedProgram {
+    /// The program, a child of the guard.
+    pub pid: Pid,
+    /// Its wait status, which the guard writes when it ends.
     report: PipeReader,
 }
 
-impl Guarded {
+impl GuardedProgram {
     #[cfg(test)]
-    pub fn for_test(guard: Pid) -> Guarded {
+    pub fn for_test(pid: Pid) -> GuardedProgram {
         let (report, _) = io::pipe().expect("made");
-        Guarded { guard, program: guard, report }
+        GuardedProgram { pid, report }
     }
 
-    /// The wait status of the program, given that of its guard.
-    pub fn status_of_program(mut self, of_guard: i32) -> i32 {
+    /// How the program ended, given how its guard did.
+    pub fn cause(mut self, of_guard: Cause) -> Cause {
         let mut status = [0; 4];
         // If the guard was killed, its program was killed with it.
-        self.report.read_exact(&mut status).map_or(of_guard, |()| i32::from_ne_bytes(status))
+        self.report.read_exact(&mut status).map_or(of_guard, |()| Cause::from_status(i32::from_ne_bytes(status)))
     }
 }
 
-/// Starts the program of a command, with `lines` as its standard input.
+/// Starts the program of a command, with `lines` as its standard input. Returns its guard, a child of the master, and itself.
 ///
 /// # Errors
 /// No process or descriptor is available, or the program can't be executed.
-pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
+pub fn start(command: Command, lines: PipeReader) -> io::Result<(Pid, GuardedProgram)> {
     let (mut report, writer) = io::pipe()?;
     let master = Pid::this();
-    let Some(guard) = system::fork()? else {
-        system::close_others(&[lines.as_raw_fd(), writer.as_raw_fd()]);
-        let guarded = std::panic::AssertUnwindSafe(move || guard(command, lines, writer, master));
-        system::leave(i32::from(std::panic::catch_unwind(guarded).is_err()));
-    };
-    drop((lines, writer, command));
+    let guard = forking::fork(&[lines.as_raw_fd(), writer.as_raw_fd()], || {
+        guard(command, lines, writer, master);
+        0
+    })?;
     // The guard reports the outcome of the start at once.
     let mut said = [0; 8];
     let outcome = report.read_exact(&mut said).and_then(|()| {
@@ -74,7 +72,7 @@ pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
         }
     });
     match outcome {
-        Ok(program) => Ok(Guarded { guard, program, report }),
+        Ok(pid) => Ok((guard, GuardedProgram { pid, report })),
         Err(error) => {
             system::wait_for(guard, MAX_ENDING_MS);
             Err(error)
@@ -99,9 +97,6 @@ fn guard(command: Command, lines: PipeReader, mut writer: PipeWriter, master: Pi
 }
 
 fn begin(mut command: Command, lines: &PipeReader, master: Pid) -> io::Result<(Pid, SignalFd, Leash)> {
-    // A process group of its own: ^C at a terminal is for the server, whose last lines the program must receive. The call fails
-    // if the group is ours already.
-    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name("bolide log program");
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None)?;
     let mut heard = SigSet::empty();

@@ -12,10 +12,12 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::{Pid, geteuid};
 
 use crate::log_sink;
-use crate::logs::log_guard::{self, Guarded};
+use crate::logs::log_guard::{self, GuardedProgram};
 use crate::privileges::Privileges;
-use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
+use crate::processes::auxiliary::AuxiliaryProcess;
+use crate::processes::backoff::Backoff;
 use crate::processes::exit_report::Cause;
+use crate::processes::forking::Forked;
 use crate::processes::{child_setup, environment};
 use crate::text::duration;
 
@@ -28,8 +30,7 @@ pub struct LogProgram {
     /// The end of the pipe that each program reads from.
     lines: PipeReader,
     /// `None` if it has ended.
-    running: Option<Guarded>,
-    born_ms: u64,
+    running: Option<AuxiliaryProcess<GuardedProgram>>,
     backoff: Backoff,
     /// How it ended or why it could not be started, for the line about its next start: an earlier line might have no reader.
     end: String,
@@ -49,7 +50,7 @@ pub struct LaunchMeans<'a> {
 }
 
 /// Starts a program that reads log lines. It ends when the last writer of its pipe is gone, or when its guard ends it.
-fn start(command: &str, lines: &PipeReader, means: LaunchMeans<'_>) -> io::Result<Guarded> {
+fn start(command: &str, lines: &PipeReader, means: LaunchMeans<'_>) -> io::Result<(Pid, GuardedProgram)> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
     let user = means.privileges.map_or_else(geteuid, |privileges| privileges.uid);
@@ -83,15 +84,14 @@ impl LogPrograms {
 
     /// Notes the end of a child of the master. Returns false if it was none of these programs.
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
-        let is_of = |program: &&mut LogProgram| program.running.as_ref().is_some_and(|running| running.guard == pid);
+        let is_of = |program: &&mut LogProgram| program.running.as_ref().is_some_and(|running| running.pid() == pid);
         let Some(program) = self.0.iter_mut().find(is_of) else { return false };
-        let Some(ended) = program.running.take() else { return false };
-        let shown = ended.program;
-        program.end = format!("(pid {shown}) {}", Cause::from_status(ended.status_of_program(status)).words());
-        if now_ms.saturating_sub(program.born_ms) > EARLY_FAILURE_MS {
-            program.backoff.lived();
-        } else {
-            let pause_ms = program.backoff.failed_early(now_ms);
+        let Some(running) = program.running.take() else { return false };
+        let guard = running.ended(Cause::from_status(status), now_ms);
+        let shown = guard.process.record.pid;
+        program.end = format!("(pid {shown}) {}", guard.process.record.cause(guard.cause).words());
+        let pause_ms = program.backoff.ended(guard.lived_ms, now_ms);
+        if pause_ms > 0 {
             program.end += &format!(" soon after its start; it was not restarted for {}", duration(pause_ms));
         }
         true
@@ -120,12 +120,12 @@ impl LogPrograms {
 impl LogProgram {
     fn of(number: u32, command: &str, lines: PipeReader) -> LogProgram {
         let (command, end) = (command.to_owned(), String::new());
-        LogProgram { number, command, lines, running: None, born_ms: 0, backoff: Backoff::default(), end }
+        LogProgram { number, command, lines, running: None, backoff: Backoff::default(), end }
     }
 
     fn start(&mut self, means: LaunchMeans<'_>, now_ms: u64) -> Result<String, String> {
         let LogProgram { command, lines, end, backoff, .. } = self;
-        let started = start(command, lines, means).map_err(|error| {
+        let (guard, guarded) = start(command, lines, means).map_err(|error| {
             let pause = duration(backoff.failed_early(now_ms));
             if end.is_empty() {
                 *end = format!("could not be started: {error}");
@@ -135,8 +135,9 @@ impl LogProgram {
             }
             format!("the log program `{command}` {end}, and can't be restarted: {error}; next attempt in {pause}")
         })?;
-        let words = format!("the log program `{command}` {end}; restarted (pid {})", started.program);
-        (self.running, self.born_ms) = (Some(started), now_ms);
+        let words = format!("the log program `{command}` {end}; restarted (pid {})", guarded.pid);
+        let guard = Forked { pid: guard, channel: None, leash: None };
+        self.running = Some(AuxiliaryProcess::new("the guard of a log program", guard, guarded, now_ms));
         Ok(words)
     }
 }
@@ -144,27 +145,29 @@ impl LogProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::backoff::EARLY_FAILURE_MS;
 
     #[test]
     fn a_program_that_fails_early_pauses_longer_each_time_and_one_that_has_lived_does_not() {
         // A pid that no process has: no signal is sent to it here.
         let pid = Pid::from_raw(i32::MAX);
         let mut programs = LogPrograms::default();
-        let running = || Guarded::for_test(pid);
+        let running = |born_ms: u64| {
+            let guard = Forked { pid, channel: None, leash: None };
+            Some(AuxiliaryProcess::new("a guard", guard, GuardedProgram::for_test(pid), born_ms))
+        };
         let (lines, _input) = io::pipe().expect("made");
-        programs.0.push(LogProgram { running: Some(running()), ..LogProgram::of(1, "true", lines) });
+        programs.0.push(LogProgram { running: running(0), ..LogProgram::of(1, "true", lines) });
         assert_eq!(programs.wake_ms(5), None);
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));
         assert!(programs.note_end(pid, 3 << 8, 5));
         assert_eq!((programs.wake_ms(5), programs.0[0].backoff.over(104)), (Some(105), false));
         let means = LaunchMeans { privileges: None, application: &ApplicationSettings::default() };
         assert!(programs.start_due(means, 104).is_empty());
-        programs.0[0].running = Some(running());
-        programs.0[0].born_ms = 200;
+        programs.0[0].running = running(200);
         assert!(programs.note_end(pid, 0, 300));
         assert_eq!(programs.wake_ms(300), Some(500));
-        programs.0[0].running = Some(running());
-        programs.0[0].born_ms = 500;
+        programs.0[0].running = running(500);
         assert!(programs.note_end(pid, 0, 500 + EARLY_FAILURE_MS + 1));
         assert_eq!(programs.wake_ms(2000), Some(2000));
     }

@@ -20,8 +20,7 @@ use nix::unistd::{Pid, alarm};
 
 use crate::files::guarded_files::{self, How, Rights};
 use crate::privileges::Privileges;
-use crate::processes::child_setup;
-use crate::system;
+use crate::processes::{child_setup, forking};
 use crate::text::duration;
 
 /// Time between two looks at the destinations, in milliseconds.
@@ -308,19 +307,18 @@ fn look_up(address: &str) -> io::Result<PipeReader> {
     let (reader, mut writer) = io::pipe()?;
     fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_RDONLY | OFlag::O_NONBLOCK))?;
     let master = Pid::this().as_raw();
-    if system::fork()?.is_some() {
-        return Ok(reader);
-    }
-    system::close_others(&[writer.as_raw_fd()]);
-    let outcome = child_setup::reset_signals(&[]).and_then(|()| child_setup::die_with(master)).and_then(|()| {
-        // SIGALRM, which is as it was by default, ends a lookup that takes too long.
-        alarm::set(MAX_LOOKUP_S);
-        resolve(address)
-    });
-    let answer = outcome.map_or_else(|error| format!("!{error}"), |found| found.to_string());
-    // The write fails only if the master is gone.
-    let _ = writer.write_all(&answer.as_bytes()[..answer.len().min(MAX_ANSWER_BYTES)]);
-    system::leave(0)
+    forking::fork(&[writer.as_raw_fd()], || {
+        let outcome = child_setup::reset_signals(&[]).and_then(|()| child_setup::die_with(master)).and_then(|()| {
+            // SIGALRM, which is as it was by default, ends a lookup that takes too long.
+            alarm::set(MAX_LOOKUP_S);
+            resolve(address)
+        });
+        let answer = outcome.map_or_else(|error| format!("!{error}"), |found| found.to_string());
+        // The write fails only if the master is gone.
+        let _ = writer.write_all(&answer.as_bytes()[..answer.len().min(MAX_ANSWER_BYTES)]);
+        0
+    })?;
+    Ok(reader)
 }
 
 /// The answer of a lookup, which has ended, or takes longer than the time between two looks and is asked again.

@@ -1,8 +1,10 @@
 //! Restart delays and lifetimes: a backoff before a child that failed early is started again (100 ms, doubled each time, up to 10
-//! s), and lifetimes of workers with jitter, so that workers of the same age do not end together. It knows no clock and no
-//! process: times are passed in. The master runs it.
+//! s; or a second more each time, as uWSGI's daemons have it), and lifetimes of workers with jitter, so that workers of the same
+//! age do not end together. It knows no clock and no process: times are passed in. The master and its attendant run it.
 
 use bolide_contract::recycling::Recycling;
+
+use crate::text::duration;
 
 /// The first pause after an early failure.
 pub const PAUSE_FIRST_MS: u64 = 100;
@@ -11,18 +13,61 @@ pub const MAX_PAUSE_MS: u64 = 10_000;
 /// A worker failed early if it ended before its first request and before it had served for this time. A worker that was killed by
 /// a request did not: such requests must not delay the workers that serve the others.
 pub const EARLY_FAILURE_MS: u64 = 1000;
+/// A daemon that lives no longer than this failed early, as in uWSGI.
+const EARLY_END_OF_DAEMON_MS: u64 = 3000;
 
-/// The backoff of one worker number, or of prototypes.
+/// How pauses grow.
+#[derive(Debug, Clone, Copy, Default)]
+enum PauseGrowth {
+    /// From [`PAUSE_FIRST_MS`] on, doubled each time.
+    #[default]
+    Doubled,
+    /// By a second each time, up to this one: uWSGI's pauses between daemons.
+    BySeconds { most_ms: u64 },
+}
+
+/// The backoff of one worker number, of prototypes, or of an auxiliary process.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff {
+    growth: PauseGrowth,
     pause_ms: u64,
     until_ms: u64,
 }
 
+/// Returns `at once`, or `in 2 s`.
+pub fn in_words(pause_ms: u64) -> String {
+    if pause_ms == 0 { "at once".to_owned() } else { format!("in {}", duration(pause_ms)) }
+}
+
 impl Backoff {
+    /// The backoff of a daemon, whose pauses grow by a second up to `most_s`.
+    pub fn by_seconds(most_s: u64) -> Backoff {
+        Backoff { growth: PauseGrowth::BySeconds { most_ms: most_s.max(1) * 1000 }, ..Backoff::default() }
+    }
+
+    /// Notes an end, after `lived_ms`. Returns the pause before the next start: 0 if it did not end early.
+    pub fn ended(&mut self, lived_ms: u64, now_ms: u64) -> u64 {
+        if lived_ms <= self.early_ms() {
+            return self.failed_early(now_ms);
+        }
+        self.lived();
+        0
+    }
+
+    /// What ends after at most this time has failed early, in milliseconds.
+    pub fn early_ms(&self) -> u64 {
+        match self.growth {
+            PauseGrowth::Doubled => EARLY_FAILURE_MS,
+            PauseGrowth::BySeconds { .. } => EARLY_END_OF_DAEMON_MS,
+        }
+    }
+
     /// Notes an early failure. Returns the pause that follows it, in milliseconds.
     pub fn failed_early(&mut self, now_ms: u64) -> u64 {
-        self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, MAX_PAUSE_MS);
+        self.pause_ms = match self.growth {
+            PauseGrowth::Doubled => (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, MAX_PAUSE_MS),
+            PauseGrowth::BySeconds { most_ms } => (self.pause_ms + 1000).min(most_ms),
+        };
         self.until_ms = now_ms + self.pause_ms;
         self.pause_ms
     }

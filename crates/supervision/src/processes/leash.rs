@@ -38,12 +38,6 @@ impl Leash {
         self.reader.as_raw_fd()
     }
 
-    /// Keeps the group's end open in the process that is on the leash, which was forked with it and has closed the holder's end.
-    /// What it executes inherits the end, so the group is on the leash whatever becomes of this process.
-    pub fn wear(self) {
-        std::mem::forget(self);
-    }
-
     /// Releases the group: its remaining processes live on.
     pub fn let_go(self) {
         // SAFETY: a plain system call on numbers: it turns the signal off.
