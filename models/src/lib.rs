@@ -10,6 +10,8 @@ mod atomics;
 pub mod cache_table;
 #[path = "../../crates/scoreboard/src/census.rs"]
 pub mod census;
+#[path = "../../crates/scoreboard/src/counters.rs"]
+pub mod counters;
 #[path = "../../crates/scoreboard/src/published.rs"]
 pub mod published;
 pub mod scheduling;

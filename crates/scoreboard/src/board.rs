@@ -10,69 +10,72 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::coarse_histogram::GroupDurations;
+pub use crate::counters::add;
+use crate::counters::{Shared, Summed, counters};
 pub use crate::meters::{Measured, Meters};
 use crate::sealed_memory;
 pub use crate::slot::{
     End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES, entries_of_thread,
 };
-pub use crate::work::{MAX_APPLICATIONS, OfApplication, Tally, Work, add};
+pub use crate::work::{ApplicationWork, MAX_APPLICATIONS, Tally, Work};
 use bolide_contract::children::ChildKind;
 pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
-/// A worker's row. It has 128 bytes, so that two workers never share a cache line.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-pub struct Row {
-    /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
-    pub pid: AtomicU32,
-    /// The worker's number, from 1, as in uWSGI. In a helper's row, the helper's number.
-    pub worker: AtomicU32,
-    /// Connections that the worker holds open.
-    pub connections: AtomicU32,
-    /// Whether the worker accepts new connections ([`Accepting::code`]).
-    pub accepting: AtomicU32,
-    /// 1 while the worker sleeps in its poll, idle.
-    pub waiting: AtomicU32,
-    /// 1 while workers should share connections in turn, even if these arrive one at a time. The master writes it.
-    pub takes_turns: AtomicU32,
-    /// Connections that the worker has accepted in turn. The master starts a new worker with the count of the existing ones.
-    pub turns: AtomicU32,
-    /// 1 while the worker is paused: it has processed the order, and begins no request.
-    pub paused: AtomicU32,
-    /// Share of time in which the worker is busy, in thousandths, over about the last second.
-    pub work: AtomicU32,
-    /// The kind of process in the row ([`ChildKind::code`]). The master writes it before it orders the fork.
-    pub kind: AtomicU32,
-    /// Monotonic time of the last iteration of the event loop, in milliseconds.
-    pub turned_ms: AtomicU64,
-    /// Monotonic time of the worker's start, in milliseconds.
-    pub started_ms: AtomicU64,
-    /// Requests answered since the worker's start.
-    pub requests: AtomicU64,
-    /// Average response time in microseconds, computed as in uWSGI: the mean of the last response time and the previous average.
-    /// If threads finish at the same moment, one of their values may be lost, which does not matter for an average.
-    pub average_us: AtomicU64,
-    /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
-    /// application's iterator and read no orders meanwhile.
-    pub stopped_ms: AtomicU64,
-    /// Messages for mules that this process could not send because their queue was full.
-    pub refused_messages: AtomicU64,
-    /// Monotonic time of the order to drain, like `stopped_ms`, for threads that wait for the next message of a WebSocket.
-    pub drained_ms: AtomicU64,
-    /// Handlers of uWSGI's signals that were called since the process' start.
-    pub signals: AtomicU64,
-    /// Orders `Signal` that the process has carried out or begun to. The master counts those that it has sent.
-    pub signals_taken: AtomicU32,
-    /// Signals that the process has raised, and those of them that the master has heard of, which writes the latter.
-    pub signals_raised: AtomicU32,
-    pub signals_heard: AtomicU32,
-    /// Signals that the process has dropped because the master has not heard of too many before them.
-    pub signals_dropped: AtomicU32,
-    /// Requests that the worker's greenlets serve (`gevent`).
-    pub greenlets: AtomicU32,
-    /// 1 if the worker serves inside an event loop of the language (asyncio, gevent), which lets requests wait side by side.
-    pub is_embedded: AtomicU32,
+counters! {
+    /// A worker's row. It has 128 bytes, so that two workers never share a cache line.
+    #[repr(C, align(128))]
+    pub struct Row {
+        /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
+        pub pid: AtomicU32,
+        /// The worker's number, from 1, as in uWSGI. In a helper's row, the helper's number.
+        pub worker: AtomicU32,
+        /// Connections that the worker holds open.
+        pub connections: AtomicU32,
+        /// Whether the worker accepts new connections ([`Accepting::code`]).
+        pub accepting: AtomicU32,
+        /// 1 while the worker sleeps in its poll, idle.
+        pub waiting: AtomicU32,
+        /// 1 while workers should share connections in turn, even if these arrive one at a time. The master writes it.
+        pub takes_turns: AtomicU32,
+        /// Connections that the worker has accepted in turn. The master starts a new worker with the count of the existing ones.
+        pub turns: AtomicU32,
+        /// 1 while the worker is paused: it has processed the order, and begins no request.
+        pub paused: AtomicU32,
+        /// Share of time in which the worker is busy, in thousandths, over about the last second.
+        pub work: AtomicU32,
+        /// The kind of process in the row ([`ChildKind::code`]). The master writes it before it orders the fork.
+        pub kind: AtomicU32,
+        /// Monotonic time of the last iteration of the event loop, in milliseconds.
+        pub turned_ms: AtomicU64,
+        /// Monotonic time of the worker's start, in milliseconds.
+        pub started_ms: AtomicU64,
+        /// Requests answered since the worker's start.
+        pub requests: AtomicU64,
+        /// Average response time in microseconds, computed as in uWSGI: the mean of the last response time and the previous
+        /// average. If threads finish at the same moment, one of their values may be lost, which does not matter for an average.
+        pub average_us: AtomicU64,
+        /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
+        /// application's iterator and read no orders meanwhile.
+        pub stopped_ms: AtomicU64,
+        /// Messages for mules that this process could not send because their queue was full.
+        pub refused_messages: AtomicU64,
+        /// Monotonic time of the order to drain, like `stopped_ms`, for threads that wait for the next message of a WebSocket.
+        pub drained_ms: AtomicU64,
+        /// Handlers of uWSGI's signals that were called since the process' start.
+        pub signals: AtomicU64,
+        /// Orders `Signal` that the process has carried out or begun to. The master counts those that it has sent.
+        pub signals_taken: AtomicU32,
+        /// Signals that the process has raised, and those of them that the master has heard of, which writes the latter.
+        pub signals_raised: AtomicU32,
+        pub signals_heard: AtomicU32,
+        /// Signals that the process has dropped because the master has not heard of too many before them.
+        pub signals_dropped: AtomicU32,
+        /// Requests that the worker's greenlets serve (`gevent`).
+        pub greenlets: AtomicU32,
+        /// 1 if the worker serves inside an event loop of the language (asyncio, gevent), which lets requests wait side by side.
+        pub is_embedded: AtomicU32,
+    }
 }
 
 /// Whether a worker accepts new connections, in [`Row::accepting`].
@@ -283,10 +286,10 @@ impl Scoreboard {
     pub fn measured(&self, row: u32) -> Measured {
         let mut sum = Measured::default();
         for meters in self.meters_in_use(row) {
-            sum += &Measured::of(meters);
+            sum += &meters.read();
         }
         for durations in self.in_use(row, self.group_durations(row)) {
-            sum.add_group_durations(&durations.counts());
+            sum.group_durations.add(&durations.counts());
         }
         sum
     }
@@ -357,7 +360,7 @@ impl Scoreboard {
 
     /// Returns the counters of each thread of the worker of this row, since the worker's start.
     pub fn work(&self, row: u32) -> impl Iterator<Item = Work> {
-        self.slots(row).iter().map(|slot| slot.tally.work())
+        self.slots(row).iter().map(|slot| slot.tally.read())
     }
 
     /// Whether the worker of this row has received a request, answered or not.
@@ -369,19 +372,7 @@ impl Scoreboard {
     /// Clears a row for its next worker. The master calls it after the last worker has ended.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
-        let who = [&found.pid, &found.worker, &found.kind];
-        let accepts =
-            [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused, &found.work];
-        let signals = [&found.signals_taken, &found.signals_raised, &found.signals_heard, &found.signals_dropped];
-        for number in who.into_iter().chain(accepts).chain(signals).chain([&found.greenlets, &found.is_embedded]) {
-            number.store(0, Relaxed);
-        }
-        for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {
-            number.store(0, Relaxed);
-        }
-        for number in [&found.requests, &found.average_us, &found.refused_messages, &found.signals] {
-            number.store(0, Relaxed);
-        }
+        found.clear();
         self.meters_in_use(row).for_each(Meters::clear);
         self.in_use(row, self.group_durations(row)).for_each(GroupDurations::clear);
         for slot in self.slots(row) {
@@ -441,7 +432,7 @@ mod tests {
         // Further applications are counted together with the last one that has a counter.
         assert_eq!(works[0].applications[MAX_APPLICATIONS - 1].exceptions, 1);
         let mut sum = works[0];
-        sum += works[1];
+        sum += &works[1];
         assert_eq!((sum.requests, sum.exceptions()), (7, 2));
         assert_eq!(board.measured(1).latency.count(), 0);
         for (slot, meters) in board.slots(1).iter().zip(board.meters(1)) {

@@ -4,6 +4,7 @@
 //! One thread at a time writes; others read. It knows neither row nor memory.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::counters::Shared;
 
 /// What a connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,8 +104,15 @@ impl Census {
         let count = &self.counts[usize::from(kind.0)][state as usize];
         count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
     }
+}
 
-    pub fn clear(&self) {
+/// It says what there is at present.
+impl Shared for Census {
+    type Copied = ();
+
+    fn read(&self) {}
+
+    fn clear(&self) {
         self.publish(&Counted::default());
     }
 }

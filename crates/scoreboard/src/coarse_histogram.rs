@@ -6,9 +6,9 @@
 
 pub use bolide_contract::statistics::MAX_GROUPS;
 
-use crate::atomics::{AtomicU64, Ordering::Relaxed};
+use crate::atomics::AtomicU64;
+use crate::counters::{Shared, add};
 use crate::histogram::{BUCKETS, Distribution, SCHEMA, bucket_of};
-use crate::work::add;
 
 /// Prometheus' name of this resolution.
 pub const COARSE_SCHEMA: i32 = 1;
@@ -33,16 +33,14 @@ impl GroupDurations {
         add(&self.groups[(group as usize).min(MAX_GROUPS)][coarse(bucket_of(microseconds))], 1);
     }
 
-    /// Sets it to zero, after its writer has ended. Buckets that are zero are not written.
+    /// Sets it to zero, after its writer has ended.
     pub fn clear(&self) {
-        for counter in self.groups.iter().flatten().filter(|counter| counter.load(Relaxed) != 0) {
-            counter.store(0, Relaxed);
-        }
+        self.groups.clear();
     }
 
     /// Reads the counts of all groups.
     pub fn counts(&self) -> Vec<CoarseCounts> {
-        self.groups.iter().map(|group| group.each_ref().map(|count| count.load(Relaxed))).collect()
+        self.groups.iter().map(Shared::read).collect()
     }
 }
 
@@ -71,14 +69,14 @@ mod tests {
 
     #[test]
     fn counts_up_to_a_common_bound_are_those_of_the_fine_buckets() {
-        let (durations, fine) = (fresh(), crate::histogram::Histogram::default());
+        let (durations, fine) = (fresh(), crate::histogram::tests::fresh());
         let mut sum = 0;
         for microseconds in (0..40).map(|power| 3u64.pow(power / 2) * (7 + u64::from(power))) {
             durations.note(2, microseconds);
             fine.note(microseconds);
             sum += microseconds;
         }
-        let (counts, fine) = (durations.counts(), Distribution::of(&fine));
+        let (counts, fine) = (durations.counts(), fine.read());
         let spread = spread(&counts[2], sum);
         assert_eq!((COARSE_BUCKETS, spread.count(), spread.sum_us), (48, 40, fine.sum_us));
         for bound in (0..BUCKETS - 1).step_by(FINE) {

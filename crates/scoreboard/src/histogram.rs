@@ -4,10 +4,8 @@
 //!
 //! It knows neither slot nor memory, and what the durations are of. Any process may use it.
 
-use std::ops::AddAssign;
-
-use crate::atomics::{AtomicU64, Ordering::Relaxed};
-use crate::work::add;
+use crate::atomics::AtomicU64;
+use crate::counters::{Shared, Summed, add, counters};
 
 /// Prometheus' name of this resolution: each bucket's bound is that of the one before times the 2^3th root of 2.
 pub const SCHEMA: i32 = 3;
@@ -41,20 +39,16 @@ const BOUNDS: [u64; 8] = [
 /// How many of the bounds are below each sixteenth of a doubling. No sixteenth has more than one bound in it.
 const BOUNDS_BELOW: [u8; 16] = [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 7, 7];
 
-/// The histogram in shared memory.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Histogram {
-    /// The sum of all durations, in microseconds.
-    sum_us: AtomicU64,
-    buckets: [AtomicU64; BUCKETS],
-}
-
-/// A copy of a histogram, or the sum of several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Distribution {
-    pub sum_us: u64,
-    pub counts: [u64; BUCKETS],
+counters! {
+    /// The histogram in shared memory.
+    #[repr(C)]
+    pub struct Histogram {
+        /// The sum of all durations, in microseconds.
+        sum_us: AtomicU64,
+        counts: [AtomicU64; BUCKETS],
+    }
+    /// A copy of a histogram, or the sum of several.
+    pub struct Distribution { .. }
 }
 
 impl Histogram {
@@ -62,22 +56,7 @@ impl Histogram {
     #[inline]
     pub fn note(&self, microseconds: u64) {
         add(&self.sum_us, microseconds);
-        add(&self.buckets[bucket_of(microseconds)], 1);
-    }
-
-    /// Sets it to zero, after its writer has ended. Buckets that are zero are not written.
-    pub fn clear(&self) {
-        for counter in self.buckets.iter().chain([&self.sum_us]) {
-            if counter.load(Relaxed) != 0 {
-                counter.store(0, Relaxed);
-            }
-        }
-    }
-}
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram { sum_us: AtomicU64::new(0), buckets: std::array::from_fn(|_| AtomicU64::new(0)) }
+        add(&self.counts[bucket_of(microseconds)], 1);
     }
 }
 
@@ -105,19 +84,7 @@ pub fn upper_bound_s(place: usize) -> Option<f64> {
     (place + 1 < BUCKETS).then(bound)
 }
 
-impl Default for Distribution {
-    fn default() -> Distribution {
-        Distribution { sum_us: 0, counts: [0; BUCKETS] }
-    }
-}
-
 impl Distribution {
-    /// Reads a histogram. Each bucket is read separately: a duration that is counted meanwhile may be in it and not in the sum.
-    pub fn of(histogram: &Histogram) -> Distribution {
-        let counts = histogram.buckets.each_ref().map(|bucket| bucket.load(Relaxed));
-        Distribution { sum_us: histogram.sum_us.load(Relaxed), counts }
-    }
-
     /// How many durations there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
@@ -152,19 +119,13 @@ impl Distribution {
     }
 }
 
-impl AddAssign<&Distribution> for Distribution {
-    fn add_assign(&mut self, other: &Distribution) {
-        // A worker writes the memory, so the numbers may be anything.
-        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
-        for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
-            *sum = sum.wrapping_add(*more);
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    pub fn fresh() -> Histogram {
+        Histogram { sum_us: AtomicU64::new(0), counts: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
 
     #[test]
     fn every_duration_is_in_the_bucket_between_whose_bounds_it_is() {
@@ -198,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_quantile_is_within_five_per_cent_of_the_truth() {
-        let histogram = Histogram::default();
+        let histogram = fresh();
         // Durations of 100 µs to 2 s, most of them short, from a fixed sequence.
         let mut state = 1u64;
         let mut durations: Vec<u64> = (0..20_000)
@@ -212,7 +173,7 @@ mod tests {
             histogram.note(*duration);
         }
         durations.sort_unstable();
-        let distribution = Distribution::of(&histogram);
+        let distribution = histogram.read();
         assert_eq!((distribution.count(), distribution.sum_us), (20_000, durations.iter().sum()));
         for share in [0.1, 0.5, 0.9, 0.99, 0.999] {
             let truth = durations[(share * 20_000.0) as usize - 1] as f64 / 1e6;
@@ -222,13 +183,13 @@ mod tests {
         histogram.clear();
         // Durations that are all at one end of their bucket.
         for truth in [1_000_001, 1_090_000, 40_810, 43_000] {
-            let histogram = Histogram::default();
+            let histogram = fresh();
             (0..60).for_each(|_| histogram.note(truth));
-            let told = Distribution::of(&histogram).quantile_s(0.99).expect("durations") * 1e6;
+            let told = histogram.read().quantile_s(0.99).expect("durations") * 1e6;
             assert!((told / truth as f64 - 1.0).abs() < 0.05, "{told} and not {truth}");
         }
         histogram.clear();
-        assert_eq!(Distribution::of(&histogram), Distribution::default());
+        assert_eq!(histogram.read(), Distribution::default());
         assert_eq!(Distribution::default().quantile_s(0.5), None);
     }
 
@@ -236,9 +197,9 @@ mod tests {
     fn distributions_add_up_and_tell_their_filled_buckets() {
         let mut sum = Distribution::default();
         for durations in [[10, 1_000_000], [1_000_000, 300_000_000]] {
-            let histogram = Histogram::default();
+            let histogram = fresh();
             durations.iter().for_each(|duration| histogram.note(*duration));
-            sum += &Distribution::of(&histogram);
+            sum += &histogram.read();
         }
         assert_eq!(sum.filled().collect::<Vec<_>>(), [(15, 1), (1_000_000, 2), (u64::MAX, 1)]);
         assert_eq!((sum.count_up_to(0), sum.count_up_to(BUCKETS - 2), sum.count()), (1, 3, 4));

@@ -10,6 +10,7 @@ mod board;
 pub mod census;
 pub mod coarse_histogram;
 pub mod connection_queue;
+mod counters;
 pub mod histogram;
 pub mod log_losses;
 pub mod meters;

@@ -4,14 +4,12 @@
 //!
 //! One thread writes, without locks; others read and add up. It knows neither row nor memory.
 
-use std::ops::AddAssign;
-
-use crate::atomics::{AtomicU64, Ordering::Relaxed};
+use crate::atomics::AtomicU64;
 use crate::census::Census;
+use crate::coarse_histogram::CoarseCounts;
 pub use crate::coarse_histogram::MAX_GROUPS;
-use crate::coarse_histogram::{COARSE_BUCKETS, CoarseCounts};
-use crate::histogram::{Distribution, Histogram};
-use crate::work::add;
+use crate::counters::{Shared, Summed, add, counters};
+use crate::histogram::Histogram;
 pub use crate::work::{CLASSES, class_of};
 
 /// The group of requests that no group of the configuration takes.
@@ -45,101 +43,53 @@ pub enum TlsFailure {
 pub const TLS_FAILURES: [&str; 8] =
     ["plain_http", "not_tls", "left", "timeout", "nothing_in_common", "client_certificate", "server_certificate", "other"];
 
-/// The measurements of a thread since its worker's start.
-#[repr(C, align(128))]
-#[derive(Debug)]
-pub struct Meters {
-    /// From the head of a request to the end of its answer, except those of WebSockets. Counted if the time is measured anyway.
-    pub latency: Histogram,
-    /// From the front server's receipt of a request (`X-Request-Start`) to its head here. Counted with `metrics`.
-    pub waiting: Histogram,
-    /// Waits for the language, such as CPython's GIL, before a thread could go on. Counted where a scraper may come.
-    pub language_waits: Histogram,
-    /// How late an event loop was that an asynchronous application runs in. Counted where a scraper may come.
-    pub loop_lag: Histogram,
-    /// How long connections have waited to be accepted, in the meters of the first thread alone. The thread that leads writes it.
-    pub accept_waits: Histogram,
-    /// Collections of garbage, in which a process can't serve. Only threads that hold the language write it, one at a time.
-    collections: Histogram,
-    /// The same by generation.
-    collected: [AtomicU64; GENERATIONS],
-    pub tls_handshakes: AtomicU64,
-    tls_failures: [AtomicU64; TLS_FAILURES.len()],
-    /// Of all connections of the worker, in the meters of its first thread alone. The thread that leads writes it.
-    pub census: Census,
-    /// Counted with `route-group`; the last one has all other requests.
-    pub groups: [GroupMeter; MAX_GROUPS + 1],
-}
-
-/// The requests of a group of routes.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub struct GroupMeter {
-    /// By class of status, see [`class_of`].
-    classes: [AtomicU64; CLASSES],
-    busy_us: AtomicU64,
-}
-
-/// A copy of a thread's measurements, or the sum of several.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Measured {
-    pub latency: Distribution,
-    pub waiting: Distribution,
-    pub language_waits: Distribution,
-    pub loop_lag: Distribution,
-    pub accept_waits: Distribution,
-    pub collections: Distribution,
-    pub collected: [u64; GENERATIONS],
-    pub tls_handshakes: u64,
-    /// In the order of [`TLS_FAILURES`].
-    pub tls_failures: [u64; TLS_FAILURES.len()],
-    pub groups: [GroupWork; MAX_GROUPS + 1],
-    /// The durations in each group of `groups`; empty where the scoreboard has no room for them.
-    pub group_durations: Vec<CoarseCounts>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GroupWork {
-    pub classes: [u64; CLASSES],
-    pub busy_us: u64,
-}
-
-impl Default for Meters {
-    fn default() -> Meters {
-        let groups = std::array::from_fn(|_| GroupMeter::default());
-        Meters {
-            latency: Histogram::default(),
-            waiting: Histogram::default(),
-            language_waits: Histogram::default(),
-            loop_lag: Histogram::default(),
-            accept_waits: Histogram::default(),
-            collections: Histogram::default(),
-            collected: Default::default(),
-            tls_handshakes: AtomicU64::new(0),
-            tls_failures: Default::default(),
-            census: Census::default(),
-            groups,
-        }
+counters! {
+    /// The measurements of a thread since its worker's start.
+    #[repr(C, align(128))]
+    pub struct Meters {
+        /// From the head of a request to the end of its answer, except those of WebSockets. Counted if the time is measured
+        /// anyway.
+        pub latency: Histogram,
+        /// From the front server's receipt of a request (`X-Request-Start`) to its head here. Counted with `metrics`.
+        pub waiting: Histogram,
+        /// Waits for the language, such as CPython's GIL, before a thread could go on. Counted where a scraper may come.
+        pub language_waits: Histogram,
+        /// How late an event loop was that an asynchronous application runs in. Counted where a scraper may come.
+        pub loop_lag: Histogram,
+        /// How long connections have waited to be accepted, in the meters of the first thread alone. The thread that leads writes
+        /// it.
+        pub accept_waits: Histogram,
+        /// Collections of garbage, in which a process can't serve. Only threads that hold the language write it, one at a time.
+        collections: Histogram,
+        /// The same by generation.
+        collected: [AtomicU64; GENERATIONS],
+        pub tls_handshakes: AtomicU64,
+        /// In the order of [`TLS_FAILURES`].
+        tls_failures: [AtomicU64; TLS_FAILURES.len()],
+        /// Of all connections of the worker, in the meters of its first thread alone. The thread that leads writes it.
+        pub census: Census,
+        /// Counted with `route-group`; the last one has all other requests.
+        pub groups: [GroupMeter; MAX_GROUPS + 1],
+    }
+    /// A copy of a thread's measurements, or the sum of several.
+    pub struct Measured {
+        ..
+        /// The durations in each group of `groups`; empty where the scoreboard has no room for them.
+        pub group_durations: Vec<CoarseCounts>,
     }
 }
 
-impl Default for Measured {
-    fn default() -> Measured {
-        let groups = [GroupWork::default(); MAX_GROUPS + 1];
-        Measured {
-            latency: Distribution::default(),
-            waiting: Distribution::default(),
-            language_waits: Distribution::default(),
-            loop_lag: Distribution::default(),
-            accept_waits: Distribution::default(),
-            collections: Distribution::default(),
-            collected: [0; GENERATIONS],
-            tls_handshakes: 0,
-            tls_failures: [0; TLS_FAILURES.len()],
-            groups,
-            group_durations: Vec::new(),
-        }
+counters! {
+    /// The requests of a group of routes.
+    #[repr(C)]
+    pub struct GroupMeter {
+        /// By class of status, see [`class_of`].
+        classes: [AtomicU64; CLASSES],
+        busy_us: AtomicU64,
     }
+    /// The same as numbers.
+    #[derive(Copy)]
+    pub struct GroupWork { .. }
 }
 
 impl Meters {
@@ -157,21 +107,6 @@ impl Meters {
     pub fn note_tls_failure(&self, failure: TlsFailure) {
         add(&self.tls_failures[failure as usize], 1);
     }
-
-    /// Sets everything to zero, after its writer has ended.
-    pub fn clear(&self) {
-        self.census.clear();
-        let of_requests = [&self.latency, &self.waiting, &self.language_waits];
-        for histogram in of_requests.into_iter().chain([&self.loop_lag, &self.accept_waits, &self.collections]) {
-            histogram.clear();
-        }
-        let of_groups = self.groups.iter().flat_map(|group| group.classes.iter().chain([&group.busy_us]));
-        for counter in of_groups.chain(&self.collected).chain(&self.tls_failures).chain([&self.tls_handshakes]) {
-            if counter.load(Relaxed) != 0 {
-                counter.store(0, Relaxed);
-            }
-        }
-    }
 }
 
 impl GroupMeter {
@@ -182,70 +117,14 @@ impl GroupMeter {
     }
 }
 
-impl Measured {
-    pub fn add_group_durations(&mut self, more: &[CoarseCounts]) {
-        if self.group_durations.len() < more.len() {
-            self.group_durations.resize(more.len(), [0; COARSE_BUCKETS]);
-        }
-        for (count, more) in self.group_durations.iter_mut().flatten().zip(more.iter().flatten()) {
-            *count = count.wrapping_add(*more);
-        }
-    }
-
-    /// Reads the measurements of a thread.
-    pub fn of(meters: &Meters) -> Measured {
-        let group = |group: &GroupMeter| GroupWork {
-            classes: group.classes.each_ref().map(|count| count.load(Relaxed)),
-            busy_us: group.busy_us.load(Relaxed),
-        };
-        Measured {
-            latency: Distribution::of(&meters.latency),
-            waiting: Distribution::of(&meters.waiting),
-            language_waits: Distribution::of(&meters.language_waits),
-            loop_lag: Distribution::of(&meters.loop_lag),
-            accept_waits: Distribution::of(&meters.accept_waits),
-            collections: Distribution::of(&meters.collections),
-            collected: meters.collected.each_ref().map(|count| count.load(Relaxed)),
-            tls_handshakes: meters.tls_handshakes.load(Relaxed),
-            tls_failures: meters.tls_failures.each_ref().map(|count| count.load(Relaxed)),
-            groups: meters.groups.each_ref().map(group),
-            group_durations: Vec::new(),
-        }
-    }
-}
-
-impl AddAssign<&Measured> for Measured {
-    fn add_assign(&mut self, other: &Measured) {
-        self.latency += &other.latency;
-        self.waiting += &other.waiting;
-        self.language_waits += &other.language_waits;
-        self.loop_lag += &other.loop_lag;
-        self.accept_waits += &other.accept_waits;
-        self.collections += &other.collections;
-        for (sum, more) in self.collected.iter_mut().zip(other.collected) {
-            *sum = sum.wrapping_add(more);
-        }
-        self.tls_handshakes = self.tls_handshakes.wrapping_add(other.tls_handshakes);
-        for (sum, more) in self.tls_failures.iter_mut().zip(other.tls_failures) {
-            *sum = sum.wrapping_add(more);
-        }
-        self.add_group_durations(&other.group_durations);
-        for (sum, more) in self.groups.iter_mut().zip(&other.groups) {
-            sum.busy_us = sum.busy_us.wrapping_add(more.busy_us);
-            for (count, more) in sum.classes.iter_mut().zip(more.classes) {
-                *count = count.wrapping_add(more);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn measurements_of_threads_add_up_and_are_cleared() {
-        let meters = [Meters::default(), Meters::default()];
+        let (board, _memory) = crate::Scoreboard::create(1, 2).expect("made");
+        let meters = board.meters(0);
         for (thread, status) in meters.iter().zip([204, 503]) {
             thread.latency.note(1000);
             thread.waiting.note(20);
@@ -254,14 +133,14 @@ mod tests {
             thread.group(2).note(status, 7);
             thread.group(99).note(0, 3);
         }
-        let mut sum = Measured::of(&meters[0]);
-        sum += &Measured::of(&meters[1]);
+        let mut sum = meters[0].read();
+        sum += &meters[1].read();
         assert_eq!((sum.latency.count(), sum.waiting.sum_us), (2, 40));
         assert_eq!((sum.collected, sum.collections.sum_us), ([0, 0, 2], 8));
         assert_eq!(sum.tls_failures, [0, 0, 0, 0, 0, 0, 0, 2]);
         assert_eq!(sum.groups[2], GroupWork { classes: [0, 1, 0, 0, 1, 0], busy_us: 14 });
         assert_eq!(sum.groups[MAX_GROUPS].classes[CLASSES - 1], 2);
         meters[0].clear();
-        assert_eq!(Measured::of(&meters[0]), Measured::default());
+        assert_eq!(meters[0].read(), Measured::default());
     }
 }

@@ -1,7 +1,7 @@
 //! The views of a snapshot that is made by hand.
 
 use bolide_contract::sharing::MetricKind;
-use bolide_scoreboard::OfApplication;
+use bolide_scoreboard::ApplicationWork;
 
 use super::*;
 use crate::reloads::ReloadCause;
@@ -9,7 +9,7 @@ use crate::reloads::ReloadCause;
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
     let mut work = Work { requests: 8, sent_bytes: 6595, busy_us: 1288, static_requests: 1, ..Work::default() };
-    work.applications[0] = OfApplication { requests: 7, exceptions: 1 };
+    work.applications[0] = ApplicationWork { requests: 7, exceptions: 1 };
     let request = RequestFacts { began_s: 1_795_354_498, line: "GET /sl%6fw%zz?x=\"1".to_owned() };
     let busy = WorkerFacts {
         number: 1,

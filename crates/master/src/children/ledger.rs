@@ -92,7 +92,7 @@ impl Ledger {
             if past.len() <= core {
                 past.resize(core + 1, Work::default());
             }
-            past[core] += work;
+            past[core] += &work;
         }
     }
 

@@ -199,7 +199,7 @@ fn add_to(sums: &mut Vec<Work>, works: impl Iterator<Item = Work>) {
         if sums.len() <= core {
             sums.resize(core + 1, Work::default());
         }
-        sums[core] += work;
+        sums[core] += &work;
     }
 }
 
