@@ -18,7 +18,7 @@ pub struct ListedMetric {
 }
 
 /// Names of a worker's numbers, with the last part of their oids and their kinds.
-const OF_WORKER: [(&str, u32, MetricKind); 9] = [
+pub const OF_WORKER: [(&str, u32, MetricKind); 9] = [
     ("requests", 1, MetricKind::Counter),
     ("delta_requests", 2, MetricKind::Absolute),
     ("failed_requests", 13, MetricKind::Counter),
@@ -31,7 +31,7 @@ const OF_WORKER: [(&str, u32, MetricKind); 9] = [
 ];
 
 /// The same of a thread.
-const OF_CORE: [(&str, u32); 7] = [
+pub const OF_CORE: [(&str, u32); 7] = [
     ("requests", 1),
     ("write_errors", 3),
     ("routed_requests", 4),

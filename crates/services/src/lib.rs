@@ -4,6 +4,7 @@
 pub mod canary;
 pub mod cheaper;
 pub mod cron;
+mod family;
 mod json;
 pub mod leaks;
 pub mod memory;
@@ -15,4 +16,6 @@ pub mod route_names;
 pub mod spans;
 pub mod statistics;
 pub mod tuning;
+pub mod uwsgi_json;
+mod uwsgi_numbers;
 pub mod uwsgi_signals;

@@ -1,14 +1,15 @@
 //! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers, and the words about a metric that has
 //! reached a threshold. It knows no socket and no clock.
 
+use bolide_contract::metric_list::{OF_CORE, OF_WORKER};
 use bolide_contract::sharing::{MetricKind, Threshold};
-use bolide_scoreboard::Work;
 
 use crate::statistics::{Metric, Snapshot, WorkerFacts};
+use crate::uwsgi_numbers::{CORE, SOCKET, WORKER, metric};
 
 /// All metrics of the server, in uWSGI's order. With `enable-metrics` the snapshot has them, and those of the configuration.
 pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
-    use MetricKind::{Absolute, Counter, Gauge};
+    use MetricKind::{Counter, Gauge};
     let mut metrics = Vec::new();
     let mut add = |name: String, kind, value: u64| {
         metrics.push(Metric { name, oid: String::new(), kind, value: i64::try_from(value).unwrap_or(i64::MAX) });
@@ -18,19 +19,17 @@ pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
     add("core.busy_workers".to_owned(), Gauge, busy);
     add("core.idle_workers".to_owned(), Gauge, living().count() as u64 - busy);
     for worker in &snapshot.workers {
-        let (number, work) = (worker.number, worker.work());
-        let mut of_worker = |name: &str, kind, value| add(format!("worker.{number}.{name}"), kind, value);
-        of_worker("requests", Counter, work.requests);
-        of_worker("delta_requests", Absolute, worker.requests_since_spawn);
-        of_worker("respawns", Counter, worker.spawn_count);
-        of_worker("avg_response_time", Gauge, worker.average_us);
-        of_worker("total_tx", Counter, work.sent_bytes);
-        of_worker("rss_size", Gauge, worker.resident_bytes);
-        of_worker("vsz_size", Gauge, worker.address_space_bytes);
-        of_worker("running_time", Counter, work.busy_us);
+        let number = worker.number;
+        for (name, _, kind) in OF_WORKER {
+            if let Some(value) = metric(WORKER, name, worker) {
+                add(format!("worker.{number}.{name}"), kind, value);
+            }
+        }
         for (core, facts) in worker.cores.iter().enumerate() {
-            for (name, value) in of_core(&facts.work) {
-                of_worker(&format!("core.{core}.{name}"), Counter, value);
+            for (name, _) in OF_CORE {
+                if let Some(value) = metric(CORE, name, facts) {
+                    add(format!("worker.{number}.core.{core}.{name}"), Counter, value);
+                }
             }
         }
     }
@@ -44,23 +43,13 @@ pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
     add("core.avg_response_time".to_owned(), Gauge, mean);
     add("core.total_running_time".to_owned(), Counter, sum(|worker| worker.work().busy_us));
     for (number, socket) in snapshot.sockets.iter().enumerate() {
-        add(format!("socket.{number}.listen_queue"), Gauge, u64::from(socket.queue));
+        for name in SOCKET.iter().filter_map(|row| row.metric) {
+            add(format!("socket.{number}.{name}"), Gauge, metric(SOCKET, name, socket).unwrap_or(0));
+        }
     }
     add("rss_size".to_owned(), Gauge, resident);
     add("vsz_size".to_owned(), Gauge, address_space);
     metrics
-}
-
-fn of_core(work: &Work) -> [(&'static str, u64); 7] {
-    [
-        ("requests", work.requests),
-        ("write_errors", work.write_errors),
-        ("routed_requests", work.routed_requests),
-        ("static_requests", work.static_requests),
-        ("offloaded_requests", 0),
-        ("exceptions", work.exceptions()),
-        ("read_errors", work.read_errors),
-    ]
 }
 
 /// The number that begins a word of a text, as C's `strtoll` reads it; 0 if there is no such word, or no number.
@@ -88,6 +77,7 @@ pub fn threshold_line(threshold: &Threshold, value: i64) -> String {
 mod tests {
     use super::*;
     use crate::statistics::{CoreFacts, SocketFacts};
+    use bolide_scoreboard::Work;
 
     #[test]
     fn each_number_has_uwsgis_name_and_the_instance_the_sums() {
@@ -117,6 +107,16 @@ mod tests {
             assert_eq!(told(name), Some((kind, value)), "{name}");
         }
         assert_eq!(told("worker.4.requests"), None);
+    }
+
+    #[test]
+    fn the_pushers_know_the_name_of_each_row() {
+        for name in WORKER.iter().filter_map(|row| row.metric) {
+            assert!(OF_WORKER.iter().any(|(known, ..)| *known == name), "{name}");
+        }
+        for name in CORE.iter().filter_map(|row| row.metric) {
+            assert!(OF_CORE.iter().any(|(known, _)| *known == name), "{name}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use bolide_scoreboard::census::{ConnectionKind, STATES};
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
 
-use super::family::FamilyKind::{Counter, Gauge, Histogram};
-use super::family::{Facts, Family, Number, Samples, families, of_sockets, one, seconds};
+use crate::family::FamilyKind::{Counter, Gauge, Histogram};
+use crate::family::{Facts, Family, Number, Samples, families, of_sockets, one};
 
 use crate::statistics::{CoreFacts, LogFacts, WorkerFacts};
 
@@ -44,7 +44,7 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_route_requests_total", Counter, &["route", "status"], routes),
     /// Time that the requests of each `route-group` took, added up.
     ("bolide_route_seconds_total", Counter, &["route"],
-        |facts, samples| of_routes(facts, |_, name, work| samples(&[name], seconds(work.busy_us).into()))),
+        |facts, samples| of_routes(facts, |_, name, work| samples(&[name], Number::Microseconds(work.busy_us)))),
     /// Time from the head of a request to the end of its response in each `route-group`, except for WebSockets. Natively it has
     /// two buckets for each doubling.
     ("bolide_route_duration_seconds", Histogram, &["route"], |facts, samples| {
@@ -79,9 +79,9 @@ pub const FAMILIES: &[Family] = families![
     /// Counted at most once a second.
     ("bolide_connections_by_state", Gauge, &["worker", "state", "protocol", "tls"], by_state),
     /// Connections in the accept queue of a socket, for which no worker was free yet.
-    ("bolide_backlog_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue),
+    ("bolide_backlog_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue.into()),
     /// Connections that the accept queue of a socket holds.
-    ("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue_most),
+    ("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue_most.into()),
     /// Checks that found an accept queue full.
     ("bolide_backlog_full_total", Counter, &[], one, |facts| facts.snapshot.queue_errors.into()),
     /// Resident memory of a worker; pages that workers share count in each.

@@ -3,13 +3,12 @@
 //! process and no socket. The master runs it.
 
 mod families;
-mod family;
 mod of_exporter;
 mod protobuf;
 mod table;
 mod text;
 
-pub use family::Facts;
+pub use crate::family::Facts;
 pub use text::PageForm;
 
 /// Returns all families in a form.

@@ -4,8 +4,8 @@
 use bolide_scoreboard::coarse_histogram::COARSE_SCHEMA;
 use bolide_scoreboard::histogram::{SCHEMA, ZERO_POWER};
 
-use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
+use crate::family::{Facts, Family, FamilyKind, Number, seconds};
 use crate::protobuf::{Message, varint};
 
 /// Returns all families.
@@ -55,7 +55,7 @@ fn metric(family: &Family, values: &[&str], number: Number<'_>) -> Message {
             return metric;
         }
         Number::Whole(number) => number as f64,
-        Number::Decimal(number) => number,
+        Number::Microseconds(number) => seconds(number),
     };
     let mut message = Message::default();
     message.double(1, value);

@@ -1,13 +1,13 @@
 //! All families, and the table of them in the documentation. The master runs it.
 
-use super::family::Family;
-#[cfg(test)]
-use super::family::{Facts, FamilyKind};
 use super::{families as own, of_exporter};
+use crate::family::Family;
+#[cfg(test)]
+use crate::family::{Facts, FamilyKind};
 
 /// All families, in the order of the page: those with uwsgi-exporter's names first.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    of_exporter::FAMILIES.iter().chain(own::FAMILIES)
+    of_exporter::families().chain(own::FAMILIES)
 }
 
 /// Returns the table of the documentation.
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn each_sample_has_a_value_for_each_label_of_its_family() {
         let mut facts =
-            Facts { snapshot: crate::statistics::tests::snapshot(), groups: vec!["api".to_owned()], ..Facts::default() };
+            Facts { snapshot: crate::uwsgi_json::tests::snapshot(), groups: vec!["api".to_owned()], ..Facts::default() };
         let measured = &mut facts.measured;
         for durations in [&mut measured.waiting, &mut measured.loop_lag, &mut measured.accept_waits] {
             durations.counts[3] = 1;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use bolide_scoreboard::coarse_histogram::spread;
 use bolide_scoreboard::histogram::{BUCKETS, Distribution, upper_bound_s};
 
-use super::family::{Facts, Family, FamilyKind, Number, seconds};
 use super::table::families;
+use crate::family::{Facts, Family, FamilyKind, Number, seconds};
 
 /// The forms of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,9 +92,9 @@ fn write_sample(text: &mut String, family: &Family, values: &[&str], number: Num
             write_name(text, family, "", values, None);
             let _ = writeln!(text, " {number}");
         }
-        Number::Decimal(number) => {
+        Number::Microseconds(number) => {
             write_name(text, family, "", values, None);
-            let _ = writeln!(text, " {number:?}");
+            let _ = writeln!(text, " {:?}", seconds(number));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The views of a snapshot that is made by hand.
 
 use bolide_contract::sharing::MetricKind;
-use bolide_scoreboard::ApplicationWork;
+use bolide_scoreboard::{ApplicationWork, Work};
 
 use super::*;
 use crate::reloads::ReloadCause;
+use crate::statistics::{LogFacts, Metric, SocketFacts, SpanCounts};
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {

@@ -41,12 +41,12 @@ pub struct Family {
 /// number. The comment above a row is its help.
 macro_rules! families {
     ($($(#[doc = $line:literal])* ($name:literal, $kind:ident, $labels:expr, $($write:tt)+)),* $(,)?) => {
-        &[$($crate::openmetrics::family::Family {
+        &[$($crate::family::Family {
             name: $name,
             kind: $kind,
             labels: $labels,
             help: bolide_comments::texts!($(#[doc = $line])*).help,
-            write: $crate::openmetrics::family::families!(@write $($write)+),
+            write: $crate::family::families!(@write $($write)+),
         }),*]
     };
     (@write $of:ident, $number:expr) => {
@@ -56,7 +56,7 @@ macro_rules! families {
         $write
     };
 }
-pub(super) use families;
+pub(crate) use families;
 
 /// Writes the only sample of a family without labels.
 pub fn one<'f>(facts: &'f Facts, samples: &mut Samples<'_>, number: impl Fn(&'f Facts) -> Number<'f>) {
@@ -70,7 +70,8 @@ pub type Samples<'a> = dyn FnMut(&[&str], Number<'_>) + 'a;
 #[derive(Debug, Clone, Copy)]
 pub enum Number<'a> {
     Whole(u64),
-    Decimal(f64),
+    /// Seconds, in a family.
+    Microseconds(u64),
     /// The value of a histogram.
     Durations(&'a Distribution),
     /// The value of a histogram with coarse buckets, and the sum in microseconds.
@@ -95,9 +96,14 @@ impl From<bool> for Number<'_> {
     }
 }
 
-impl From<f64> for Number<'_> {
-    fn from(number: f64) -> Self {
-        Number::Decimal(number)
+impl Number<'_> {
+    /// The number where uWSGI has microseconds; of a histogram, how many durations it has.
+    pub fn whole(self) -> u64 {
+        match self {
+            Number::Whole(number) | Number::Microseconds(number) => number,
+            Number::Durations(durations) => durations.count(),
+            Number::CoarseDurations(counts, _) => counts.iter().sum(),
+        }
     }
 }
 
@@ -106,12 +112,12 @@ pub fn seconds(microseconds: u64) -> f64 {
 }
 
 /// A sample for each listening socket.
-pub fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> u32) {
+pub fn of_sockets(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&SocketFacts) -> Number<'static>) {
     let sockets = &facts.snapshot.sockets;
     for (place, socket) in sockets.iter().enumerate() {
         // A series must not appear twice. As in uwsgi-exporter, the first socket of a name counts.
         if !sockets[..place].iter().any(|other| (&other.name, &other.protocol) == (&socket.name, &socket.protocol)) {
-            samples(&[&socket.name, &socket.protocol], number(socket).into());
+            samples(&[&socket.name, &socket.protocol], number(socket));
         }
     }
 }
