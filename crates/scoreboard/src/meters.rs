@@ -18,30 +18,30 @@ pub const OTHER_GROUP: u32 = MAX_GROUPS as u32;
 /// Generations of CPython's garbage collector.
 pub const GENERATIONS: usize = 3;
 
-/// Why a TLS handshake has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsFailure {
-    /// HTTP without TLS.
-    PlainHttp,
-    /// Something else without TLS.
-    NotTls,
-    /// The client left before the end.
-    Left,
-    /// It was not complete in time.
-    Timeout,
-    /// No version, cipher suite, key exchange, signature or application protocol in common.
-    NothingInCommon,
-    /// The client's certificate is missing or was not accepted.
-    ClientCertificate,
-    /// The client does not accept this server's certificate.
-    ServerCertificate,
-    /// Anything else: malformed messages, another alert of the client.
-    Other,
+bolide_contract::with_words! {
+    /// Why a TLS handshake has failed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum TlsFailure {
+        /// HTTP without TLS.
+        PlainHttp = "plain_http",
+        /// Something else without TLS.
+        NotTls = "not_tls",
+        /// The client left before the end.
+        Left = "left",
+        /// It was not complete in time.
+        Timeout = "timeout",
+        /// No version, cipher suite, key exchange, signature or application protocol in common.
+        NothingInCommon = "nothing_in_common",
+        /// The client's certificate is missing or was not accepted.
+        ClientCertificate = "client_certificate",
+        /// The client does not accept this server's certificate.
+        ServerCertificate = "server_certificate",
+        /// Anything else: malformed messages, another alert of the client.
+        Other = "other",
+    }
+    /// Its name in the metrics.
+    pub fn name() -> &'static str;
 }
-
-/// The names of all failures, in the order of [`TlsFailure`].
-pub const TLS_FAILURES: [&str; 8] =
-    ["plain_http", "not_tls", "left", "timeout", "nothing_in_common", "client_certificate", "server_certificate", "other"];
 
 counters! {
     /// The measurements of a thread since its worker's start.
@@ -64,8 +64,8 @@ counters! {
         /// The same by generation.
         collected: [AtomicU64; GENERATIONS],
         pub tls_handshakes: AtomicU64,
-        /// In the order of [`TLS_FAILURES`].
-        tls_failures: [AtomicU64; TLS_FAILURES.len()],
+        /// In the order of [`TlsFailure::ALL`].
+        tls_failures: [AtomicU64; TlsFailure::ALL.len()],
         /// Of all connections of the worker, in the meters of its first thread alone. The thread that leads writes it.
         pub census: Census,
         /// Counted with `route-group`; the last one has all other requests.

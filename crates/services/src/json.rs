@@ -59,6 +59,19 @@ impl JsonText {
         self.nest('{', '}', fill);
     }
 
+    /// A list with an object for each thing.
+    pub fn entries<T>(&mut self, key: &str, things: impl IntoIterator<Item = T>, write: impl Fn(&mut JsonText, T)) {
+        self.list(key, |list| things.into_iter().for_each(|thing| list.entry(|entry| write(entry, thing))));
+    }
+
+    /// The same, if there are any things.
+    pub fn entries_if_any<T>(&mut self, key: &str, things: impl IntoIterator<Item = T>, write: impl Fn(&mut JsonText, T)) {
+        let mut things = things.into_iter().peekable();
+        if things.peek().is_some() {
+            self.entries(key, things, write);
+        }
+    }
+
     fn key(&mut self, key: &str) {
         self.begin_value();
         self.quote(key);

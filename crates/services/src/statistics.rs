@@ -54,6 +54,13 @@ pub struct SpanCounts {
     pub dropped: u64,
 }
 
+impl SpanCounts {
+    /// The counts by the names of the results.
+    pub fn by_result(self) -> [(&'static str, u64); 3] {
+        [("exported", self.exported), ("failed", self.failed), ("dropped", self.dropped)]
+    }
+}
+
 impl std::ops::AddAssign for SpanCounts {
     fn add_assign(&mut self, other: SpanCounts) {
         self.exported += other.exported;

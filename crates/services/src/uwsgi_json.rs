@@ -21,25 +21,9 @@ pub struct Form {
 pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
     let mut json = JsonText::new(form.is_minified);
     write(&mut json, INSTANCE, snapshot);
-    if !snapshot.daemons.is_empty() {
-        json.list("daemons", |list| {
-            for daemon in &snapshot.daemons {
-                list.entry(|entry| write_daemon(entry, daemon));
-            }
-        });
-    }
-    json.list("locks", |list| {
-        for (name, holder) in &snapshot.locks {
-            list.entry(|entry| entry.number(name, *holder));
-        }
-    });
-    if !snapshot.caches.is_empty() {
-        json.list("caches", |list| {
-            for cache in &snapshot.caches {
-                list.entry(|entry| write_cache(entry, cache));
-            }
-        });
-    }
+    json.entries_if_any("daemons", &snapshot.daemons, write_daemon);
+    json.entries("locks", &snapshot.locks, |entry, (name, holder)| entry.number(name, *holder));
+    json.entries_if_any("caches", &snapshot.caches, write_cache);
     if !snapshot.metrics.is_empty() && !form.omits_metrics {
         json.object("metrics", |object| {
             for metric in &snapshot.metrics {
@@ -51,28 +35,14 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             }
         });
     }
-    json.list("sockets", |list| {
-        for socket in &snapshot.sockets {
-            list.entry(|entry| write(entry, SOCKET, socket));
-        }
-    });
-    json.list("workers", |list| {
-        for worker in &snapshot.workers {
-            list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
-        }
-    });
+    json.entries("sockets", &snapshot.sockets, |entry, socket| write(entry, SOCKET, socket));
+    json.entries("workers", &snapshot.workers, |entry, worker| write_worker(entry, worker, &snapshot.applications, form));
     if snapshot.helpers.iter().any(|helper| helper.kind == "mule") {
         json.number("refused_messages", snapshot.refused_messages);
     }
     write_helpers(&mut json, "mules", "mule", &snapshot.helpers, write_mule);
     write_helpers(&mut json, "spoolers", "spooler", &snapshot.helpers, write_spooler);
-    if !snapshot.jobs.is_empty() {
-        json.list("crons", |list| {
-            for job in &snapshot.jobs {
-                list.entry(|entry| write_job(entry, job));
-            }
-        });
-    }
+    json.entries_if_any("crons", &snapshot.jobs, write_job);
     write_reloads(&mut json, &snapshot.reloads);
     let mut text = json.finish();
     if !form.is_minified {
@@ -111,17 +81,10 @@ fn write_cache(entry: &mut JsonText, cache: &CacheFacts) {
 
 /// A list of the helpers of one kind, unless there are none.
 fn write_helpers(json: &mut JsonText, key: &str, kind: &str, helpers: &[HelperFacts], write: fn(&mut JsonText, &HelperFacts)) {
-    if !helpers.iter().any(|helper| helper.kind == kind) {
-        return;
-    }
-    json.list(key, |list| {
-        for helper in helpers.iter().filter(|helper| helper.kind == kind) {
-            list.entry(|entry| {
-                write(entry, helper);
-                entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
-                entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
-            });
-        }
+    json.entries_if_any(key, helpers.iter().filter(|helper| helper.kind == kind), |entry, helper| {
+        write(entry, helper);
+        entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
+        entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
     });
 }
 
@@ -179,36 +142,28 @@ fn write_job(json: &mut JsonText, job: &JobFacts) {
 fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[ApplicationFacts], form: Form) {
     let work = worker.work();
     write(json, WORKER, worker);
-    json.list("apps", |list| {
-        let unlisted = applications.len().saturating_sub(work.applications.len());
-        for ((number, application), done) in (0u32..).zip(applications).zip(work.applications) {
-            let is_last = number as usize + 1 == work.applications.len();
-            list.entry(|entry| {
-                entry.number("id", number);
-                entry.number("modifier1", 0);
-                match unlisted {
-                    // The last application also has the numbers of those that are not counted separately.
-                    1.. if is_last => entry.text("mountpoint", &format!("{} and {unlisted} more", application.mount)),
-                    _ => entry.text("mountpoint", &application.mount),
-                }
-                entry.number("startup_time", worker.load_s);
-                entry.number("requests", done.requests);
-                entry.number("exceptions", done.exceptions);
-                entry.text("chdir", "");
-            });
+    let unlisted = applications.len().saturating_sub(work.applications.len());
+    json.entries("apps", (0u32..).zip(applications).zip(work.applications), |entry, ((number, application), done)| {
+        let is_last = number as usize + 1 == work.applications.len();
+        entry.number("id", number);
+        entry.number("modifier1", 0);
+        match unlisted {
+            // The last application also has the numbers of those that are not counted separately.
+            1.. if is_last => entry.text("mountpoint", &format!("{} and {unlisted} more", application.mount)),
+            _ => entry.text("mountpoint", &application.mount),
         }
+        entry.number("startup_time", worker.load_s);
+        entry.number("requests", done.requests);
+        entry.number("exceptions", done.exceptions);
+        entry.text("chdir", "");
     });
     if form.omits_cores {
         return;
     }
-    json.list("cores", |list| {
-        for (number, core) in (0u32..).zip(&worker.cores) {
-            list.entry(|entry| write_core(entry, number, core));
-        }
-    });
+    json.entries("cores", (0u32..).zip(&worker.cores), write_core);
 }
 
-fn write_core(json: &mut JsonText, number: u32, core: &CoreFacts) {
+fn write_core(json: &mut JsonText, (number, core): (u32, &CoreFacts)) {
     json.number("id", number);
     write(json, CORE, core);
     json.list("vars", |list| {

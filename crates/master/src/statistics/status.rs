@@ -103,7 +103,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
     let attendants: Vec<Value> =
         view.attendants.processes().map(|process| attendant("attendant", process)).chain(exporters).collect();
     let spans = view.exporters.counts(view.provision.settings());
-    let spans = spans.map(|spans| json!({"exported": spans.exported, "failed": spans.failed, "dropped": spans.dropped}));
+    let spans = spans.map(|spans| Value::from_iter(spans.by_result()));
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
     json!({

@@ -3,12 +3,12 @@
 use bolide_scoreboard::Work;
 use bolide_scoreboard::census::{ConnectionKind, STATES};
 use bolide_scoreboard::histogram::Distribution;
-use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TLS_FAILURES};
+use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TlsFailure};
 
 use crate::family::FamilyKind::{Counter, Gauge, Histogram};
 use crate::family::{Facts, Family, Number, Samples, families, of_sockets, one};
 
-use crate::statistics::{CoreFacts, LogFacts, WorkerFacts};
+use crate::statistics::{CoreFacts, LogFacts, SpanCounts, WorkerFacts};
 
 /// The names of the classes of statuses.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
@@ -107,10 +107,8 @@ pub const FAMILIES: &[Family] = families![
     /// Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent
     /// because too many waited.
     ("bolide_spans_total", Counter, &["result"], |facts, samples| {
-        let Some(spans) = facts.snapshot.spans else { return };
-        for (result, count) in [("exported", spans.exported), ("failed", spans.failed), ("dropped", spans.dropped)] {
-            samples(&[result], count.into());
-        }
+        let counts = facts.snapshot.spans.into_iter().flat_map(SpanCounts::by_result);
+        counts.for_each(|(result, count)| samples(&[result], count.into()));
     }),
     /// Lines that a log has not received: it did not take them, or was out of reach for too long.
     ("bolide_log_lost_lines_total", Counter, &["log"], of_logs, |log| log.lost),
@@ -161,7 +159,8 @@ fn has_tls(facts: &Facts) -> bool {
 
 fn tls_failures(facts: &Facts, samples: &mut Samples<'_>) {
     if has_tls(facts) {
-        TLS_FAILURES.iter().zip(facts.measured.tls_failures).for_each(|(reason, count)| samples(&[reason], count.into()));
+        let counts = TlsFailure::ALL.iter().zip(facts.measured.tls_failures);
+        counts.for_each(|(reason, count)| samples(&[reason.name()], count.into()));
     }
 }
 
