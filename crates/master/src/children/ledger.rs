@@ -67,6 +67,18 @@ pub struct Account {
     pub past: Vec<Work>,
 }
 
+impl Account {
+    /// Adds the work of a process, by thread.
+    pub fn add(&mut self, works: impl Iterator<Item = Work>) {
+        for (core, work) in works.enumerate() {
+            if self.past.len() <= core {
+                self.past.resize(core + 1, Work::default());
+            }
+            self.past[core] += &work;
+        }
+    }
+}
+
 impl Ledger {
     pub fn account(&self, number: u32) -> Account {
         self.accounts.get(number as usize - 1).cloned().unwrap_or_default()
@@ -87,13 +99,7 @@ impl Ledger {
     pub fn note_end(&mut self, number: u32, works: impl Iterator<Item = Work>, signals: u64) {
         let account = self.account_mut(number);
         account.signals += signals;
-        let past = &mut account.past;
-        for (core, work) in works.enumerate() {
-            if past.len() <= core {
-                past.resize(core + 1, Work::default());
-            }
-            past[core] += &work;
-        }
+        account.add(works);
     }
 
     /// Adds what a worker that has ended had measured.

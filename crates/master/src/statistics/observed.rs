@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::settings::{Settings, Threads};
-use bolide_scoreboard::InFlight;
+use bolide_scoreboard::{InFlight, Work};
 use bolide_supervision::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -79,15 +79,14 @@ fn settings(settings: &Settings, is_embedded: bool) -> Value {
 fn worker_entry(view: View<'_>, worker: &Child) -> Value {
     let scoreboard = view.children.scoreboard();
     let row = worker.row().and_then(|row| scoreboard.row(row));
-    let slots = worker.row().map(|row| scoreboard.slots(row)).unwrap_or_default();
-    let sum = |of: fn(&bolide_scoreboard::Tally) -> u64| slots.iter().map(|slot| of(&slot.tally)).sum::<u64>();
+    let work: Work = worker.row().map(|row| scoreboard.work(row).sum()).unwrap_or_default();
     json!({
         "number": worker.worker_number(),
         "pid": worker.pid.map(Pid::as_raw),
         "generation": worker.generation,
         "started_ms": row.map(|row| row.started_ms.load(Relaxed)),
-        "requests": sum(|tally| tally.requests.load(Relaxed)),
-        "errors": sum(|tally| tally.errors.load(Relaxed)),
+        "requests": work.requests,
+        "errors": work.errors,
         "durations_us": worker.row().map(|row| scoreboard.measured(row).latency.filled().collect::<Vec<_>>()).unwrap_or_default(),
     })
 }

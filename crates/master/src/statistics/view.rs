@@ -110,13 +110,13 @@ impl View<'_> {
     }
 
     fn worker_facts(&self, number: u32) -> WorkerFacts {
-        let account = self.children.ledger().account(number);
-        let mut works = account.past;
+        let mut account = self.children.ledger().account(number);
         let of_number = |child: &&Child| child.worker_number() == Some(number);
         let processes: Vec<&Child> = self.children.iter().filter(of_number).collect();
         for row in processes.iter().filter_map(|child| child.row()) {
-            add_to(&mut works, self.children.scoreboard().work(row));
+            account.add(self.children.scoreboard().work(row));
         }
+        let works = account.past;
         let present = processes.into_iter().max_by_key(|child| self.precedence(child));
         let mut facts = WorkerFacts {
             number,
@@ -191,15 +191,6 @@ impl View<'_> {
         let loader = if is_lazy { Some(worker) } else { self.children.prototype(worker.generation) };
         let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
         milliseconds.unwrap_or(0) / 1000
-    }
-}
-
-fn add_to(sums: &mut Vec<Work>, works: impl Iterator<Item = Work>) {
-    for (core, work) in works.enumerate() {
-        if sums.len() <= core {
-            sums.resize(core + 1, Work::default());
-        }
-        sums[core] += &work;
     }
 }
 
