@@ -1,4 +1,8 @@
-//! The caches as rules use them. Must not know how a cache is kept, nor rules. Workers run it.
+//! The caches as rules use them, the values that they answer with, and the items that they store. Must not know how a cache is
+//! kept, nor rules. Workers run it.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// An operation with a number, of a variable or of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,6 +11,17 @@ pub enum Operator {
     Minus,
     Times,
     Divide,
+}
+
+impl Operator {
+    pub(crate) fn apply(self, left: i64, right: i64) -> i64 {
+        match self {
+            Operator::Plus => left.saturating_add(right),
+            Operator::Minus => left.saturating_sub(right),
+            Operator::Times => left.saturating_mul(right),
+            Operator::Divide => left.checked_div(right).unwrap_or(0),
+        }
+    }
 }
 
 /// The caches of an instance, by name. The empty name is the first one.
@@ -37,4 +52,53 @@ pub enum Change<'a> {
     Add(&'a [u8]),
     /// A number is changed; its time of expiry stays.
     Calculate(Operator, i64),
+}
+
+/// A value of a cache that is an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cached {
+    pub value: Vec<u8>,
+    /// In seconds since 1970; 0 is never.
+    pub expires_s: u64,
+    pub key: Vec<u8>,
+    pub form: Arc<CachedForm>,
+}
+
+impl Cached {
+    /// The value of the field `Expires`; `None` if the item never expires.
+    pub fn expires(&self) -> Option<String> {
+        let since_epoch = Duration::from_secs(Some(self.expires_s).filter(|&seconds| seconds != 0)?);
+        Some(httpdate::fmt_http_date(UNIX_EPOCH.checked_add(since_epoch)?))
+    }
+}
+
+/// How `cache:` presents a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedForm {
+    pub content_type: String,
+    /// Empty: none.
+    pub content_encoding: String,
+    /// The type follows from the key's extension, if that is known.
+    pub type_by_key: bool,
+}
+
+/// `cachestore:` for one answer: the item that its body becomes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Store {
+    pub cache: Vec<u8>,
+    pub key: Vec<u8>,
+    /// The key of a further item: the same compressed with gzip.
+    pub gzip_key: Option<Vec<u8>>,
+    /// Instead of the body.
+    pub value: Option<Vec<u8>>,
+    /// A status besides 200.
+    pub status: Option<u16>,
+    pub expires_s: i64,
+}
+
+impl Store {
+    /// Whether an answer with this status is stored.
+    pub fn takes(&self, status: u16) -> bool {
+        status == 200 || self.status == Some(status)
+    }
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use crate::status;
-use crate::walk::Answer;
+use crate::verdict::Answer;
 
 /// Most bytes of a response's head in a cache.
 const HEAD_BYTES: usize = 64 * 1024;

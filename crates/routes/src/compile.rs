@@ -2,17 +2,16 @@
 //!
 //! Must not know requests. The process that reads the configuration and workers run it, at their start.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use bolide_contract::answering::RouteRule;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-use crate::action::{self, Action};
+use crate::action;
+use crate::compiler::{Compiler, Groups, Labels, Mistake, Needs, Stage};
 use crate::condition::{Condition, Subject};
-use crate::diagnostics::{CompileContext, Labels, Mistake, Mistakes, Stage};
 use crate::pattern::pattern;
-use crate::template::Groups;
+use crate::visit::{Action, Step};
 
 /// Most bytes of a set of expressions.
 const SET_BYTES: usize = 16 * 1024 * 1024;
@@ -21,38 +20,32 @@ const SET_BYTES: usize = 16 * 1024 * 1024;
 const MIN_TEXTS_OF_A_SET: usize = 3;
 
 /// All rules of an instance.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Routes {
     /// `route…`: before the application is called.
     pub requests: Table,
     /// `response-route…`: when an answer's head is complete.
     pub responses: Table,
-    /// The folders or single files of `static:` and the related actions. Rules refer to them by index.
-    pub folders: Vec<PathBuf>,
-    /// The rules that use a cache whose name is known, and its name; an empty one is the first cache.
-    pub caches: Vec<(usize, String)>,
-    /// The rules that raise an alarm whose name is known, and its name.
-    pub alarms: Vec<(usize, String)>,
-    /// The rules that change a metric whose name is known, and its name.
-    pub metrics: Vec<(usize, String)>,
-    /// A rule needs the media types of file names.
-    pub needs_types: bool,
+    pub needs: Needs,
 }
 
 /// Rules in the order in which they run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Table {
     pub(crate) rules: Vec<Rule>,
-    labels: Vec<(Vec<u8>, usize)>,
+    labels: Labels,
     /// For each subject of several expressions: a set of them all, so that one search finds all matches.
     pub(crate) sets: [Option<RegexSet>; Subject::COUNT],
+    /// The variables that its rules read.
+    pub variables: Vec<Vec<u8>>,
 }
 
 /// One rule. Labels are rules too, so that positions match the configuration.
-#[derive(Debug)]
 pub(crate) struct Rule {
     pub condition: Condition,
     pub action: Action,
+    /// The action inserts groups of the expression's match.
+    pub needs_groups: bool,
     /// Its place in the configuration, for the log.
     pub origin: String,
 }
@@ -61,52 +54,37 @@ impl Routes {
     /// Compiles rules in their order. `None` if a mistake is fatal; the other mistakes are warnings. Relative file names are
     /// relative to `folder`.
     pub fn compile(rules: &[RouteRule], folder: &Path) -> (Option<Routes>, Vec<Mistake>) {
-        let mut found = Vec::new();
+        let mut mistakes = Vec::new();
         let mut routes = Routes::default();
-        let positions = positions(rules);
-        routes.requests.labels = owned(&positions.requests);
-        routes.responses.labels = owned(&positions.responses);
+        routes.requests.labels = labels(rules, Stage::Request);
+        routes.responses.labels = labels(rules, Stage::Response);
         for (number, rule) in rules.iter().enumerate() {
             let (stage, kind) = stage_and_kind(&rule.option);
-            let mut mistakes = Mistakes::new(number, stage, &mut found);
-            let (table, labels) = match stage {
-                Stage::Request => (&mut routes.requests, &positions.requests),
-                Stage::Response => (&mut routes.responses, &positions.responses),
+            let table = match stage {
+                Stage::Request => &mut routes.requests,
+                Stage::Response => &mut routes.responses,
             };
-            let position = table.rules.len();
-            let made = compile_rule(kind, rule, CompileContext { stage, position, labels, folder }, &mut mistakes);
+            let mut compiler = Compiler {
+                rule: number,
+                stage,
+                position: table.rules.len(),
+                labels: &table.labels,
+                folder,
+                groups: Groups::Literal,
+                needs_groups: false,
+                variables: &mut table.variables,
+                needs: &mut routes.needs,
+                mistakes: &mut mistakes,
+            };
             // A rule with a mistake keeps its place, so that the positions of the others stay correct.
-            let (condition, mut action) = made.unwrap_or((Condition::Never, Action::Continue));
-            if let Action::Serve(served) = &mut action
-                && let Some(served) = Arc::get_mut(served)
-            {
-                served.folder = folder_number(&mut routes.folders, &served.folder_path);
-            }
-            let of_action = if let Action::Cache(action) = &action { action.cache_name() } else { None };
-            for name in of_action.into_iter().chain(condition.cache_name()) {
-                routes.caches.push((number, String::from_utf8_lossy(name).into_owned()));
-            }
-            if let Action::Service(action) = &action {
-                let named = |name: &[u8]| (number, String::from_utf8_lossy(name).into_owned());
-                routes.alarms.extend(action.alarm_name().map(named));
-                routes.metrics.extend(action.metric_name().map(named));
-            }
-            routes.needs_types |= matches!(&action, Action::Cache(action) if action.needs_types());
-            table.rules.push(Rule { condition, action, origin: rule.origin.clone() });
+            let (condition, action) = compile_rule(kind, rule, &mut compiler).unwrap_or_else(nothing);
+            let needs_groups = compiler.needs_groups;
+            table.rules.push(Rule { condition, action, needs_groups, origin: rule.origin.clone() });
         }
         routes.requests.build_sets();
         routes.responses.build_sets();
-        let is_fatal = found.iter().any(|mistake| mistake.is_fatal);
-        ((!is_fatal).then_some(routes), found)
-    }
-
-    /// Returns the shortest `harakiri:` of all rules, in milliseconds.
-    pub fn shortest_harakiri_ms(&self) -> Option<u64> {
-        let limits = self.requests.rules.iter().filter_map(|rule| match rule.action {
-            Action::Harakiri(limit_ms) => Some(u64::from(limit_ms)),
-            _ => None,
-        });
-        limits.min()
+        let is_fatal = mistakes.iter().any(|mistake| mistake.is_fatal);
+        ((!is_fatal).then_some(routes), mistakes)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -147,49 +125,13 @@ impl Table {
     pub(crate) fn label(&self, name: &[u8]) -> Option<usize> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, position)| *position)
     }
-
-    /// Calls `see` with the name of every variable that a rule reads.
-    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
-        for rule in &self.rules {
-            rule.condition.variables(see);
-            rule.action.variables(see);
-        }
-    }
 }
 
-/// Returns the index of a folder among those of the rules.
-fn folder_number(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
-    folders.iter().position(|known| known == folder).unwrap_or_else(|| {
-        folders.push(folder.to_owned());
-        folders.len() - 1
-    })
-}
-
-#[derive(Default)]
-struct Positions<'a> {
-    requests: Labels<'a>,
-    responses: Labels<'a>,
-}
-
-fn positions(rules: &[RouteRule]) -> Positions<'_> {
-    let mut made = Positions::default();
-    let (mut requests, mut responses) = (0, 0);
-    for rule in rules {
-        let (stage, kind) = stage_and_kind(&rule.option);
-        let (labels, position) = match stage {
-            Stage::Request => (&mut made.requests, &mut requests),
-            Stage::Response => (&mut made.responses, &mut responses),
-        };
-        if kind == "label" {
-            labels.push((rule.text.as_str(), *position));
-        }
-        *position += 1;
-    }
-    made
-}
-
-fn owned(labels: &Labels<'_>) -> Vec<(Vec<u8>, usize)> {
-    labels.iter().map(|(name, position)| (name.as_bytes().to_vec(), *position)).collect()
+/// The labels of a table's rules.
+fn labels(rules: &[RouteRule], wanted: Stage) -> Labels {
+    let kinds = rules.iter().map(|rule| (stage_and_kind(&rule.option), rule)).filter(|((stage, _), _)| *stage == wanted);
+    let labels = kinds.enumerate().filter(|(_, ((_, kind), _))| *kind == "label");
+    labels.map(|(position, (_, rule))| (rule.text.clone().into_bytes(), position)).collect()
 }
 
 /// `response-route-if` is `if` in the table for answers; `route` alone means the path.
@@ -201,36 +143,37 @@ fn stage_and_kind(option: &str) -> (Stage, &str) {
     (stage, rest.strip_prefix("route").unwrap_or(rest).trim_start_matches('-'))
 }
 
+/// The rule of a label, and of a line that has a mistake.
+fn nothing() -> (Condition, Action) {
+    (Condition::Never, Box::new(|_| Step::Next))
+}
+
 /// Compiles one rule. `None`: the mistake was reported.
-fn compile_rule(
-    kind: &str,
-    rule: &RouteRule,
-    context: CompileContext<'_>,
-    mistakes: &mut Mistakes<'_>,
-) -> Option<(Condition, Action)> {
+fn compile_rule(kind: &str, rule: &RouteRule, compiler: &mut Compiler<'_>) -> Option<(Condition, Action)> {
     match kind {
-        "label" => return Some((Condition::Never, Action::Continue)),
+        "label" => return Some(nothing()),
         "run" => {
-            let action = action::compile(&rule.text, Groups::None, context, mistakes)?;
-            return Some((Condition::Always, action));
+            compiler.groups = Groups::None;
+            return Some((Condition::Always, action::compile(&rule.text, compiler)?));
         }
         _ => {}
     }
     let Some((left, command)) = rule.text.split_once(' ') else {
-        mistakes.error(format!("`{} = {}` has no action", rule.option, rule.text), example(kind));
+        compiler.error(format!("`{} = {}` has no action", rule.option, rule.text), example(kind));
         return None;
     };
     let (condition, groups) = match kind {
-        "if" | "if-not" => Condition::compile(left, kind == "if", mistakes)?,
-        "status" => (Condition::status(left, mistakes)?, Groups::None),
+        "if" | "if-not" => Condition::compile(left, kind == "if", compiler)?,
+        "status" => (Condition::status(left, compiler)?, Groups::None),
         _ => {
-            let pattern = pattern(left, mistakes)?;
-            let groups = Groups::Upto(pattern.groups());
-            (Condition::Match { subject: Subject::of_kind(kind), pattern, in_set: None }, groups)
+            let pattern = compiler.noted(pattern(left))?;
+            let (subject, groups) = (Subject::of_kind(kind), Groups::Upto(pattern.groups()));
+            compiler.reads(subject.variable());
+            (Condition::Match { subject, pattern, in_set: None }, groups)
         }
     };
-    let action = action::compile(command, groups, context, mistakes)?;
-    Some((condition, action))
+    compiler.groups = groups;
+    Some((condition, action::compile(command, compiler)?))
 }
 
 fn example(kind: &str) -> &'static str {

@@ -11,11 +11,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::cache_arguments::in_cache;
-use crate::diagnostics::Mistakes;
+use crate::cache_arguments::Parts;
+use crate::compiler::{Compiler, Groups};
 use crate::pattern::{Pattern, pattern};
 use crate::status;
-use crate::template::{Groups, Template};
+use crate::template::Template;
 use crate::values::Values;
 
 #[derive(Debug)]
@@ -151,16 +151,16 @@ fn shape(name: &str) -> Option<Shape> {
 
 impl Condition {
     /// Compiles `name:text`. `None`: the mistake was reported.
-    pub fn compile(text: &str, wanted: bool, mistakes: &mut Mistakes<'_>) -> Option<(Condition, Groups)> {
+    pub fn compile(text: &str, wanted: bool, compiler: &mut Compiler<'_>) -> Option<(Condition, Groups)> {
         let Some((name, text)) = text.split_once(':') else {
-            mistakes
+            compiler
                 .error(format!("the condition `{text}` has no colon"), "write CONDITION:TEXT, such as `empty:${HTTP_COOKIE}`");
             return None;
         };
         let Some(shape) = shape(name) else {
             match name {
-                "lord" => mistakes.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
-                _ => mistakes.error(
+                "lord" => compiler.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
+                _ => compiler.error(
                     format!("there is no condition `{name}`"),
                     "the conditions are equal, empty, startswith, endswith, contains, regexp, ishigher, ishigherequal, islower, \
                         islowerequal, exists, isfile, isdir, islink, isexec, ipv4in, ipv6in and incache",
@@ -168,11 +168,10 @@ impl Condition {
             }
             return None;
         };
-        let template = |text: &str, mistakes: &mut Mistakes<'_>| Template::compile(text, Groups::Literal, mistakes);
-        let two = |mistakes: &mut Mistakes<'_>| match text.split_once(';') {
-            Some((left, right)) => Some((template(left, mistakes), right)),
+        let two = |compiler: &mut Compiler<'_>| match text.split_once(';') {
+            Some((left, right)) => Some((Template::compile(left, compiler), right)),
             None => {
-                mistakes.error(
+                compiler.error(
                     format!("`{name}:{text}` compares with nothing"),
                     format!("write two texts with a semicolon between them, such as `{name}:${{PATH_INFO}};/text`"),
                 );
@@ -181,64 +180,47 @@ impl Condition {
         };
         let test = match shape {
             Shape::Regexp => {
-                let (text, right) = two(mistakes)?;
-                let pattern = pattern(right, mistakes)?;
+                let (text, right) = two(compiler)?;
+                let pattern = compiler.noted(pattern(right))?;
                 let groups = if wanted { Groups::Upto(pattern.groups()) } else { Groups::None };
                 return Some((Condition::Regexp { text, pattern, wanted }, groups));
             }
-            Shape::Empty => Test::Empty(template(text, mistakes)),
-            Shape::File(kind) => Test::File(kind, template(text, mistakes)),
+            Shape::Empty => Test::Empty(Template::compile(text, compiler)),
+            Shape::File(kind) => Test::File(kind, Template::compile(text, compiler)),
             Shape::Two(comparison) => {
-                let (left, right) = two(mistakes)?;
-                Test::Two(comparison, left, template(right, mistakes))
+                let (left, right) = two(compiler)?;
+                Test::Two(comparison, left, Template::compile(right, compiler))
             }
             Shape::In4 => {
-                let (left, right) = two(mistakes)?;
-                Test::In4(left, template(right, mistakes))
+                let (left, right) = two(compiler)?;
+                Test::In4(left, Template::compile(right, compiler))
             }
             Shape::In6 => {
-                let (left, right) = two(mistakes)?;
-                Test::In6(left, template(right, mistakes))
+                let (left, right) = two(compiler)?;
+                Test::In6(left, Template::compile(right, compiler))
             }
             Shape::InCache => {
-                let (cache, key) = in_cache(text, mistakes)?;
-                Test::InCache { cache, key }
+                let parts = Parts::read("incache", text, &["key", "name"], compiler);
+                Test::InCache { key: parts.key(compiler)?, cache: parts.cache(compiler)? }
             }
         };
-        test.check_network(mistakes);
+        test.check_network(compiler);
         Some((Condition::If { test, wanted }, Groups::None))
     }
 
-    pub fn status(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Condition> {
+    pub fn status(text: &str, compiler: &mut Compiler<'_>) -> Option<Condition> {
         match status::split(text) {
             Some((code, "")) => Some(Condition::Status(code)),
             _ => {
-                mistakes.error(format!("`{text}` is not a status"), "write three digits, such as 404");
+                compiler.error(format!("`{text}` is not a status"), "write three digits, such as 404");
                 None
             }
-        }
-    }
-
-    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
-        match self {
-            Condition::Match { subject, .. } => see(subject.variable()),
-            Condition::Regexp { text, .. } => text.variables(see),
-            Condition::If { test, .. } => test.variables(see),
-            Condition::Always | Condition::Never | Condition::Status(_) => {}
-        }
-    }
-
-    /// The name of the cache that it looks into.
-    pub fn cache_name(&self) -> Option<&[u8]> {
-        match self {
-            Condition::If { test: Test::InCache { cache, .. }, .. } => Some(cache),
-            _ => None,
         }
     }
 }
 
 impl Test {
-    fn check_network(&self, mistakes: &mut Mistakes<'_>) {
+    fn check_network(&self, compiler: &mut Compiler<'_>) {
         let (right, fits): (_, fn(&[u8]) -> bool) = match self {
             Test::In4(_, right) => (right, |text| network4(text).is_some()),
             Test::In6(_, right) => (right, |text| network6(text).is_some()),
@@ -248,17 +230,7 @@ impl Test {
             && !fits(text)
         {
             let text = String::from_utf8_lossy(text);
-            mistakes.error(format!("`{text}` is not a network"), "write an address and a length, such as 10.0.0.0/8");
-        }
-    }
-
-    fn variables(&self, see: &mut dyn FnMut(&[u8])) {
-        match self {
-            Test::Empty(text) | Test::File(_, text) | Test::InCache { key: text, .. } => text.variables(see),
-            Test::Two(_, left, right) | Test::In4(left, right) | Test::In6(left, right) => {
-                left.variables(see);
-                right.variables(see);
-            }
+            compiler.error(format!("`{text}` is not a network"), "write an address and a length, such as 10.0.0.0/8");
         }
     }
 

@@ -8,8 +8,6 @@ use std::ops::Range;
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use crate::diagnostics::Mistakes;
-
 /// Most bytes of one compiled regular expression.
 const PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
@@ -65,28 +63,20 @@ impl Pattern {
 }
 
 /// Compiles a regular expression as uWSGI does: unanchored, on bytes, without Unicode.
-pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern> {
+///
+/// # Errors
+/// The mistake, and advice.
+pub(crate) fn pattern(text: &str) -> Result<Pattern, (String, &'static str)> {
     if let Some(at) = possessive(text) {
         let message =
             format!("the regular expression `{text}` has a possessive quantifier at `{}`, which is not supported", &text[at..]);
-        mistakes.error(message, "leave out the second `+`: expressions never backtrack here");
-        return None;
+        return Err((message, "leave out the second `+`: expressions never backtrack here"));
     }
     let compile = |text: &str| RegexBuilder::new(&plain(text)).unicode(false).size_limit(PATTERN_BYTES).build();
-    match Pattern::new(text, compile) {
-        Ok(pattern) => Some(pattern),
-        Err(error) => {
-            match unsupported_by_regex(text) {
-                Some((what, instead)) => {
-                    mistakes.error(format!("the regular expression `{text}` has {what}, which is not supported"), instead);
-                }
-                None => {
-                    mistakes.error(format!("`{text}` is not a regular expression: {}", last_line(&error.to_string())), ESCAPE)
-                }
-            }
-            None
-        }
-    }
+    Pattern::new(text, compile).map_err(|error| match unsupported_by_regex(text) {
+        Some((what, instead)) => (format!("the regular expression `{text}` has {what}, which is not supported"), instead),
+        None => (format!("`{text}` is not a regular expression: {}", last_line(&error.to_string())), ESCAPE),
+    })
 }
 
 /// Translates an expression for log lines: returns the expression that must match and the one that must not, in the library's

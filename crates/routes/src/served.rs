@@ -8,21 +8,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::diagnostics::{CompileContext, Mistakes};
+use crate::compiler::Compiler;
 use crate::status;
-use crate::template::{Groups, Template};
+use crate::template::Template;
 
 /// A file as a rule names it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The index of its folder in [`crate::Routes::folders`].
+    /// The index of its folder in [`crate::Needs::folders`].
     pub folder: usize,
-    pub(crate) folder_path: PathBuf,
+    folder_path: PathBuf,
     /// The path below the folder; empty if the rule names a fixed file.
     pub(crate) rest: Template,
     pub form: Form,
-    /// `static-next`, `file-next`: if the file does not exist, the next rule runs.
-    pub(crate) falls_through: bool,
 }
 
 /// How a file is answered.
@@ -44,25 +42,8 @@ pub struct Page {
 }
 
 impl Served {
-    /// `static:PATH`. `None`: the mistake was reported.
-    pub(crate) fn compile_static(
-        argument: &str,
-        falls_through: bool,
-        groups: Groups,
-        context: CompileContext<'_>,
-        mistakes: &mut Mistakes<'_>,
-    ) -> Option<Served> {
-        Served::compile(argument, Form::Static, falls_through, (groups, context), mistakes)
-    }
-
     /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: the mistake was reported.
-    pub(crate) fn compile_page(
-        argument: &str,
-        falls_through: bool,
-        groups: Groups,
-        context: CompileContext<'_>,
-        mistakes: &mut Mistakes<'_>,
-    ) -> Option<Served> {
+    pub(crate) fn compile_page(argument: &str, compiler: &mut Compiler<'_>) -> Option<Served> {
         let mut path = None;
         let mut page = Page { status: 200, reason: "OK".to_owned(), content_type: "text/html".to_owned(), type_by_name: false };
         for pair in argument.split(',').filter(|pair| !pair.is_empty()) {
@@ -71,7 +52,7 @@ impl Served {
                 "filename" if !value.is_empty() => path = Some(value),
                 "status" => {
                     let Some((code, reason)) = status::split(value) else {
-                        mistakes.error(format!("`status={value}` is not a status"), "write `status=503 Service Unavailable`");
+                        compiler.error(format!("`status={value}` is not a status"), "write `status=503 Service Unavailable`");
                         return None;
                     };
                     let reason = if reason.is_empty() { status::reason(code).unwrap_or("Unknown") } else { reason };
@@ -82,7 +63,7 @@ impl Served {
                 // Answers of known length always have it in their head.
                 "nocl" | "no_cl" | "no_content_length" => {}
                 other => {
-                    mistakes.error(
+                    compiler.error(
                         format!("`file:` has no `{other}`"),
                         "write `file:filename=PATH,status=503 Service Unavailable,content_type=text/html`",
                     );
@@ -91,44 +72,44 @@ impl Served {
             }
         }
         if [&page.reason, &page.content_type].iter().any(|text| text.bytes().any(|byte| byte.is_ascii_control())) {
-            mistakes.error("a status and a type can't contain control characters", "");
+            compiler.error("a status and a type can't contain control characters", "");
             return None;
         }
         let Some(path) = path else {
-            mistakes.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
+            compiler.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
             return None;
         };
-        Served::compile(path, Form::Page(page), falls_through, (groups, context), mistakes)
+        Served::compile(path, Form::Page(page), compiler)
     }
 
-    fn compile(
-        path: &str,
-        form: Form,
-        falls_through: bool,
-        (groups, context): (Groups, CompileContext<'_>),
-        mistakes: &mut Mistakes<'_>,
-    ) -> Option<Served> {
-        let mut rest = Template::compile(path, groups, mistakes);
+    /// A path of this form of answer. `None`: the mistake was reported.
+    pub(crate) fn compile(path: &str, form: Form, compiler: &mut Compiler<'_>) -> Option<Served> {
+        let mut rest = Template::compile(path, compiler);
         let end = match rest.constant() {
             Some(text) => text.len(),
             None => rest.beginning().iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1),
         };
         let folder = rest.cut(end);
-        let folder_path = context.folder.join(OsStr::from_bytes(&folder));
+        let folder_path = compiler.folder.join(OsStr::from_bytes(&folder));
         if folder.is_empty() || folder_path == Path::new("/") {
-            mistakes.error(
+            compiler.error(
                 format!("`{path}` does not say in which folder the file must be: a client could request any file"),
                 "write the folder first, such as `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
             );
             return None;
         }
         if !folder_path.exists() {
-            mistakes.warn(
+            compiler.warn(
                 format!("there is no `{}`: nothing is served from it yet", folder_path.display()),
                 "it is served as soon as it exists",
             );
         }
-        Some(Served { folder: 0, folder_path, rest, form, falls_through })
+        let folders = &mut compiler.needs.folders;
+        let folder = folders.iter().position(|known| *known == folder_path).unwrap_or_else(|| {
+            folders.push(folder_path.clone());
+            folders.len() - 1
+        });
+        Some(Served { folder, folder_path, rest, form })
     }
 
     /// Whether the file exists, for rules that otherwise pass the request on. Permissions are checked when it is opened.

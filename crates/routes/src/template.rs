@@ -5,7 +5,7 @@
 
 use regex::bytes::Captures;
 
-use crate::diagnostics::{Mistakes, Stage};
+use crate::compiler::{Compiler, Groups, Stage};
 use crate::values::{Function, FunctionError, Values};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,19 +25,8 @@ pub struct Template {
     pieces: Vec<Piece>,
 }
 
-/// The meaning of `$1` in a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Groups {
-    /// Groups of an expression with this many pairs of parentheses.
-    Upto(usize),
-    /// There is no regular expression: no group can be expanded.
-    None,
-    /// Not expanded: literal text.
-    Literal,
-}
-
 impl Template {
-    pub fn compile(text: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Template {
+    pub fn compile(text: &str, compiler: &mut Compiler<'_>) -> Template {
         let mut made = Template::default();
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -46,7 +35,7 @@ impl Template {
             rest = match after.as_bytes().first() {
                 Some(b'{') => match closing_brace(&after[1..]) {
                     Some(end) => {
-                        made.variable(&after[1..=end], groups, mistakes);
+                        made.variable(&after[1..=end], compiler);
                         &after[end + 2..]
                     }
                     None => {
@@ -54,8 +43,8 @@ impl Template {
                         &after[1..]
                     }
                 },
-                Some(digit) if digit.is_ascii_digit() && groups != Groups::Literal => {
-                    made.group(usize::from(digit - b'0'), groups, mistakes);
+                Some(digit) if digit.is_ascii_digit() && compiler.groups != Groups::Literal => {
+                    made.group(usize::from(digit - b'0'), compiler);
                     &after[1..]
                 }
                 // `$$` is two dollars, and the second one begins nothing.
@@ -73,13 +62,6 @@ impl Template {
         made
     }
 
-    /// A text without expansions.
-    pub fn fixed(text: &str) -> Template {
-        let mut made = Template::default();
-        made.text(text);
-        made
-    }
-
     fn text(&mut self, text: &str) {
         match self.pieces.last_mut() {
             _ if text.is_empty() => {}
@@ -88,41 +70,48 @@ impl Template {
         }
     }
 
-    fn group(&mut self, number: usize, groups: Groups, mistakes: &mut Mistakes<'_>) {
-        match groups {
-            Groups::Upto(count) if number <= count => self.pieces.push(Piece::Group(number)),
-            Groups::Upto(count) => mistakes.warn(
+    fn group(&mut self, number: usize, compiler: &mut Compiler<'_>) {
+        match compiler.groups {
+            Groups::Upto(count) if number <= count => {
+                compiler.needs_groups = true;
+                self.pieces.push(Piece::Group(number));
+            }
+            Groups::Upto(count) => compiler.warn(
                 format!("`${number}` is always empty: the regular expression has {count} groups"),
                 "put the text that it stands for in parentheses",
             ),
-            Groups::None | Groups::Literal => mistakes.warn(
+            Groups::None | Groups::Literal => compiler.warn(
                 format!("`${number}` is always empty: this rule has no regular expression"),
                 "match with `route` or `route-if = regexp:${VARIABLE};EXPRESSION`",
             ),
         }
     }
 
-    fn variable(&mut self, text: &str, groups: Groups, mistakes: &mut Mistakes<'_>) {
-        let has_group = groups != Groups::Literal
+    fn variable(&mut self, text: &str, compiler: &mut Compiler<'_>) {
+        let has_group = compiler.groups != Groups::Literal
             && text.split('$').skip(1).any(|after| after.starts_with(|first: char| first.is_ascii_digit()));
         if has_group || text.contains("${") {
-            if mistakes.stage == Stage::Response {
+            if compiler.stage == Stage::Response {
                 let message = format!("`${{{text}}}`: a value of a request that its response needs must have a fixed name");
-                mistakes.error(message, "set a variable in a `route`, and use that one");
+                compiler.error(message, "set a variable in a `route`, and use that one");
             }
-            self.pieces.push(Piece::Computed(Template::compile(text, groups, mistakes)));
+            self.pieces.push(Piece::Computed(Template::compile(text, compiler)));
             return;
         }
         let function = text.strip_suffix(']').and_then(|inner| inner.split_once('['));
         let Some((name, key)) = function else {
+            compiler.reads(text.as_bytes());
             self.pieces.push(Piece::Variable(text.as_bytes().to_vec()));
             return;
         };
         match Function::named(name, key) {
-            Ok(function) => self.pieces.push(Piece::Function(function)),
-            Err(FunctionError::NotYet) => mistakes.error(format!("`${{{text}}}` is not supported yet"), ""),
-            Err(FunctionError::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
-            Err(FunctionError::Unknown) => mistakes.error(
+            Ok(function) => {
+                function.variable().into_iter().for_each(|name| compiler.reads(name));
+                self.pieces.push(Piece::Function(function));
+            }
+            Err(FunctionError::NotYet) => compiler.error(format!("`${{{text}}}` is not supported yet"), ""),
+            Err(FunctionError::UnknownKey) => compiler.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
+            Err(FunctionError::Unknown) => compiler.error(
                 format!("`${{{text}}}`: there is no function `{name}`"),
                 "the functions are cookie, qs, base64, hex, time, httptime, uwsgi and metric",
             ),
@@ -151,26 +140,6 @@ impl Template {
         match self.pieces.first_mut() {
             Some(Piece::Text(text)) => text.drain(..bytes.min(text.len())).collect(),
             _ => Vec::new(),
-        }
-    }
-
-    pub fn needs_groups(&self) -> bool {
-        self.pieces.iter().any(|piece| match piece {
-            Piece::Group(_) => true,
-            Piece::Computed(name) => name.needs_groups(),
-            Piece::Text(_) | Piece::Variable(_) | Piece::Function(_) => false,
-        })
-    }
-
-    /// Calls `see` with the name of each variable that it reads.
-    pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
-        for piece in &self.pieces {
-            match piece {
-                Piece::Variable(name) => see(name),
-                Piece::Function(function) => function.variable().into_iter().for_each(&mut *see),
-                Piece::Computed(name) => name.variables(see),
-                Piece::Text(_) | Piece::Group(_) => {}
-            }
         }
     }
 

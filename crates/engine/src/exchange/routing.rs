@@ -110,7 +110,7 @@ impl Rules {
 
     /// Folders of the files that routes serve, by their number.
     pub fn folders(&self) -> &[std::path::PathBuf] {
-        &self.routes.folders
+        &self.routes.needs.folders
     }
 
     /// Whether the server's own answers with this status may have a page.

@@ -33,18 +33,12 @@ pub struct FilterRules {
 
 impl FilterRules {
     pub fn new(answering: &Answering, routes: &Table) -> FilterRules {
-        let mut variables: Vec<Vec<u8>> = Vec::new();
-        routes.variables(&mut |name| {
-            if !variables.iter().any(|known| known == name) {
-                variables.push(name.to_vec());
-            }
-        });
         FilterRules {
             added: answering.added.clone(),
             removed: answering.removed.iter().map(|name| name.clone().into_bytes()).collect(),
             collected: answering.collected.clone(),
             compression: answering.compression.clone(),
-            variables,
+            variables: routes.variables.clone(),
             has_routes: !routes.is_empty(),
         }
     }

@@ -243,7 +243,7 @@ impl Served {
         let (mut answering, mut files) = (draft.take::<AnsweringDraft>(), draft.take::<FilesDraft>());
         answering::named_files::take_rules(&mut answering, &mut files, context);
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
-        let needs_files = !compiled.routes.folders.is_empty() || compiled.routes.needs_types;
+        let needs_files = !compiled.routes.needs.folders.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
         let files = files.complete(&applications, &application, needs_files, context);
         let own_rules = usize::from(draft.of::<DevelopingDraft>().tells_browsers());
@@ -308,7 +308,7 @@ impl Shape {
         let lazy = &mut served.application.lazy;
         *lazy |= workers.processes == 1 && !processes.has_master && !processes::implies_master(context.read);
         *lazy |= context.is_bare && processes::are_of_other_servers(&workers, context.read);
-        let lifecycle = draft.take::<LifecycleDraft>().complete(served.compiled.routes.shortest_harakiri_ms(), context);
+        let lifecycle = draft.take::<LifecycleDraft>().complete(served.compiled.routes.needs.harakiri_ms.map(u64::from), context);
         let has_mercy = context.read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = draft.take::<AttendantDraft>().complete(has_mercy.then_some(lifecycle.reload_mercy_ms), context);
         let control = control::complete(draft.take(), draft.of(), context);

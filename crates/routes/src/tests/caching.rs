@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::Store;
 use crate::testing::{self, compile};
-use crate::{Caches, Change, MetricChange, Operator, Overrides, Services, Verdict, Write};
+use crate::{Caches, Change, MetricChange, Operator, Overrides, Services, Store, Verdict, Write};
 
 type Bytes = Vec<u8>;
 
@@ -158,6 +157,6 @@ fn the_caches_that_rules_name_are_known() {
         ("route-if", "incache:key=x,name=seen cacheinc:key=x,name=pages"),
     ];
     let routes = compile(&rules).0.unwrap();
-    let names: Vec<(usize, &str)> = routes.caches.iter().map(|(rule, name)| (*rule, name.as_str())).collect();
-    assert_eq!(names, [(1, "pages"), (3, ""), (4, "pages"), (4, "seen")]);
+    let names: Vec<(usize, &str)> = routes.needs.caches.iter().map(|(rule, name)| (*rule, name.as_str())).collect();
+    assert_eq!(names, [(1, "pages"), (3, ""), (4, "seen"), (4, "pages")]);
 }

@@ -102,6 +102,6 @@ fn the_alarms_and_metrics_that_rules_name_are_known() {
         ("route", "^/(.*) metricinc:$1"),
         ("response-route-run", "alarm:team ${PATH_INFO}"),
     ];
-    let routes = compile(&rules).0.unwrap();
-    assert_eq!((routes.metrics, routes.alarms), (vec![(1, "orders".to_owned())], vec![(3, "team".to_owned())]));
+    let needs = compile(&rules).0.unwrap().needs;
+    assert_eq!((needs.metrics, needs.alarms), (vec![(1, "orders".to_owned())], vec![(3, "team".to_owned())]));
 }

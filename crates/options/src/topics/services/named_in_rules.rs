@@ -18,13 +18,13 @@ pub struct CompiledRules {
 
 impl CompiledRules {
     pub fn check(&self, services: &Services, alarms: &Alarms, context: &mut Context) {
-        for (rule, name) in &self.routes.caches {
+        for (rule, name) in &self.routes.needs.caches {
             if let Some(location) = self.locations.get(*rule) {
                 cached_answers::check(name, &services.caches, location, context);
             }
         }
         self.check_metrics(services, context);
-        for (rule, name) in &self.routes.alarms {
+        for (rule, name) in &self.routes.needs.alarms {
             if !alarms.list.iter().any(|alarm| alarm.name == *name) {
                 let message = format!("there is no alarm with the name `{name}`: the rule has no effect");
                 let advice = format!("write `alarm = {name} log:`, or another action");
@@ -35,11 +35,11 @@ impl CompiledRules {
 
     /// A rule on a metric that can't be changed would end each of its requests.
     fn check_metrics(&self, services: &Services, context: &mut Context) {
-        if self.routes.metrics.is_empty() {
+        if self.routes.needs.metrics.is_empty() {
             return;
         }
         let listed = services.metrics.as_ref().map(metric_list::listed).unwrap_or_default();
-        for (rule, name) in &self.routes.metrics {
+        for (rule, name) in &self.routes.needs.metrics {
             let message = match listed.iter().find(|metric| metric.name == *name) {
                 Some(metric) if metric.is_open => continue,
                 Some(_) => format!("the metric `{name}` is not one that a rule may change"),
