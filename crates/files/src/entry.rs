@@ -120,10 +120,10 @@ impl Entry {
         source: usize,
         found: FoundFile,
         description: &Description<'_>,
-        clock: (u64, i64),
+        now_ms: u64,
+        now: i64,
         keep: bool,
     ) -> Result<Entry, Refusal> {
-        let (now_ms, now) = clock;
         let has_variants = !found.beside.is_empty();
         let mut variants = vec![Variant::load(root, &found.resolved, None, description, has_variants, now, keep)?];
         for (coding, resolved, _) in &found.beside {

@@ -387,8 +387,8 @@ impl Files {
         let keep = self.settings.cache.files > 0 && self.settings.cache.memory_bytes > 0 && self.settings.mode == Mode::Direct;
         let (mut found, mut loaded) = (Some(found), None);
         (request.aside)(&mut || {
-            let times = (request.now_ms, request.now);
-            loaded = found.take().map(|found| Entry::load(&opened, source.number, found, &description, times, keep));
+            let (now_ms, now) = (request.now_ms, request.now);
+            loaded = found.take().map(|found| Entry::load(&opened, source.number, found, &description, now_ms, now, keep));
         });
         match loaded.unwrap_or(Err(Refusal::Missing)) {
             Ok(entry) => {

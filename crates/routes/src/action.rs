@@ -304,7 +304,7 @@ fn go_to(argument: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
 fn serve(falls_through: bool, served: Served) -> Option<Action> {
     let served = Arc::new(served);
     decides(move |visit| {
-        let relative = Served::relative(visit.fill(&served.rest));
+        let relative = served.relative(|rest| visit.fill(rest));
         if falls_through && !served.is_there(&relative) {
             return Step::Next;
         }

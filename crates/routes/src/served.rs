@@ -19,7 +19,7 @@ pub struct Served {
     pub folder: usize,
     folder_path: PathBuf,
     /// The path below the folder; empty if the rule names a fixed file.
-    pub(crate) rest: Template,
+    rest: Template,
     pub form: Form,
 }
 
@@ -125,7 +125,8 @@ impl Served {
     }
 
     /// Returns the filled-in path below the folder. A leading slash duplicates that of the folder.
-    pub(crate) fn relative(filled: Vec<u8>) -> Vec<u8> {
+    pub(crate) fn relative(&self, fill: impl FnOnce(&Template) -> Vec<u8>) -> Vec<u8> {
+        let filled = fill(&self.rest);
         match filled.strip_prefix(b"/") {
             Some(rest) => rest.to_vec(),
             None => filled,

@@ -82,6 +82,13 @@ pub enum Calculation {
     Divide,
 }
 
+/// What a written item has besides its key and its value.
+#[derive(Clone, Copy)]
+struct Attributes {
+    expires_s: i64,
+    content: Content,
+}
+
 /// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
@@ -147,7 +154,7 @@ impl Cache {
 
     /// The same for any content.
     pub fn put_as(&self, content: Content, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting) -> Written {
-        self.put_counted(key, change, (expires_s, content), waiting, &Cell::new(0))
+        self.put_counted(key, change, Attributes { expires_s, content }, waiting, &Cell::new(0))
     }
 
     /// Adds to a number, as [`Change::Calculate`]. Returns the sum, which no other process has got.
@@ -156,7 +163,8 @@ impl Cache {
     /// It is not stored.
     pub fn count(&self, key: &[u8], operand: i64, expires_s: i64, waiting: Waiting) -> Result<i64, Written> {
         let number = Cell::new(0);
-        match self.put_counted(key, Change::Calculate(Calculation::Add, operand), (expires_s, Content::Body), waiting, &number) {
+        let attributes = Attributes { expires_s, content: Content::Body };
+        match self.put_counted(key, Change::Calculate(Calculation::Add, operand), attributes, waiting, &number) {
             Written::Done => Ok(number.get()),
             written => Err(written),
         }
@@ -166,7 +174,7 @@ impl Cache {
         &self,
         key: &[u8],
         change: Change<'_>,
-        of_item: (i64, Content),
+        attributes: Attributes,
         waiting: Waiting,
         number: &Cell<i64>,
     ) -> Written {
@@ -186,7 +194,7 @@ impl Cache {
                 Ok(guard) => guard,
                 Err(written) => return written,
             };
-            if let Some(written) = self.put_in(index, hash, key, change, of_item, number).unwrap_or(Some(Written::Busy)) {
+            if let Some(written) = self.put_in(index, hash, key, change, attributes, number).unwrap_or(Some(Written::Busy)) {
                 return written;
             }
             drop(guard);
@@ -289,7 +297,7 @@ impl Cache {
         hash: u64,
         key: &[u8],
         change: Change<'_>,
-        (expires_s, content): (i64, Content),
+        Attributes { expires_s, content }: Attributes,
         result: &Cell<i64>,
     ) -> io::Result<Option<Written>> {
         let (parts, shard) = (&self.parts, &self.parts.shards[index]);

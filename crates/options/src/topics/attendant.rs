@@ -112,8 +112,8 @@ const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command
     every value that 5 divides";
 
 /// Adds a job, and warns if it never becomes due: uWSGI accepts such a job and never runs it.
-pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair) {
-    let Schedule { minute, hour, day, month, weekday } = job.schedule;
+pub fn add_job(draft: &mut Draft, job: DraftJob, pair: &Pair) {
+    let Schedule { minute, hour, day, month, weekday } = job.job.schedule;
     let bounds = [
         ("minute", minute, 0, 59),
         ("hour", hour, 0, 23),
@@ -130,7 +130,7 @@ pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair)
             );
         }
     }
-    draft.of::<AttendantDraft>().jobs.push((job, harakiri));
+    draft.of::<AttendantDraft>().jobs.push(job);
 }
 
 impl AttendantDraft {
@@ -144,8 +144,8 @@ impl AttendantDraft {
             has_stdin: daemon.has_stdin || self.honours_stdin,
             ..daemon
         };
-        let limited = |(job, harakiri): (Job, JobLimit)| Job {
-            harakiri_s: match harakiri {
+        let limited = |DraftJob { job, limit }| Job {
+            harakiri_s: match limit {
                 JobLimit::Common => self.cron_harakiri_s,
                 JobLimit::None => None,
                 JobLimit::Seconds(seconds) => Some(seconds),
@@ -261,7 +261,7 @@ pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnos
 }
 
 /// Five numbers and a command.
-pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> {
+pub fn job(pair: &Pair, is_unique: bool) -> Result<DraftJob, Diagnostic> {
     let text = values::text(pair)?;
     let mut rest = text.trim_start();
     let mut numbers = [0; 5];
@@ -277,11 +277,11 @@ pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> 
     let [minute, hour, day, month, weekday] = numbers;
     let schedule = Schedule { minute, hour, day, month, weekday };
     let job = Job { schedule, command: rest.to_owned(), is_unique, harakiri_s: None, origin: origin(pair) };
-    Ok((job, JobLimit::Common))
+    Ok(DraftJob { job, limit: JobLimit::Common })
 }
 
 /// `KEY=VALUE,KEY=VALUE COMMAND`, or a command alone, which runs every minute.
-pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
+pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<DraftJob, Diagnostic> {
     const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the keys are minute, hour, day, month, week, unique and harakiri";
     let text = values::text(pair)?;
     let (words, command) = match text.split_once(' ') {
@@ -294,7 +294,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), D
     }
     let mut job =
         Job { schedule: Schedule::ALWAYS, command: command.to_owned(), is_unique: false, harakiri_s: None, origin: origin(pair) };
-    let mut harakiri = JobLimit::Common;
+    let mut limit = JobLimit::Common;
     let mut passed_over = Vec::new();
     for (key, value) in items_of(words) {
         let number = |least| whole(pair, &key, &value, least, i64::from(i32::MAX));
@@ -307,7 +307,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), D
             "week" => job.schedule.weekday = time()?,
             "unique" => job.is_unique = number(0)? > 0,
             "harakiri" => {
-                harakiri = match number(0)? {
+                limit = match number(0)? {
                     0 => JobLimit::None,
                     seconds => JobLimit::Seconds(seconds as u64),
                 }
@@ -322,7 +322,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<(Job, JobLimit), D
         let message = format!("`{}`: {} is passed over, as in uWSGI", pair.key, in_words(&passed_over));
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(FORM));
     }
-    Ok((job, harakiri))
+    Ok(DraftJob { job, limit })
 }
 
 fn in_words(keys: &[String]) -> String {
@@ -381,14 +381,20 @@ fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {
 #[derive(Default)]
 pub struct AttendantDraft {
     pub daemons: Vec<Daemon>,
-    pub jobs: Vec<(Job, JobLimit)>,
+    pub jobs: Vec<DraftJob>,
     pub shells: Vec<std::path::PathBuf>,
     pub cron_harakiri_s: Option<u64>,
     pub honours_stdin: bool,
 }
 
+/// A job as written: its time limit is known when all options are.
+pub struct DraftJob {
+    job: Job,
+    limit: JobLimit,
+}
+
 /// The time limit of a job.
-pub enum JobLimit {
+enum JobLimit {
     /// The limit of `cron-harakiri`.
     Common,
     None,

@@ -6,7 +6,7 @@ use super::event::{Http2Event, Step};
 use super::frame::{FRAME_HEAD_BYTES, FrameHead, flag, number_31, write_reset, write_window_update};
 use super::head::{HeadContext, HeadError, are_trailers};
 use super::limits::{BLOCK_SURPLUS_BYTES, MAX_CONTINUATIONS};
-use super::session::{FrameReading, Http2, OpenBlock};
+use super::session::{DataFrame, FrameReading, Http2, OpenBlock};
 use super::streams::{Closing, StreamState};
 use super::text::HeadText;
 use crate::http1::Framing;
@@ -193,8 +193,8 @@ impl Http2 {
             StreamState::Idle | StreamState::Skipped => {
                 return Err(Http2Error::protocol("DATA arrived on a stream that was not opened."));
             }
-            StreamState::Closed(closing) => return self.late_data(head, (used, payload), closing != Closing::ResetHere),
-            StreamState::Forgotten => return self.late_data(head, (used, payload), true),
+            StreamState::Closed(closing) => return self.late_data(head, used, payload, closing != Closing::ResetHere),
+            StreamState::Forgotten => return self.late_data(head, used, payload, true),
         }
         let is_last = head.has(flag::END_STREAM);
         if left == 0 && !is_last {
@@ -206,7 +206,7 @@ impl Http2 {
         }
         // Padding is returned to the windows here, because no caller sees it.
         self.give_back(head.stream, head.length - left);
-        self.reading = FrameReading::Data { stream: head.stream, left, padding, is_last };
+        self.reading = FrameReading::Data(DataFrame { stream: head.stream, left, padding, is_last });
         Ok(Step::Used(used))
     }
 
@@ -224,7 +224,7 @@ impl Http2 {
     }
 
     /// DATA on a closed stream. It is dropped, and answered with an error if the peer should have known.
-    fn late_data(&mut self, head: FrameHead, (used, payload): (usize, u32), is_mistake: bool) -> Result<Step, Http2Error> {
+    fn late_data(&mut self, head: FrameHead, used: usize, payload: u32, is_mistake: bool) -> Result<Step, Http2Error> {
         self.flood_budget.spend(1)?;
         if is_mistake {
             write_reset(head.stream, ErrorCode::STREAM_CLOSED, &mut self.output);
@@ -240,20 +240,15 @@ impl Http2 {
     }
 
     /// Reads as many of a frame's bytes as have arrived, then its padding, then the body's end if the frame ends it.
-    pub(super) fn data(
-        &mut self,
-        input: &[u8],
-        (stream, is_last): (u32, bool),
-        left: u32,
-        padding: u32,
-    ) -> Result<Step, Http2Error> {
+    pub(super) fn data(&mut self, input: &[u8], frame: DataFrame) -> Result<Step, Http2Error> {
+        let DataFrame { stream, left, padding, is_last } = frame;
         let here = input.len().min(u32::MAX as usize) as u32;
         if left > 0 {
             let taken = left.min(here);
             if taken == 0 {
                 return Ok(Step::More);
             }
-            self.reading = FrameReading::Data { stream, left: left - taken, padding, is_last };
+            self.reading = FrameReading::Data(DataFrame { left: left - taken, ..frame });
             let used = taken as usize;
             if let Some(open) = self.streams.get_mut(stream).filter(|stream| !stream.is_refused) {
                 open.in_flight = open.in_flight.saturating_add(taken);
@@ -264,7 +259,7 @@ impl Http2 {
         }
         if padding > 0 {
             let taken = padding.min(here);
-            self.reading = FrameReading::Data { stream, left, padding: padding - taken, is_last };
+            self.reading = FrameReading::Data(DataFrame { padding: padding - taken, ..frame });
             return Ok(if taken == 0 { Step::More } else { Step::Used(taken as usize) });
         }
         self.reading = FrameReading::Frames;
@@ -284,7 +279,7 @@ impl Http2 {
 
     /// Returns the body bytes of open streams that were handed out and not yet returned to the connection's window.
     pub fn in_flight(&self) -> i64 {
-        let coming = if let FrameReading::Data { left, .. } = self.reading { left } else { 0 };
+        let coming = if let FrameReading::Data(frame) = self.reading { frame.left } else { 0 };
         i64::from(self.limits.connection_window_bytes) - self.receive_window - i64::from(self.due) - i64::from(coming)
     }
 

@@ -44,19 +44,24 @@ pub struct Http2 {
     fault: Option<Http2Error>,
 }
 
+/// The part of a DATA frame that is not read yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DataFrame {
+    pub stream: u32,
+    /// Bytes of the body.
+    pub left: u32,
+    pub padding: u32,
+    /// It ends the body.
+    pub is_last: bool,
+}
+
 /// The position within the connection's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameReading {
     /// This many bytes of the preface have come.
     Preface(usize),
     Frames,
-    /// Within a DATA frame, whose padding is counted as well.
-    Data {
-        stream: u32,
-        left: u32,
-        padding: u32,
-        is_last: bool,
-    },
+    Data(DataFrame),
     /// Within a skipped frame.
     Skipped(u32),
 }
@@ -163,7 +168,7 @@ impl Http2 {
     fn step(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<Step, Http2Error> {
         match self.reading {
             FrameReading::Frames => self.frame(input, limits, parts),
-            FrameReading::Data { stream, left, padding, is_last } => self.data(input, (stream, is_last), left, padding),
+            FrameReading::Data(frame) => self.data(input, frame),
             FrameReading::Skipped(left) => {
                 let count = input.len().min(left as usize);
                 let left = left - count as u32;
