@@ -1,4 +1,4 @@
-"""The structure of the code: dependencies between rooms, length of files, and where `unsafe` may be used.
+"""The structure of the code: dependencies between rooms, folders, and where `unsafe` may be used.
 
 The table of rooms in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a room has `unsafe`.
 A new arrow or room needs a line there and here.
@@ -144,17 +144,6 @@ LOGGING_ROOMS = (
     "tls",
 )
 
-LONGEST_FILE_LINES = 600
-
-#: A file with fewer lines is short: it is often a part of a thought whose rest is in a neighbour.
-SHORT_FILE_LINES = 60
-
-#: Short source files. The number only goes down, with each file that is joined.
-MAX_SHORT_FILES = 72
-
-#: How many fewer there may be until this number has to follow.
-SHORT_FILES_SLACK = 5
-
 MAX_FOLDER_FILES = 25
 
 
@@ -177,15 +166,6 @@ def test_every_room_knows_only_the_rooms_below_it(packages):
         assert known <= ARROWS[name], f"{name} has arrows that the house does not have"
 
 
-def test_files_stay_readable_in_one_sitting():
-    long = []
-    for path in tracked("*.rs", "*.py", "*.c", "*.sh", "scripts/*"):
-        lines = (ROOT / path).read_text(encoding="utf-8").count("\n")
-        if lines > LONGEST_FILE_LINES:
-            long.append(f"{path}: {lines} lines")
-    assert not long, "find the seam in:\n" + "\n".join(long)
-
-
 def test_no_line_of_rust_is_wider_than_the_formatter_makes_it():
     """The formatter leaves comments, long texts and tables in macros as they are."""
     width = int(re.search(r"(?m)^max_width = (\d+)$", (ROOT / "rustfmt.toml").read_text(encoding="utf-8"))[1])
@@ -195,24 +175,6 @@ def test_no_line_of_rust_is_wider_than_the_formatter_makes_it():
             if len(line) > width:
                 wide.append(f"{path}:{number}: {len(line)} characters")
     assert not wide, f"more than {width} characters:\n" + "\n".join(wide)
-
-
-def is_source(path):
-    """Whether users get the file's code, and it has more to do than to declare modules."""
-    path = ROOT / path
-    for_tests = path.stem in ("tests", "testing") or path.stem.endswith("_tests")
-    stands_for_folder = path.stem in ("lib", "mod") or path.with_suffix("").is_dir()
-    folders = path.relative_to(ROOT).parts[:-1]
-    return "src" in folders and not for_tests and not stands_for_folder and not {"tests", "examples", "bin"} & set(folders)
-
-
-def test_short_files_are_few():
-    sources = [path for path in tracked("crates/*.rs", "adapters/*.rs") if is_source(path)]
-    assert len(sources) > 400
-    short = [path for path in sources if (ROOT / path).read_text(encoding="utf-8").count("\n") < SHORT_FILE_LINES]
-    shown = "\n".join(sorted(short))
-    assert len(short) <= MAX_SHORT_FILES, f"join a file with the neighbour that uses it, or that it is a part of:\n{shown}"
-    assert len(short) >= MAX_SHORT_FILES - SHORT_FILES_SLACK, f"set MAX_SHORT_FILES to {len(short)}: there are fewer now"
 
 
 def test_a_folder_shows_its_parts_at_a_glance():

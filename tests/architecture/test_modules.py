@@ -20,6 +20,7 @@ its type.
 * Only types at the beginning of a line count. A type that is declared within a function is not visible elsewhere.
 """
 
+import functools
 import re
 import subprocess
 from pathlib import Path
@@ -161,6 +162,7 @@ def shared_names(modules):
     return {name for name in names if names.count(name) > 1}
 
 
+@functools.cache
 def crates():
     listed = subprocess.run(
         ["git", "ls-files", "-z", "crates/*/src/*.rs", "adapters/*/src/*.rs"], cwd=ROOT, check=True, capture_output=True
@@ -188,35 +190,6 @@ def test_type_names_are_unique_and_files_have_no_cycles():
 def test_folders_know_each_other_in_one_direction():
     found = {crate for crate, modules in crates().items() if circles(topmost(knowledge(modules)))}
     assert found == set()
-
-
-#: A file's own `impl` blocks, by the name of the type.
-IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*(?P<name>[A-Z]\w*)", re.M)
-
-MAX_IMPL_FILES = 3
-#: Its files say what one part of the instance means for the others; each part is an owner of its own.
-COORDINATORS = {"Supervisor"}
-
-
-def scattered(modules):
-    """Types with `impl` blocks in more than three files."""
-    files = {}
-    for module, text in modules.items():
-        for name in IMPL.findall(text):
-            files.setdefault(name, set()).add(module)
-    return sorted(name for name, places in files.items() if len(places) > MAX_IMPL_FILES and name not in COORDINATORS)
-
-
-def test_a_type_is_implemented_in_few_files():
-    found = {crate: scattered(modules) for crate, modules in crates().items()}
-    assert {crate: names for crate, names in found.items() if names} == {}, "give what it does owners of its own"
-
-
-def test_a_scattered_type_is_found_whatever_its_blocks_look_like():
-    blocks = ["impl One {}", "impl<A: App> One<A> {}", "impl<'a> Drop for One<'a> {}", "impl From<Two> for crate::One {\n}"]
-    assert scattered(made(**dict(zip("abcd", blocks, strict=True)))) == ["One"]
-    assert scattered(made(**dict(zip("abc", blocks, strict=False)))) == []
-    assert scattered(made(a="\n".join(blocks), b="impl Two for Three<One> {}")) == []
 
 
 def made(**files):
