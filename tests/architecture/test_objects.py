@@ -27,6 +27,8 @@ LIST = Path(__file__).with_name("shared_state.txt")
 
 STRUCT = re.compile(r"^(?:pub(?:\([^)]*\))? )?struct (\w+)[^;{(]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(r"^    (pub |pub\([^)]*\) )?(\w+):", re.MULTILINE)
+#: The supervisor's struct is made by a macro, from the groups of its parts.
+PARTS = re.compile(r"^parts! \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*([A-Z]\w*)[^{]*\{\n(.*?)^\}", re.M | re.S)
 FUNCTION = re.compile(
     r"^(?P<indent> *)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe |extern \"C\" )*fn (?P<name>\w+)", re.MULTILINE
@@ -76,6 +78,8 @@ def shared_state(modules):
     for module, text in modules.items():
         for name, body in STRUCT.findall(text):
             fields[name] = module, {field for public, field in FIELD.findall(body) if public != "pub "}
+        for parts in PARTS.findall(text):
+            fields["Supervisor"] = module, set(re.findall(r"^        (\w+):", parts, re.MULTILINE))
     users = {}
 
     def note(module, name, used):
@@ -127,12 +131,11 @@ LONG_FUNCTIONS = {
     "crates/configuration/src/sources/yaml document",
     "crates/engine/src/event_loop/worker_state new",
     "crates/engine/src/exchange/serving serve_http",
-    "crates/master/src/supervisor/events take_report",
+    "crates/master/src/supervisor/reports take_report",
     "crates/master/src/workers/harakiri check",
     "crates/options/src/reader/files load",
     "crates/options/src/topics/hooks hook_action",
     "crates/options/src/topics/services/caching add",
-    "crates/services/src/statistics as_json",
     "crates/supervision/src/testing settings",
 }
 

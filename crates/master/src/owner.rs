@@ -75,7 +75,7 @@ pub struct OwnerContext<'a> {
 
 /// A part of the instance with processes that are of no generation. Nothing of it waits.
 pub trait Processes: Owner {
-    /// Does what is due: starts what is wanted, and kills what is late.
+    /// Does what is due: starts the missing ones, and kills the late ones.
     fn due(&mut self, context: OwnerContext<'_>);
 
     /// Handles the end of a child of the master. `None`: it was none of its processes.

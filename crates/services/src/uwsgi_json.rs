@@ -160,10 +160,10 @@ fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[Appli
     if form.omits_cores {
         return;
     }
-    json.entries("cores", (0u32..).zip(&worker.cores), write_core);
+    json.entries("cores", (0u32..).zip(&worker.cores), |json, (number, core)| write_core(json, number, core));
 }
 
-fn write_core(json: &mut JsonText, (number, core): (u32, &CoreFacts)) {
+fn write_core(json: &mut JsonText, number: u32, core: &CoreFacts) {
     json.number("id", number);
     write(json, CORE, core);
     json.list("vars", |list| {

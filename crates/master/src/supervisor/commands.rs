@@ -1,16 +1,13 @@
 //! Commands, from all endpoints: signals, the letters of the FIFO, the control socket and the application. Each has one effect,
 //! from any of them. It continues the supervisor and decides nothing for an owner. The master runs it.
 
-use bolide_contract::clock::now_ms;
 use bolide_contract::message::Asked;
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::log_sink;
-use bolide_supervision::processes::signals;
 use serde_json::{Value, json};
 
 use crate::control::commands::{self, Command, Letter};
-use crate::control::signals::{SignalAction, action};
 use crate::generations::helpers;
 use crate::outcomes::Asker;
 use crate::statistics::routes::Numbers;
@@ -19,31 +16,6 @@ use crate::supervisor::Supervisor;
 use crate::workers::pausing;
 
 impl Supervisor {
-    pub(super) fn take_signals(&mut self) {
-        while let Some(signal) = self.signals.next() {
-            self.single_signals.note_own(signal, now_ms());
-            match action(signal) {
-                SignalAction::Command(Command::Reload) if self.ends_with_terminal.is_due() => {
-                    // The shell and the kernel may both send one.
-                    if !self.ending.is_stopping() {
-                        log_sink::line("the terminal has been closed");
-                        self.stop(0, now_ms());
-                    }
-                }
-                SignalAction::Command(command) => {
-                    let asker = Asker { words: &signals::name(signal), cause: ReloadCause::Signal };
-                    self.obey(command, asker, now_ms());
-                }
-                // The loop reaps children in every turn.
-                SignalAction::Reap | SignalAction::Ignore => {}
-                SignalAction::Refuse => {
-                    let name = signals::name(signal);
-                    log_sink::line(&format!("ignoring {name}"));
-                }
-            }
-        }
-    }
-
     /// Executes a command, or begins to.
     pub(super) fn obey(&mut self, command: Command, by: Asker<'_>, now_ms: u64) {
         // The error is logged already.

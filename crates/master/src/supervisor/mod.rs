@@ -16,6 +16,7 @@ mod succession;
 mod timers;
 
 use bolide_contract::clock::now_ms;
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::daemonize::ParentPipe;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::file_watches::Watches;
@@ -23,7 +24,7 @@ use bolide_supervision::log_sink;
 use bolide_supervision::polling::{self, ServerToken};
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::oom_kills::OomKills;
-use bolide_supervision::processes::signals::Signals;
+use bolide_supervision::processes::signals::{self, Signals};
 use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::sockets::upgrade_pair::Predecessor;
 
@@ -32,14 +33,16 @@ use crate::children::Children;
 use crate::children::child::KillReason;
 use crate::children::handovers::Prospects;
 use crate::children::single_signals::SingleSignals;
+use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
+use crate::control::signals::{SignalAction, action};
 use crate::daemons::attendants::Attendants;
 use crate::development::Development;
 use crate::generations::generation::Reason;
 use crate::generations::reload::ReloadEvent;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
-use crate::outcomes::Outcomes;
+use crate::outcomes::{Asker, Outcomes};
 use crate::owner::{ConnectionMove, Owner, OwnerContext, Processes, Turn};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
@@ -361,6 +364,31 @@ impl Supervisor {
     fn signalling(&mut self) -> (&mut Signalling, Instance<'_>, &mut Watches) {
         let Supervisor { signalling, children, generations, provision, watches, .. } = self;
         (signalling, Instance { children, generations, provision }, watches)
+    }
+
+    fn take_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            self.single_signals.note_own(signal, now_ms());
+            match action(signal) {
+                SignalAction::Command(Command::Reload) if self.ends_with_terminal.is_due() => {
+                    // The shell and the kernel may both send one.
+                    if !self.ending.is_stopping() {
+                        log_sink::line("the terminal has been closed");
+                        self.stop(0, now_ms());
+                    }
+                }
+                SignalAction::Command(command) => {
+                    let asker = Asker { words: &signals::name(signal), cause: ReloadCause::Signal };
+                    self.obey(command, asker, now_ms());
+                }
+                // The loop reaps children in every turn.
+                SignalAction::Reap | SignalAction::Ignore => {}
+                SignalAction::Refuse => {
+                    let name = signals::name(signal);
+                    log_sink::line(&format!("ignoring {name}"));
+                }
+            }
+        }
     }
 
     /// Compares the actual with the wanted state, and starts what is missing.
