@@ -20,106 +20,146 @@ use crate::uwsgi_signals::Pool;
 /// Length of every packet in bytes.
 pub const PACKET_BYTES: usize = 24;
 
-/// A message from the master to a prototype or a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// To a prototype: fork the worker or helper of this number for this scoreboard row. The packet carries a descriptor. A
-    /// worker on trial sends `reload-probe` to its application before it serves.
-    Fork { row: u32, kind: ChildKind, number: u32, is_on_trial: bool },
-    /// To a prototype: fork no more, and end after the last worker has ended.
-    Retire,
-    /// To a worker whose successor serves: accept no more connections, answer further requests on open connections with
-    /// `Connection: close`, and end when these are closed. No request is lost. With `has_successors`, other workers of the
-    /// instance keep running: they take over the connections that can move, and these are not closed.
-    Drain { has_successors: bool },
-    /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a helper:
-    /// end.
-    Stop,
-    /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket of
-    /// this number when that socket was closed. Its request is answered like those of connections that the worker has accepted
-    /// itself.
-    Serve { listener: u32 },
-    /// To a worker that has reported `Passed`: all workers of its generation have passed, and it serves from now on.
-    Admit,
-    /// To a prototype or a worker: write the log of this number to the file that the packet carries.
-    TakeLog { log: u32 },
-    /// To a worker: begin no request, neither on new nor on open connections, until `Resume`. Requests in flight are completed.
-    Pause,
-    /// To a paused worker: continue. An order to end implies it.
-    Resume,
-    /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of connections
-    /// that other workers take from, close in order those that can't move, and report `HandedOver`. Without `has_takers` the
-    /// instance ends, and idle connections are closed.
-    HandOver { has_takers: bool },
-    /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
-    Spare,
-    /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
-    /// watches them.
-    Look,
-    /// To a worker or a helper: run the handler of this signal (uWSGI's), between two requests.
-    Signal { number: u8 },
-    /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it is
-    /// free.
-    JoinPool { pool: Pool },
+/// The messages of one direction: the kind of a packet, and the contents in their order.
+macro_rules! messages {
+    (
+        $(#[$about:meta])* pub enum $name:ident {
+            $($(#[$says:meta])* $kind:literal => $message:ident $({ $($content:ident: $type:ty),+ })?,)+
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$says])* $message $({ $($content: $type),+ })?,)+
+        }
+
+        impl Packet for $name {
+            fn fields(&self) -> [u32; 6] {
+                let mut fields = [0; 6];
+                let numbers: &[u32] = match *self {
+                    $($name::$message $({ $($content),+ })? => &[$kind $(, $($content.number()),+)?],)+
+                };
+                fields[..numbers.len()].copy_from_slice(numbers);
+                fields
+            }
+
+            fn from_fields(fields: [u32; 6]) -> io::Result<$name> {
+                let [kind, contents @ ..] = fields;
+                let mut contents = contents.into_iter();
+                let mut read = || -> Option<$name> {
+                    Some(match kind {
+                        $($kind => $name::$message $({ $($content: Content::of(contents.next()?)?),+ })?,)+
+                        _ => return None,
+                    })
+                };
+                read().ok_or_else(|| unknown_packet(kind))
+            }
+        }
+    };
 }
 
-/// A message from a prototype or a worker to the master.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
-    /// Prototype: the application is loaded (or, with `lazy-apps`, will be by each worker).
-    Loaded { milliseconds: u32 },
-    /// Prototype: the application can't be loaded; the reason is in the log.
-    LoadFailed,
-    /// Prototype, with `fork-safety = lazy`: the application has opened resources that workers can't share, as logged. This
-    /// prototype ends; the next one of its generation leaves loading to the workers.
-    Unshared,
-    /// Prototype: the worker or helper of this row was forked.
-    Forked { row: u32, pid: u32 },
-    /// Prototype: fork failed with this errno.
-    ForkFailed { row: u32, errno: u32 },
-    /// Prototype: the worker or helper of this row has ended; `status` is the raw wait status.
-    Ended { row: u32, pid: u32, status: u32 },
-    /// Worker on trial: its application has answered `reload-probe`. It accepts no connections until `Admit`.
-    Passed { row: u32, pid: u32 },
-    /// Worker: it accepts connections. Helper: it is set up, and begins its work.
-    Serving { row: u32, pid: u32 },
-    /// Worker: it has served `max-requests`, or is worn out for another reason, and requests its replacement. It continues to
-    /// serve until `Drain`.
-    Worn { row: u32, pid: u32 },
-    /// Worker: it was ordered to end, and accepts no more connections. `somebody_waits`: it read the order late
-    /// ([`LATE_DRAIN_MS`]), and left connections in the queue.
-    Left { row: u32, somebody_waits: bool },
-    /// Worker: it was ordered to drain, and every connection is closed. The application's own shutdown follows (a lifespan's
-    /// shutdown, background tasks), within the rest of the mercy time. No request is in flight any more.
-    Drained { row: u32, pid: u32 },
-    /// Worker: the application has ended too. The interpreter ends next, within [`INTERPRETER_END_MS`].
-    Leaving { row: u32, pid: u32 },
-    /// Worker: the application requests an action of the instance (`uwsgi.reload()`).
-    Asked { row: u32, asked: Asked },
-    /// Prototype or worker, with `py-autoreload`: the packet carries a sealed memory file with a list of [`ImportedFile`] as
-    /// JSON. The master watches them for this generation, in addition to those reported before.
-    Imports,
-    /// Worker: a request has a time limit that the settings don't contain (`uwsgi.set_user_harakiri`). The master must check
-    /// requests at this interval.
-    Limited { row: u32, milliseconds: u32 },
-    /// Worker, in development: a debugger has stopped it, or has resumed it.
-    Halted { row: u32, is_halted: bool },
-    /// Worker, in development: the application listens for a debugger at a port (`debugpy.listen`), which one process can have.
-    HasDebuggerPort { row: u32 },
-    /// Prototype, worker or helper: the packet carries a sealed memory file with
-    /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
-    Registered,
-    /// Prototype, worker or helper: the application raises this signal.
-    Signalled { number: u8 },
-    /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request waits
-    /// that is lost with the worker: unread input within TLS.
-    HandedOver { row: u32, waiting: u32 },
-    /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
-    /// [`crash_signal`].
-    Crashed { row: u32, pid: u32 },
-    /// Prototype, worker or helper: it got this signal, one of [`SINGLE_SIGNALS`], from the process `sender` (0: unknown). The
-    /// master ignores it if it got the same signal, because that one was sent to the whole group. A prototype has no row.
-    GotSignal { row: u32, signal: u32, sender: u32 },
+messages! {
+    /// A message from the master to a prototype or a worker.
+    pub enum Order {
+        /// To a prototype: fork the worker or helper of this number for this scoreboard row. The packet carries a descriptor. A
+        /// worker on trial sends `reload-probe` to its application before it serves.
+        1 => Fork { row: u32, number: u32, is_on_trial: bool, kind: ChildKind },
+        /// To a prototype: fork no more, and end after the last worker has ended.
+        2 => Retire,
+        /// To a worker whose successor serves: accept no more connections, answer further requests on open connections with
+        /// `Connection: close`, and end when these are closed. No request is lost. With `has_successors`, other workers of the
+        /// instance keep running: they take over the connections that can move, and these are not closed.
+        3 => Drain { has_successors: bool },
+        /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a helper:
+        /// end.
+        4 => Stop,
+        /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket of
+        /// this number when that socket was closed. Its request is answered like those of connections that the worker has accepted
+        /// itself.
+        5 => Serve { listener: u32 },
+        /// To a worker that has reported `Passed`: all workers of its generation have passed, and it serves from now on.
+        7 => Admit,
+        /// To a prototype or a worker: write the log of this number to the file that the packet carries.
+        6 => TakeLog { log: u32 },
+        /// To a worker: begin no request, neither on new nor on open connections, until `Resume`. Requests in flight are completed.
+        8 => Pause,
+        /// To a paused worker: continue. An order to end implies it.
+        9 => Resume,
+        /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of connections
+        /// that other workers take from, close in order those that can't move, and report `HandedOver`. Without `has_takers` the
+        /// instance ends, and idle connections are closed.
+        11 => HandOver { has_takers: bool },
+        /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
+        12 => Spare,
+        /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
+        /// watches them.
+        10 => Look,
+        /// To a worker or a helper: run the handler of this signal (uWSGI's), between two requests.
+        20 => Signal { number: u8 },
+        /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it is
+        /// free.
+        21 => JoinPool { pool: Pool },
+    }
+}
+
+messages! {
+    /// A message from a prototype or a worker to the master.
+    pub enum Report {
+        /// Prototype: the application is loaded (or, with `lazy-apps`, will be by each worker).
+        101 => Loaded { milliseconds: u32 },
+        /// Prototype: the application can't be loaded; the reason is in the log.
+        102 => LoadFailed,
+        /// Prototype, with `fork-safety = lazy`: the application has opened resources that workers can't share, as logged. This
+        /// prototype ends; the next one of its generation leaves loading to the workers.
+        111 => Unshared,
+        /// Prototype: the worker or helper of this row was forked.
+        103 => Forked { row: u32, pid: u32 },
+        /// Prototype: fork failed with this errno.
+        104 => ForkFailed { row: u32, errno: u32 },
+        /// Prototype: the worker or helper of this row has ended; `status` is the raw wait status.
+        105 => Ended { row: u32, pid: u32, status: u32 },
+        /// Worker on trial: its application has answered `reload-probe`. It accepts no connections until `Admit`.
+        122 => Passed { row: u32, pid: u32 },
+        /// Worker: it accepts connections. Helper: it is set up, and begins its work.
+        106 => Serving { row: u32, pid: u32 },
+        /// Worker: it has served `max-requests`, or is worn out for another reason, and requests its replacement. It continues to
+        /// serve until `Drain`.
+        107 => Worn { row: u32, pid: u32 },
+        /// Worker: it was ordered to end, and accepts no more connections. `somebody_waits`: it read the order late
+        /// ([`LATE_DRAIN_MS`]), and left connections in the queue.
+        124 => Left { row: u32, somebody_waits: bool },
+        /// Worker: it was ordered to drain, and every connection is closed. The application's own shutdown follows (a lifespan's
+        /// shutdown, background tasks), within the rest of the mercy time. No request is in flight any more.
+        108 => Drained { row: u32, pid: u32 },
+        /// Worker: the application has ended too. The interpreter ends next, within [`INTERPRETER_END_MS`].
+        109 => Leaving { row: u32, pid: u32 },
+        /// Worker: the application requests an action of the instance (`uwsgi.reload()`).
+        120 => Asked { row: u32, asked: Asked },
+        /// Prototype or worker, with `py-autoreload`: the packet carries a sealed memory file with a list of [`ImportedFile`] as
+        /// JSON. The master watches them for this generation, in addition to those reported before.
+        110 => Imports,
+        /// Worker: a request has a time limit that the settings don't contain (`uwsgi.set_user_harakiri`). The master must check
+        /// requests at this interval.
+        121 => Limited { row: u32, milliseconds: u32 },
+        /// Worker, in development: a debugger has stopped it, or has resumed it.
+        123 => Halted { row: u32, is_halted: bool },
+        /// Worker, in development: the application listens for a debugger at a port (`debugpy.listen`), which one process can have.
+        125 => HasDebuggerPort { row: u32 },
+        /// Prototype, worker or helper: the packet carries a sealed memory file with
+        /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
+        130 => Registered,
+        /// Prototype, worker or helper: the application raises this signal.
+        131 => Signalled { number: u8 },
+        /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request waits
+        /// that is lost with the worker: unread input within TLS.
+        126 => HandedOver { row: u32, waiting: u32 },
+        /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
+        /// [`crash_signal`].
+        132 => Crashed { row: u32, pid: u32 },
+        /// Prototype, worker or helper: it got this signal, one of [`SINGLE_SIGNALS`], from the process `sender` (0: unknown). The
+        /// master ignores it if it got the same signal, because that one was sent to the whole group. A prototype has no row.
+        133 => GotSignal { row: u32, signal: u32, sender: u32 },
+    }
 }
 
 /// An action that an application can request from its master.
@@ -232,111 +272,60 @@ pub trait Packet: Sized {
     fn from_fields(fields: [u32; 6]) -> io::Result<Self>;
 }
 
-impl Packet for Order {
-    fn fields(&self) -> [u32; 6] {
-        match *self {
-            Order::Fork { row, kind, number, is_on_trial } => [1, row, number, u32::from(is_on_trial), kind.code(), 0],
-            Order::Retire => [2, 0, 0, 0, 0, 0],
-            Order::Drain { has_successors } => [3, u32::from(has_successors), 0, 0, 0, 0],
-            Order::Stop => [4, 0, 0, 0, 0, 0],
-            Order::Serve { listener } => [5, listener, 0, 0, 0, 0],
-            Order::TakeLog { log } => [6, log, 0, 0, 0, 0],
-            Order::Admit => [7, 0, 0, 0, 0, 0],
-            Order::Pause => [8, 0, 0, 0, 0, 0],
-            Order::Resume => [9, 0, 0, 0, 0, 0],
-            Order::Look => [10, 0, 0, 0, 0, 0],
-            Order::HandOver { has_takers } => [11, u32::from(has_takers), 0, 0, 0, 0],
-            Order::Spare => [12, 0, 0, 0, 0, 0],
-            Order::Signal { number } => [20, u32::from(number), 0, 0, 0, 0],
-            Order::JoinPool { pool } => [21, pool.code(), 0, 0, 0, 0],
-        }
+/// A number of a packet's content.
+trait Content: Sized {
+    fn number(self) -> u32;
+
+    /// Returns `None` for a number that the other side does not send.
+    fn of(number: u32) -> Option<Self>;
+}
+
+impl Content for u32 {
+    fn number(self) -> u32 {
+        self
     }
 
-    fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
-        match fields {
-            [1, row, number, trial, code, _] => {
-                let kind = ChildKind::from_code(code).ok_or_else(|| unknown_packet(fields[0]))?;
-                Ok(Order::Fork { row, kind, number, is_on_trial: trial != 0 })
-            }
-            [2, ..] => Ok(Order::Retire),
-            [3, successors, ..] => Ok(Order::Drain { has_successors: successors != 0 }),
-            [4, ..] => Ok(Order::Stop),
-            [5, listener, ..] => Ok(Order::Serve { listener }),
-            [6, log, ..] => Ok(Order::TakeLog { log }),
-            [7, ..] => Ok(Order::Admit),
-            [8, ..] => Ok(Order::Pause),
-            [9, ..] => Ok(Order::Resume),
-            [10, ..] => Ok(Order::Look),
-            [11, takers, ..] => Ok(Order::HandOver { has_takers: takers != 0 }),
-            [12, ..] => Ok(Order::Spare),
-            [20, number, ..] => signal_number(number, fields[0]).map(|number| Order::Signal { number }),
-            [21, code, ..] => {
-                let pool = Pool::from_code(code).ok_or_else(|| unknown_packet(fields[0]))?;
-                Ok(Order::JoinPool { pool })
-            }
-            _ => Err(unknown_packet(fields[0])),
-        }
+    fn of(number: u32) -> Option<u32> {
+        Some(number)
     }
 }
 
-impl Packet for Report {
-    fn fields(&self) -> [u32; 6] {
-        match *self {
-            Report::Loaded { milliseconds } => [101, milliseconds, 0, 0, 0, 0],
-            Report::LoadFailed => [102, 0, 0, 0, 0, 0],
-            Report::Forked { row, pid } => [103, row, pid, 0, 0, 0],
-            Report::ForkFailed { row, errno } => [104, row, errno, 0, 0, 0],
-            Report::Ended { row, pid, status } => [105, row, pid, status, 0, 0],
-            Report::Serving { row, pid } => [106, row, pid, 0, 0, 0],
-            Report::Worn { row, pid } => [107, row, pid, 0, 0, 0],
-            Report::Drained { row, pid } => [108, row, pid, 0, 0, 0],
-            Report::Leaving { row, pid } => [109, row, pid, 0, 0, 0],
-            Report::Asked { row, asked } => [120, row, asked.code(), 0, 0, 0],
-            Report::Imports => [110, 0, 0, 0, 0, 0],
-            Report::Unshared => [111, 0, 0, 0, 0, 0],
-            Report::Limited { row, milliseconds } => [121, row, milliseconds, 0, 0, 0],
-            Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
-            Report::Left { row, somebody_waits } => [124, row, u32::from(somebody_waits), 0, 0, 0],
-            Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
-            Report::HasDebuggerPort { row } => [125, row, 0, 0, 0, 0],
-            Report::HandedOver { row, waiting } => [126, row, waiting, 0, 0, 0],
-            Report::Registered => [130, 0, 0, 0, 0, 0],
-            Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
-            Report::Crashed { row, pid } => [132, row, pid, 0, 0, 0],
-            Report::GotSignal { row, signal, sender } => [133, row, signal, sender, 0, 0],
-        }
+impl Content for u8 {
+    fn number(self) -> u32 {
+        self.into()
     }
 
-    fn from_fields(fields: [u32; 6]) -> io::Result<Self> {
-        match fields {
-            [101, milliseconds, ..] => Ok(Report::Loaded { milliseconds }),
-            [102, ..] => Ok(Report::LoadFailed),
-            [103, row, pid, ..] => Ok(Report::Forked { row, pid }),
-            [104, row, errno, ..] => Ok(Report::ForkFailed { row, errno }),
-            [105, row, pid, status, ..] => Ok(Report::Ended { row, pid, status }),
-            [106, row, pid, ..] => Ok(Report::Serving { row, pid }),
-            [107, row, pid, ..] => Ok(Report::Worn { row, pid }),
-            [108, row, pid, ..] => Ok(Report::Drained { row, pid }),
-            [109, row, pid, ..] => Ok(Report::Leaving { row, pid }),
-            [120, row, code, ..] => {
-                Asked::from_code(code).map(|asked| Report::Asked { row, asked }).ok_or_else(|| unknown_packet(fields[0]))
-            }
-            [110, ..] => Ok(Report::Imports),
-            [111, ..] => Ok(Report::Unshared),
-            [121, row, milliseconds, ..] => Ok(Report::Limited { row, milliseconds }),
-            [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
-            [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
-            [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
-            [125, row, ..] => Ok(Report::HasDebuggerPort { row }),
-            [126, row, waiting, ..] => Ok(Report::HandedOver { row, waiting }),
-            [130, ..] => Ok(Report::Registered),
-            [132, row, pid, ..] => Ok(Report::Crashed { row, pid }),
-            [133, row, signal, sender, ..] => Ok(Report::GotSignal { row, signal, sender }),
-            [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
-            _ => Err(unknown_packet(fields[0])),
-        }
+    fn of(number: u32) -> Option<u8> {
+        number.try_into().ok()
     }
 }
+
+impl Content for bool {
+    fn number(self) -> u32 {
+        self.into()
+    }
+
+    fn of(number: u32) -> Option<bool> {
+        Some(number != 0)
+    }
+}
+
+/// Contents that have a code.
+macro_rules! coded {
+    ($($kind:ty),+) => {
+        $(impl Content for $kind {
+            fn number(self) -> u32 {
+                self.code()
+            }
+
+            fn of(number: u32) -> Option<$kind> {
+                <$kind>::from_code(number)
+            }
+        })+
+    };
+}
+
+coded!(ChildKind, Pool, Asked);
 
 /// Creates a socket pair for orders and reports. Our end is non-blocking. Executed programs inherit neither end, unless the
 /// close-on-exec flag is cleared for that one child.
@@ -429,10 +418,6 @@ pub fn never_linger(descriptor: &OwnedFd) {
 
 fn unknown_packet(kind: u32) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a packet of unknown kind {kind}: are two builds of Bolide mixed?"))
-}
-
-fn signal_number(number: u32, kind: u32) -> io::Result<u8> {
-    u8::try_from(number).map_err(|_| unknown_packet(kind))
 }
 
 #[cfg(test)]
