@@ -40,7 +40,8 @@ enum Escapes {
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     Text(Vec<u8>),
-    Known(ServerFact),
+    /// A value that the server knows itself, by its index in [`KNOWN`].
+    Known(usize),
     /// A variable of the request, by its index in the names.
     Request(usize),
     /// A variable of the application.
@@ -62,84 +63,90 @@ enum IdentityPart {
 const OF_IDENTITY: &[(&str, IdentityPart)] =
     &[("request_id", IdentityPart::Request), ("trace_id", IdentityPart::Trace), ("span_id", IdentityPart::Span)];
 
-/// Values that the server knows itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerFact {
-    Uri,
-    Method,
-    User,
-    Address,
-    Protocol,
-    Status,
-    BodyBytes,
-    HeadBytes,
-    AnswerBytes,
-    RequestBodyBytes,
-    Microseconds,
-    Milliseconds,
-    Seconds,
-    StartMilliseconds,
-    StartMicroseconds,
-    Start,
-    LocalTime,
-    FormattedTime,
-    Ctime,
-    Now,
-    Process,
-    Worker,
-    Switches,
-    Variables,
-    Core,
-    AddressSpace,
-    Resident,
-    AddressSpaceMebibytes,
-    ResidentMebibytes,
-    PacketBytes,
-    Zero,
-    Headers,
-    WriteErrors,
+/// What a variable is taken from.
+struct Sources<'a> {
+    format: &'a LogFormat,
+    line: &'a LogLine<'a>,
+    notes: &'a RequestNotes<'a>,
+    now_us: u64,
 }
 
+impl Sources<'_> {
+    fn began_us(&self) -> u64 {
+        self.now_us.saturating_sub(self.line.microseconds)
+    }
+
+    /// Returns the length of the request's body, as the client has stated it.
+    fn body_length(&self) -> &[u8] {
+        let place = self.format.names.iter().position(|name| name == LENGTH);
+        place.map(|place| self.notes.request(place)).filter(|length| !length.is_empty()).unwrap_or(b"0")
+    }
+
+    fn write_time(&self, format: &str, buffer: &mut Vec<u8>) {
+        dates::strftime(buffer, format, (self.began_us() / 1_000_000) as i64);
+    }
+}
+
+/// A value that the server knows itself.
+enum ServerFact {
+    Number(fn(&Sources<'_>) -> u64),
+    /// Text of the client's, which is escaped.
+    Text(for<'a> fn(&'a Sources<'_>) -> &'a [u8]),
+    /// Text of the server's own.
+    Written(fn(&Sources<'_>, &mut Vec<u8>)),
+}
+
+const MEBIBYTE: u64 = 1024 * 1024;
+
 /// uWSGI's names for these values.
-const KNOWN: &[(&str, ServerFact)] = &[
-    ("uri", ServerFact::Uri),
-    ("method", ServerFact::Method),
-    ("user", ServerFact::User),
-    ("addr", ServerFact::Address),
-    ("proto", ServerFact::Protocol),
-    ("status", ServerFact::Status),
-    ("rsize", ServerFact::BodyBytes),
-    ("hsize", ServerFact::HeadBytes),
-    ("size", ServerFact::AnswerBytes),
-    ("cl", ServerFact::RequestBodyBytes),
-    ("micros", ServerFact::Microseconds),
-    ("msecs", ServerFact::Milliseconds),
-    ("secs", ServerFact::Seconds),
-    ("tmsecs", ServerFact::StartMilliseconds),
-    ("tmicros", ServerFact::StartMicroseconds),
-    ("time", ServerFact::Start),
-    ("ltime", ServerFact::LocalTime),
-    ("ftime", ServerFact::FormattedTime),
-    ("ctime", ServerFact::Ctime),
-    ("epoch", ServerFact::Now),
-    ("pid", ServerFact::Process),
-    ("wid", ServerFact::Worker),
-    ("switches", ServerFact::Switches),
-    ("vars", ServerFact::Variables),
-    ("core", ServerFact::Core),
-    ("vsz", ServerFact::AddressSpace),
-    ("rss", ServerFact::Resident),
-    ("vszM", ServerFact::AddressSpaceMebibytes),
-    ("rssM", ServerFact::ResidentMebibytes),
-    ("pktsize", ServerFact::PacketBytes),
-    // There is a single plugin, with number 0, and no application is called for a body that can't be read.
-    ("modifier1", ServerFact::Zero),
-    ("modifier2", ServerFact::Zero),
-    ("rerr", ServerFact::Zero),
-    ("headers", ServerFact::Headers),
-    ("werr", ServerFact::WriteErrors),
-    ("ioerr", ServerFact::WriteErrors),
-];
+const KNOWN: &[(&str, ServerFact)] = {
+    use ServerFact::{Number, Text, Written};
+    &[
+        ("uri", Text(|of| of.line.uri)),
+        ("method", Text(|of| of.line.method)),
+        ("user", Text(|of| of.line.user)),
+        ("addr", Text(|of| of.line.address)),
+        ("proto", Text(|of| of.line.protocol)),
+        ("status", Number(|of| of.line.status.into())),
+        ("rsize", Number(|of| of.line.body_bytes)),
+        ("hsize", Number(|of| of.line.head_bytes)),
+        ("size", Number(|of| of.line.head_bytes + of.line.body_bytes)),
+        ("cl", Text(|of| of.body_length())),
+        ("micros", Number(|of| of.line.microseconds)),
+        ("msecs", Number(|of| of.line.microseconds / 1000)),
+        ("secs", Written(write_seconds)),
+        ("tmsecs", Number(|of| of.began_us() / 1000)),
+        ("tmicros", Number(|of| of.began_us())),
+        ("time", Number(|of| of.began_us() / 1_000_000)),
+        ("ltime", Written(|of, buffer| of.write_time(APACHE_TIME, buffer))),
+        ("ftime", Written(|of, buffer| of.write_time(&of.format.time, buffer))),
+        ("ctime", Written(|of, buffer| buffer.extend_from_slice(of.line.ctime))),
+        ("epoch", Number(|of| of.now_us / 1_000_000)),
+        ("pid", Number(|_| std::process::id().into())),
+        ("wid", Number(|of| of.line.worker.into())),
+        // A synchronous application is entered once.
+        ("switches", Number(|_| 1)),
+        ("vars", Number(|of| of.line.variables.into())),
+        ("core", Number(|of| of.line.core.into())),
+        ("vsz", Number(|_| memory_bytes().0)),
+        ("rss", Number(|_| memory_bytes().1)),
+        ("vszM", Number(|_| memory_bytes().0 / MEBIBYTE)),
+        ("rssM", Number(|_| memory_bytes().1 / MEBIBYTE)),
+        ("pktsize", Number(|of| of.line.variable_bytes.into())),
+        // There is a single plugin, with number 0, and no application is called for a body that can't be read.
+        ("modifier1", Number(|_| 0)),
+        ("modifier2", Number(|_| 0)),
+        ("rerr", Number(|_| 0)),
+        ("headers", Number(|of| of.line.header_count.into())),
+        ("werr", Number(|of| of.line.is_broken.into())),
+        ("ioerr", Number(|of| of.line.is_broken.into())),
+    ]
+};
+
+fn write_seconds(of: &Sources<'_>, buffer: &mut Vec<u8>) {
+    let text = format!("{}.{:06}", of.line.microseconds / 1_000_000, of.line.microseconds % 1_000_000);
+    buffer.extend_from_slice(text.as_bytes());
+}
 
 /// Names of values that are variables of the request.
 const OF_REQUEST: &[(&str, &str)] = &[("host", "HTTP_HOST"), ("uagent", "HTTP_USER_AGENT"), ("referer", "HTTP_REFERER")];
@@ -190,17 +197,24 @@ impl LogFormat {
 
     /// Appends a line.
     pub fn write(&self, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
-        let now_us = dates::now_us();
+        let sources = Sources { format: self, line, notes, now_us: dates::now_us() };
         for piece in &self.pieces {
             let value: &[u8] = match piece {
                 Piece::Text(text) => {
                     buffer.extend_from_slice(text);
                     continue;
                 }
-                Piece::Known(known) => {
-                    self.known(*known, buffer, line, notes, now_us);
-                    continue;
-                }
+                Piece::Known(place) => match &KNOWN[*place].1 {
+                    ServerFact::Text(text) => text(&sources),
+                    ServerFact::Number(number) => {
+                        buffer.extend_from_slice(itoa::Buffer::new().format(number(&sources)).as_bytes());
+                        continue;
+                    }
+                    ServerFact::Written(write) => {
+                        write(&sources, buffer);
+                        continue;
+                    }
+                },
                 // A field of the response that `collect-header` has made a variable is not among those of the request.
                 Piece::Request(place) => match notes.request(*place) {
                     b"" => notes.of_application(&self.names[*place]),
@@ -225,11 +239,11 @@ impl LogFormat {
     }
 
     fn add_variable(&mut self, name: &str) {
-        let piece = if let Some((_, known)) = KNOWN.iter().find(|(known, _)| *known == name) {
-            if *known == ServerFact::RequestBodyBytes {
+        let piece = if let Some(place) = KNOWN.iter().position(|(known, _)| *known == name) {
+            if name == "cl" {
                 self.place(LENGTH);
             }
-            Piece::Known(*known)
+            Piece::Known(place)
         } else if let Some((_, variable)) = OF_REQUEST.iter().find(|(known, _)| *known == name) {
             Piece::Request(self.place(variable.as_bytes()))
         } else if let Some((_, part)) = OF_IDENTITY.iter().find(|(known, _)| *known == name) {
@@ -272,54 +286,6 @@ impl LogFormat {
             Escapes::SingleQuotes => single_quotable(buffer, value),
             Escapes::Json => json::escaped(buffer, value),
         }
-    }
-
-    fn known(&self, known: ServerFact, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, now_us: u64) {
-        const MEBIBYTE: u64 = 1024 * 1024;
-        let began_us = now_us.saturating_sub(line.microseconds);
-        let number = match known {
-            ServerFact::Uri => return self.text(buffer, line.uri),
-            ServerFact::Method => return self.text(buffer, line.method),
-            ServerFact::User => return self.text(buffer, line.user),
-            ServerFact::Address => return self.text(buffer, line.address),
-            ServerFact::Protocol => return self.text(buffer, line.protocol),
-            ServerFact::Ctime => return buffer.extend_from_slice(line.ctime),
-            ServerFact::LocalTime => return dates::strftime(buffer, APACHE_TIME, (began_us / 1_000_000) as i64),
-            ServerFact::FormattedTime => return dates::strftime(buffer, &self.time, (began_us / 1_000_000) as i64),
-            ServerFact::Seconds => {
-                let text = format!("{}.{:06}", line.microseconds / 1_000_000, line.microseconds % 1_000_000);
-                return buffer.extend_from_slice(text.as_bytes());
-            }
-            ServerFact::RequestBodyBytes => {
-                let length = self.names.iter().position(|name| name == LENGTH).map_or(&b""[..], |place| notes.request(place));
-                return self.text(buffer, if length.is_empty() { b"0" } else { length });
-            }
-            ServerFact::Status => line.status.into(),
-            ServerFact::BodyBytes => line.body_bytes,
-            ServerFact::HeadBytes => line.head_bytes,
-            ServerFact::AnswerBytes => line.head_bytes + line.body_bytes,
-            ServerFact::Microseconds => line.microseconds,
-            ServerFact::Milliseconds => line.microseconds / 1000,
-            ServerFact::StartMicroseconds => began_us,
-            ServerFact::StartMilliseconds => began_us / 1000,
-            ServerFact::Start => began_us / 1_000_000,
-            ServerFact::Now => now_us / 1_000_000,
-            ServerFact::Process => std::process::id().into(),
-            ServerFact::Worker => line.worker.into(),
-            // A synchronous application is entered once.
-            ServerFact::Switches => 1,
-            ServerFact::Variables => line.variables.into(),
-            ServerFact::Core => line.core.into(),
-            ServerFact::AddressSpace => memory_bytes().0,
-            ServerFact::Resident => memory_bytes().1,
-            ServerFact::AddressSpaceMebibytes => memory_bytes().0 / MEBIBYTE,
-            ServerFact::ResidentMebibytes => memory_bytes().1 / MEBIBYTE,
-            ServerFact::PacketBytes => line.variable_bytes.into(),
-            ServerFact::Zero => 0,
-            ServerFact::Headers => line.header_count.into(),
-            ServerFact::WriteErrors => line.is_broken.into(),
-        };
-        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     }
 }
 
