@@ -80,12 +80,20 @@ def fail(tmp_path):
     return fail
 
 
-@pytest.fixture
-def open_folder():
-    """A folder that every user may enter; pytest's folders are for one user only."""
+@pytest.fixture(scope="session")
+def open_folders():
+    """The folder of those that every user may enter; pytest's folders are for one user only."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
+
+
+@pytest.fixture
+def open_folder(open_folders):
+    """A folder that every user may enter. It outlives the instances of its test, which may write to it until they have ended."""
+    folder = Path(tempfile.mkdtemp(dir=open_folders))
+    folder.chmod(0o755)
+    return folder
 
 
 @pytest.fixture

@@ -317,3 +317,24 @@ def ini(folder, text):
     path = folder / "app.ini"
     path.write_text(f"[uwsgi]\n{text}\n")
     return path
+
+
+MANAGERS = {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}
+
+
+def test_the_variables_of_the_manager_reach_no_program_beside_the_application(manager, start, tmp_path):
+    options = {"attach-daemon": "daemon", "alarm": "alarm", "logger": "logger"}
+    said = {kind: tmp_path / kind for kind in options.values()}
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        start(
+            f"--attach-daemon=env > {said['daemon']}; exec sleep 1000",
+            f"--logger=pipe:env > {said['logger']}; exec cat",
+            f"--alarm=alarm cmd:env > {said['alarm']}",
+            "--log-alarm=alarm bolide",
+            environment=manager.environment,
+            **activated(tcp),
+        )
+        for kind, place in said.items():
+            seen = wait_until(lambda place=place: place.exists() and place.read_text(), kind)
+            assert "PATH=" in seen, kind
+            assert not MANAGERS & {line.split("=")[0] for line in seen.splitlines()}, kind

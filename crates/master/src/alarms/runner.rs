@@ -15,7 +15,6 @@ use bolide_supervision::processes::child_setup::{self, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::forking::{self, Forked};
 use bolide_supervision::processes::{environment, process_attributes};
-use bolide_supervision::sockets::{service_manager, socket_activation};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -95,9 +94,6 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
             return Err(io::Error::other("this action needs no process"));
         }
     };
-    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
-        command.env_remove(variable);
-    }
     environment::give(&mut command, &settings.application);
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);

@@ -15,7 +15,6 @@ use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawCo
 use bolide_supervision::processes::environment;
 use bolide_supervision::processes::forking::Forked;
 use bolide_supervision::processes::leash::{self, Leash};
-use bolide_supervision::sockets::{service_manager, socket_activation};
 use nix::unistd::Pid;
 
 /// The most characters of a program's name in the log.
@@ -66,9 +65,6 @@ impl LaunchEnvironment {
     pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<(Forked, Option<PipeReader>)> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
-        for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
-            command.env_remove(variable);
-        }
         let is_root = launch.identity.is_some_and(|identity| identity.uid.is_root());
         environment::give_with_rights(&mut command, &self.application, is_root);
         command.stdin(if launch.has_stdin { Stdio::inherit() } else { Stdio::null() });

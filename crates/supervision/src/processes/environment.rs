@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use bolide_contract::settings::ApplicationSettings;
 
+use crate::sockets::{service_manager, socket_activation};
 use crate::system;
 
 /// The variables of the configuration that count for the master itself: the zone and the language of its lines and its clock.
@@ -60,9 +61,13 @@ fn is_harmless(value: &str) -> bool {
     !path.split('/').any(|part| part == "..") && (is_zone || !path.starts_with('/'))
 }
 
-/// Gives a program the variables of the configuration.
+/// Gives a program the variables of the configuration, and none of those by which a service manager addresses the master: it
+/// would pass itself off as that.
 pub fn give(command: &mut Command, application: &ApplicationSettings) {
     restore(command);
+    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
+        command.env_remove(variable);
+    }
     for name in &application.removed_variables {
         command.env_remove(name);
     }

@@ -19,7 +19,6 @@ use nix::unistd::Pid;
 
 use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use crate::processes::environment;
-use crate::sockets::{service_manager, socket_activation};
 
 /// The variable by which applications and libraries recognise their server, as gunicorn sets it. An own one stays.
 const SERVER_SOFTWARE: (&str, &str) = ("SERVER_SOFTWARE", concat!("bolide/", env!("CARGO_PKG_VERSION")));
@@ -56,9 +55,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let mut command = Command::new(launch.executable);
     command.args(launch.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and related variables are read when an interpreter starts.
-    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
-        command.env_remove(variable);
-    }
+    command.env_remove(succession::VARIABLE);
     if std::env::var_os(SERVER_SOFTWARE.0).is_none() {
         command.env(SERVER_SOFTWARE.0, SERVER_SOFTWARE.1);
     }
