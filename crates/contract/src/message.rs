@@ -70,24 +70,25 @@ messages! {
         /// `Connection: close`, and end when these are closed. No request is lost. With `has_successors`, other workers of the
         /// instance keep running: they take over the connections that can move, and these are not closed.
         3 => Drain { has_successors: bool },
-        /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a helper:
-        /// end.
+        /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a
+        /// helper: end.
         4 => Stop,
-        /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket of
-        /// this number when that socket was closed. Its request is answered like those of connections that the worker has accepted
-        /// itself.
+        /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket
+        /// of this number when that socket was closed. Its request is answered like those of connections that the worker has
+        /// accepted itself.
         5 => Serve { listener: u32 },
         /// To a worker that has reported `Passed`: all workers of its generation have passed, and it serves from now on.
         7 => Admit,
         /// To a prototype or a worker: write the log of this number to the file that the packet carries.
         6 => TakeLog { log: u32 },
-        /// To a worker: begin no request, neither on new nor on open connections, until `Resume`. Requests in flight are completed.
+        /// To a worker: begin no request, neither on new nor on open connections, until `Resume`. Requests in flight are
+        /// completed.
         8 => Pause,
         /// To a paused worker: continue. An order to end implies it.
         9 => Resume,
-        /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of connections
-        /// that other workers take from, close in order those that can't move, and report `HandedOver`. Without `has_takers` the
-        /// instance ends, and idle connections are closed.
+        /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of
+        /// connections that other workers take from, close in order those that can't move, and report `HandedOver`. Without
+        /// `has_takers` the instance ends, and idle connections are closed.
         11 => HandOver { has_takers: bool },
         /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
         12 => Spare,
@@ -96,8 +97,8 @@ messages! {
         10 => Look,
         /// To a worker or a helper: run the handler of this signal (uWSGI's), between two requests.
         20 => Signal { number: u8 },
-        /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it is
-        /// free.
+        /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it
+        /// is free.
         21 => JoinPool { pool: Pool },
     }
 }
@@ -143,21 +144,22 @@ messages! {
         121 => Limited { row: u32, milliseconds: u32 },
         /// Worker, in development: a debugger has stopped it, or has resumed it.
         123 => Halted { row: u32, is_halted: bool },
-        /// Worker, in development: the application listens for a debugger at a port (`debugpy.listen`), which one process can have.
+        /// Worker, in development: the application listens for a debugger at a port (`debugpy.listen`), which one process can
+        /// have.
         125 => HasDebuggerPort { row: u32 },
         /// Prototype, worker or helper: the packet carries a sealed memory file with
         /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
         130 => Registered,
         /// Prototype, worker or helper: the application raises this signal.
         131 => Signalled { number: u8 },
-        /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request waits
-        /// that is lost with the worker: unread input within TLS.
+        /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request
+        /// waits that is lost with the worker: unread input within TLS.
         126 => HandedOver { row: u32, waiting: u32 },
         /// Worker, with `crash-reports`: the packet carries a memory file with the state of the process at a fault, or at
         /// [`crash_signal`].
         132 => Crashed { row: u32, pid: u32 },
-        /// Prototype, worker or helper: it got this signal, one of [`SINGLE_SIGNALS`], from the process `sender` (0: unknown). The
-        /// master ignores it if it got the same signal, because that one was sent to the whole group. A prototype has no row.
+        /// Prototype, worker or helper: it got this signal, one of [`SINGLE_SIGNALS`], from the process `sender` (0: unknown).
+        /// The master ignores it if it got the same signal, because that one was sent to the whole group. A prototype has no row.
         133 => GotSignal { row: u32, signal: u32, sender: u32 },
     }
 }
