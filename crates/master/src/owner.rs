@@ -1,6 +1,6 @@
 //! What the master's loop asks each part of the instance for before it waits and when a process has ended: descriptors, the next
-//! time, processes. A part that has none of them says so. It knows no part but those of the crate `supervision`, which it answers
-//! for. The master runs it.
+//! time, processes. A part without them says so. It knows only the parts of the crate `supervision`, which it answers for. The
+//! master runs it.
 
 use std::os::fd::AsFd;
 

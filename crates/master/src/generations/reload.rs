@@ -1,6 +1,7 @@
 //! The reload in progress: one table of its stages and events, and the record that the master keeps of it, from the request to
 //! the outcome. The start of the first generation goes through the same stages. `forming` has how a generation forms, and the
-//! supervisor carries out what a stage means for the rest of the instance. It makes no system call. The master runs it.
+//! supervisor carries out what a stage means for the rest of the instance. It does not start or end processes. The master runs
+//! it.
 
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::processes::backoff::Backoff;
@@ -140,7 +141,7 @@ pub struct Reload {
     stage: Stage,
     /// The new generation; it is there in the stages that form one.
     forming: Option<Forming>,
-    /// The old generation gets no time to finish.
+    /// The old generation is killed when the new one serves.
     is_brutal: bool,
     /// A further reload, which waits.
     waiting: Option<WaitingReload>,

@@ -93,7 +93,7 @@ impl Supervisor {
         let is_first = abandoned.reason == Reason::First;
         self.abandon(&abandoned, Some(&format!("for a new one that {by} asks for")), now_ms);
         if is_first {
-            // There is no generation that the first one takes over from.
+            // The first generation does not take over from another.
             self.apply_plan(None);
             if let Err(error) = self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms) {
                 let program = self.provision.program().executable.display().to_string();
