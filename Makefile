@@ -8,10 +8,10 @@ help: ## show this list
 check: ## before a commit, in a few minutes: format, clippy, unit tests, the quick half of the tests of the program
 	@scripts/check
 
-run: ## build optimised and serve examples/fibonacci on http://127.0.0.1:8080
+run: ## build optimized and serve examples/fibonacci on http://127.0.0.1:8080
 	@scripts/run
 
-build: ## build the plain program `bolide` and the wheel, optimised, into target/ and dist/
+build: ## build the plain program `bolide` and the wheel, optimized, into target/ and dist/
 	@scripts/build
 
 test: ## install what tests need, then run all of them
@@ -26,7 +26,7 @@ test-python: ## tests of the real program
 lint: ## rustfmt, clippy, ruff and shellcheck, warnings denied
 	@$(LOW_PRIORITY) scripts/lint
 
-deny: ## licences, sources and advisories of what this is built of (cargo-deny)
+deny: ## licenses, sources and advisories of what this is built of (cargo-deny)
 	@scripts/deny
 
 format: ## rustfmt and ruff format

@@ -190,8 +190,8 @@ def run(arguments, scenarios, wanted):
     effort = dataclasses.replace(effort, **changes)
     machine.raise_descriptor_limit()
     cpus = machine.plan_cpus()
-    with tempfile.TemporaryDirectory(prefix="bolide-bench-") as folder:
-        session = Session(effort, cpus, Path(folder), servers, say, left_out)
+    with tempfile.TemporaryDirectory(prefix="bolide-bench-") as directory:
+        session = Session(effort, cpus, Path(directory), servers, say, left_out)
         # The suite itself must not use CPU time on the server's CPU.
         os.sched_setaffinity(0, cpus.client)
         check_limit(session)

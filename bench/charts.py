@@ -1,7 +1,7 @@
 """Selects the charts of the results; `drawing` draws them. Pure functions on the results, in the suite's own process."""
 
 from . import figures, waiting_charts
-from .drawing import SHADES, Bar, colour_of, draw
+from .drawing import SHADES, Bar, color_of, draw
 from .marks import BYTES_IN_MB
 from .report import by_cost
 from .servers import OURS, REFERENCE
@@ -19,7 +19,7 @@ def _cpu_charts(name, scenario):
         if limit is not None and label != REFERENCE:
             # It is the ratio of the figures that are shown, which a reader computes too. The table has that of the rounds.
             text += f"  ({cost.median / limit.median:.2f} × limit)"
-        groups.append([Bar(label, cost.median, text, colour_of(label), cost.low, cost.high)])
+        groups.append([Bar(label, cost.median, text, color_of(label), cost.low, cost.high)])
     unit = scenario.get("unit", "request")
     subtitle = f"CPU microseconds per {unit}, less is better; one worker, the line shows the spread of the rounds"
     return {f"cpu-{name}.svg": draw(scenario["title"], subtitle, groups)} if groups else {}
@@ -49,7 +49,7 @@ def _startup_charts(_name, scenario):
     for median, name in ordered:
         one = found[name]
         milliseconds = [max(value, 0) * 1000 for value in (median, one.low, one.high)]
-        groups.append([Bar(name, milliseconds[0], f"{median * 1000:.0f}", colour_of(name), *milliseconds[1:])])
+        groups.append([Bar(name, milliseconds[0], f"{median * 1000:.0f}", color_of(name), *milliseconds[1:])])
     subtitle = "Milliseconds beyond the import of a Django application, less is better"
     return {"startup.svg": draw("startup: from exec to the first answer", subtitle, groups)} if groups else {}
 

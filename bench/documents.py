@@ -1,7 +1,8 @@
 """Writes tables of kept results into pages of the documentation.
 
-A page contains `<!-- measured: FOLDER NAME -->`, the table, and `<!-- end of what is measured -->`; FOLDER is one of
-bench/results. Keeping results in that folder rewrites the table, and `tests/docs` compares both. Runs in the suite's own process.
+A page contains `<!-- measured: DIRECTORY NAME -->`, the table, and `<!-- end of what is measured -->`; DIRECTORY is one of
+bench/results. Keeping results in that directory rewrites the table, and `tests/docs` compares both. Runs in the suite's own
+process.
 """
 
 import json
@@ -11,7 +12,7 @@ from . import waiting_tables as tables
 from .places import REPOSITORY, RESULTS
 
 QUOTE = re.compile(
-    r"(?P<begin><!-- measured: (?P<folder>\S+) (?P<name>[\w-]+) -->\n)(?P<text>.*?)(?P<end><!-- end of what is measured -->)",
+    r"(?P<begin><!-- measured: (?P<directory>\S+) (?P<name>[\w-]+) -->\n)(?P<text>.*?)(?P<end><!-- end of what is measured -->)",
     re.S,
 )
 KINDS = {"fresh": "new connection", "kept": "keep-alive"}
@@ -51,12 +52,12 @@ def _only(here, only="", without=None):
     return {**here, "servers": servers}
 
 
-def rewritten(text, folder, scenarios):
-    """Returns the page's text with the tables of this folder replaced by those of these scenarios."""
+def rewritten(text, directory, scenarios):
+    """Returns the page's text with the tables of this directory replaced by those of these scenarios."""
     found = quotes(scenarios)
 
     def replace(match):
-        if match["folder"] != folder or match["name"] not in found:
+        if match["directory"] != directory or match["name"] not in found:
             return match[0]
         return f"{match['begin']}\n{found[match['name']]}\n{match['end']}"
 
@@ -67,13 +68,13 @@ def pages():
     return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 
-def update(folder):
-    """Rewrites the tables that pages quote from a folder of bench/results. Returns the names of the changed pages."""
-    scenarios = json.loads((RESULTS / folder / "results.json").read_text(encoding="utf-8"))["scenarios"]
+def update(directory):
+    """Rewrites the tables that pages quote from a directory of bench/results. Returns the names of the changed pages."""
+    scenarios = json.loads((RESULTS / directory / "results.json").read_text(encoding="utf-8"))["scenarios"]
     changed = []
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        new = rewritten(text, folder, scenarios)
+        new = rewritten(text, directory, scenarios)
         if new != text:
             page.write_text(new, encoding="utf-8")
             changed.append(page.relative_to(REPOSITORY).as_posix())
@@ -82,10 +83,10 @@ def update(folder):
 
 def main():
     """`python3 -m bench.documents`: rewrites the tables of all pages from the kept results."""
-    folders = {match["folder"] for page in pages() for match in QUOTE.finditer(page.read_text(encoding="utf-8"))}
-    for folder in sorted(folders):
-        for name in update(folder):
-            print(f"{name} quotes {folder} anew")
+    directories = {match["directory"] for page in pages() for match in QUOTE.finditer(page.read_text(encoding="utf-8"))}
+    for directory in sorted(directories):
+        for name in update(directory):
+            print(f"{name} quotes {directory} anew")
 
 
 if __name__ == "__main__":

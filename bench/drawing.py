@@ -21,7 +21,7 @@ BOTTOM = 44
 TICKS = 5
 ROUND_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 INK, QUIET, GRID = "#1f2328", "#59636e", "#e4e7eb"
-COLOURS = {"ours": "#c2410c", "reference": "#6b7280", "other": "#7c9cc4"}
+COLORS = {"ours": "#c2410c", "reference": "#6b7280", "other": "#7c9cc4"}
 # Shades for one application server by number of workers: more workers are darker.
 SHADES = {"ours": ("#fdba8c", "#e8702a", "#9a3412"), "other": ("#c3d3e8", "#7c9cc4", "#3f628f")}
 FONT = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
@@ -34,15 +34,15 @@ class Bar:
     label: str
     value: float
     text: str
-    colour: str
+    color: str
     low: float | None = None
     high: float | None = None
 
 
-def colour_of(label):
+def color_of(label):
     if label == OURS or label.startswith(f"{OURS} "):
-        return COLOURS["ours"]
-    return COLOURS["reference" if label == REFERENCE else "other"]
+        return COLORS["ours"]
+    return COLORS["reference" if label == REFERENCE else "other"]
 
 
 def nice_maximum(value):
@@ -76,18 +76,18 @@ def _axis(maximum, scale, bottom):
         value = maximum * index / TICKS
         x = LABEL_WIDTH + value * scale
         parts.append(f'<line x1="{x:.1f}" y1="{TOP - 6}" x2="{x:.1f}" y2="{bottom}" stroke="{GRID}"/>')
-        parts.append(_text(x, bottom + 18, f"{value:g}", size=11, colour=QUIET, anchor="middle"))
+        parts.append(_text(x, bottom + 18, f"{value:g}", size=11, color=QUIET, anchor="middle"))
     return parts
 
 
 def _bar(bar, y, scale):
     middle = y + BAR_HEIGHT / 2
     end = LABEL_WIDTH + bar.value * scale
-    weight = "600" if bar.colour in (COLOURS["ours"], *SHADES["ours"]) else "400"
+    weight = "600" if bar.color in (COLORS["ours"], *SHADES["ours"]) else "400"
     parts = [
         _text(LABEL_WIDTH - 10, middle + 4, bar.label, size=12, weight=weight, anchor="end"),
         f'<rect x="{LABEL_WIDTH}" y="{y}" width="{max(bar.value * scale, 1):.1f}" height="{BAR_HEIGHT}" rx="2"'
-        f' fill="{bar.colour}"/>',
+        f' fill="{bar.color}"/>',
     ]
     if bar.low is not None and bar.high is not None and bar.high > bar.low:
         low, high = LABEL_WIDTH + bar.low * scale, LABEL_WIDTH + bar.high * scale
@@ -99,9 +99,9 @@ def _bar(bar, y, scale):
     return [*parts, _text(end + 8, middle + 4, bar.text, size=12, weight=weight)]
 
 
-def _text(x, y, text, *, size, weight="400", colour=INK, anchor="start"):
+def _text(x, y, text, *, size, weight="400", color=INK, anchor="start"):
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" font-weight="{weight}" fill="{colour}"'
+        f'<text x="{x:.1f}" y="{y:.1f}" {FONT} font-size="{size}" font-weight="{weight}" fill="{color}"'
         f' text-anchor="{anchor}">{escape(text)}</text>'
     )
 
@@ -112,7 +112,7 @@ class Curve:
 
     label: str
     places: list
-    colour: str
+    color: str
     dashed: bool = False
 
 
@@ -122,7 +122,7 @@ MIN_LABEL_STEP = 15
 
 
 def draw_curves(title, subtitle, curves, *, unit=""):
-    """Returns the SVG of curves over a common x axis, each labelled at its end. The y axis starts at zero."""
+    """Returns the SVG of curves over a common x axis, each labeled at its end. The y axis starts at zero."""
     places = [place for curve in curves for place in curve.places]
     maximum = nice_maximum(max(y for _, y in places))
     first, last = min(x for x, _ in places), max(x for x, _ in places)
@@ -137,20 +137,20 @@ def draw_curves(title, subtitle, curves, *, unit=""):
         value = maximum * index / TICKS
         y = at(first, value)[1]
         body.append(f'<line x1="{CURVES_LEFT}" y1="{y:.1f}" x2="{WIDTH - LABEL_WIDTH}" y2="{y:.1f}" stroke="{GRID}"/>')
-        body.append(_text(CURVES_LEFT - 8, y + 4, f"{value:g}", size=11, colour=QUIET, anchor="end"))
+        body.append(_text(CURVES_LEFT - 8, y + 4, f"{value:g}", size=11, color=QUIET, anchor="end"))
     for x in sorted({x for x, _ in places}):
-        body.append(_text(at(x, 0)[0], bottom + 18, f"{x:g}{unit}", size=11, colour=QUIET, anchor="middle"))
+        body.append(_text(at(x, 0)[0], bottom + 18, f"{x:g}{unit}", size=11, color=QUIET, anchor="middle"))
     # From the lowest end to the highest, with each label at least one line above the previous one.
     lowest = bottom + MIN_LABEL_STEP
     for curve in sorted(curves, key=lambda curve: curve.places[-1][1]):
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*place) for place in curve.places))
-        weight = "600" if curve.colour == COLOURS["ours"] else "400"
+        weight = "600" if curve.color == COLORS["ours"] else "400"
         dashes = ' stroke-dasharray="5 4"' if curve.dashed else ""
-        body.append(f'<polyline points="{line}" fill="none" stroke="{curve.colour}" stroke-width="2.5"{dashes}/>')
+        body.append(f'<polyline points="{line}" fill="none" stroke="{curve.color}" stroke-width="2.5"{dashes}/>')
         end, y = at(*curve.places[-1])
         lowest = min(y + 4, lowest - MIN_LABEL_STEP)
         text = f"{curve.label} {curve.places[-1][1]:.0f}"
-        body.append(_text(end + 8, lowest, text, size=12, weight=weight, colour=curve.colour))
+        body.append(_text(end + 8, lowest, text, size=12, weight=weight, color=curve.color))
     return "\n".join([*body, "</svg>"]) + "\n"
 
 
@@ -160,5 +160,5 @@ def _head(title, subtitle, height):
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="6" fill="#ffffff"/>',
         _text(20, 28, title, size=16, weight="600"),
-        _text(20, 48, subtitle, size=12, colour=QUIET),
+        _text(20, 48, subtitle, size=12, color=QUIET),
     ]

@@ -31,7 +31,7 @@ def sound_samples(entry):
     return {sample["round"]: sample for sample in entry["samples"] if not sample["problems"]}
 
 
-def labelled(server, python=None):
+def labeled(server, python=None):
     """Returns a server's label in a table, with its Python version if servers on several versions are compared."""
     return f"{server} {python}" if python else server
 
@@ -45,7 +45,7 @@ def ours_beside(entries, label):
     """Returns the label of Bolide on the same Python version; on the newest for entries without a version. If Bolide was only
     measured in several variants, returns the same variant.
     """
-    ours = labelled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
+    ours = labeled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
     return ours if ours in entries else OURS + label.removeprefix(entries[label]["server"])
 
 

@@ -43,7 +43,7 @@ C_PROGRAMS = {
 }
 TLS_PROGRAMS = {TLS_LOAD_PROGRAM: (TLS_LOAD_SOURCE, ["-lssl", "-lcrypto", "-lpthread"])}
 INSTALL_TIMEOUT_SECONDS = 900
-# Bolide is built with whole-program link-time optimisation.
+# Bolide is built with whole-program link-time optimization.
 BUILD_TIMEOUT_SECONDS = 1800
 QUERY_TIMEOUT_SECONDS = 60
 LIMIT_START_SECONDS = 5
@@ -79,7 +79,7 @@ def make_virtualenv(interpreter, say):
     wanted = _ask([interpreter.executable, "-c", VERSION_PROGRAM])
     if wanted is not None and _query(interpreter, VERSION_PROGRAM) == wanted:
         return
-    folder = interpreter.virtualenv.name
+    directory = interpreter.virtualenv.name
     if interpreter.virtualenv.exists():
         shutil.rmtree(interpreter.virtualenv)
     say(f"Making the competitors' virtualenv for Python {wanted}")
@@ -91,7 +91,7 @@ def make_virtualenv(interpreter, say):
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = [str(error)]
     if problem is not None:
-        raise CannotRun(f"no virtualenv at bench/{folder}: {problem}. Debian and Ubuntu have it in python3-venv")
+        raise CannotRun(f"no virtualenv at bench/{directory}: {problem}. Debian and Ubuntu have it in python3-venv")
 
 
 def install_competitors(interpreter, say):
@@ -127,7 +127,7 @@ def install_bolide(interpreter, say):
     """Builds and installs Bolide from this repository. Returns the last lines of pip's output on failure, else None."""
     if not (REPOSITORY / "pyproject.toml").exists():
         return ["the repository has no pyproject.toml, so there is nothing to install"]
-    say(f"Building and installing Bolide for Python {interpreter.version} (optimised: this takes a while)")
+    say(f"Building and installing Bolide for Python {interpreter.version} (optimized: this takes a while)")
     problem = _pip(interpreter, BUILD_TIMEOUT_SECONDS, str(REPOSITORY))
     if problem is None and not (interpreter.programs / "bolide").exists():
         return ["pip installed Bolide, but there is no console script `bolide`"]

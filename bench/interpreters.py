@@ -72,7 +72,7 @@ def _candidates(version):
     on_path = find_program(f"python{version}")
     kept = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
     kept.append(Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "uv" / "python")
-    found = [path for folder in kept for path in folder.glob(f"*{version}.*/bin/python{version}")]
+    found = [path for directory in kept for path in directory.glob(f"*{version}.*/bin/python{version}")]
     found.sort(key=_patch_number, reverse=True)
     return [Path(on_path), *found] if on_path else found
 

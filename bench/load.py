@@ -127,7 +127,7 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
         time.sleep(POLL_SECONDS)
 
 
-def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None, fields=(), wire=PLAIN):
+def wrk(port, path, *, connections, seconds, cpus, directory, posted=b"", meanwhile=None, fields=(), wire=PLAIN):
     """Runs wrk. Returns its counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
     With `posted` it POSTs these bytes; `fields` are additional header lines of each request; `meanwhile` is called repeatedly
@@ -137,12 +137,12 @@ def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile
     command += [word for field in fields for word in ("-H", field)]
     command += ["-s", BENCH / "wrk_summary.lua", f"{wire.scheme}://{HOST}:{port}{path}"]
     if posted:
-        body = Path(folder) / "posted.json"
+        body = Path(directory) / "posted.json"
         body.write_bytes(posted)
         command += ["--", body]
     try:
         status, output, errors = run_client(
-            command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, folder=folder, meanwhile=meanwhile
+            command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, directory=directory, meanwhile=meanwhile
         )
     except TimeoutError as error:
         raise LoadFailed(str(error)) from None
@@ -152,20 +152,20 @@ def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile
     return json.loads(found.group(1))
 
 
-def h2load(port, path, *, connections, streams, seconds, cpus, folder, wire):
+def h2load(port, path, *, connections, streams, seconds, cpus, directory, wire):
     """Runs h2load. Returns its counts in wrk's format: requests, microseconds, errors by kind, latency percentiles in
     microseconds.
 
     Each of `connections` has `streams` requests open at any time. Raises LoadFailed.
     """
-    log = Path(folder) / "h2load.log"
+    log = Path(directory) / "h2load.log"
     log.unlink(missing_ok=True)
     command = [find_program("h2load"), f"--clients={connections}", f"--max-concurrent-streams={streams}", f"--duration={seconds}"]
     command += ["--threads=1", f"--log-file={log}", f"{wire.scheme}://{HOST}:{port}{path}"]
     if command[0] is None:
         raise LoadFailed("there is no h2load on this system; install the package nghttp2-client")
     try:
-        status, output, errors = run_client(command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, folder=folder)
+        status, output, errors = run_client(command, cpus=cpus, seconds=seconds + CLIENT_GRACE_SECONDS, directory=directory)
     except TimeoutError as error:
         raise LoadFailed(str(error)) from None
     took = re.search(r"^finished in ([\d.]+)(us|ms|s), ", output, re.MULTILINE)
@@ -192,11 +192,11 @@ def _percentiles(log):
     return {"p50": cuts[499], "p90": cuts[899], "p99": cuts[989], "p99.9": cuts[998], "max": max(took)}
 
 
-def apache_bench(port, path, *, connections, requests, cpus, folder):
+def apache_bench(port, path, *, connections, requests, cpus, directory):
     """Runs ab. Returns its counts: complete, failed, non-2xx; `stopped` is ab's last line if it gave up."""
     command = [find_program("ab"), "-q", "-c", str(connections), "-n", str(requests), f"http://{HOST}:{port}{path}"]
     try:
-        status, output, errors = run_client(command, cpus=cpus, seconds=AB_SECONDS, folder=folder)
+        status, output, errors = run_client(command, cpus=cpus, seconds=AB_SECONDS, directory=directory)
     except TimeoutError as error:
         return {"complete": 0, "failed": requests, "non_2xx": 0, "stopped": str(error)}
     counts = {key: int(value) for key, value in re.findall(r"^(Complete|Failed|Non-2xx)[\w ]*:\s+(\d+)", output, re.MULTILINE)}
@@ -213,13 +213,13 @@ def apache_bench(port, path, *, connections, requests, cpus, folder):
 class TalkingClient:
     """One of the suite's own clients as a process: it reads commands as lines of text and answers with lines of JSON."""
 
-    def __init__(self, name, command, *, cpus, folder):
+    def __init__(self, name, command, *, cpus, directory):
         self.program = Program(
             name,
             command,
             cpus=cpus,
-            log=Path(folder) / f"{name}.log",
-            folder=folder,
+            log=Path(directory) / f"{name}.log",
+            directory=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

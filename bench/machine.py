@@ -29,12 +29,12 @@ SYSTEM_NEEDS = [
     ("/usr/include/pcre2.h", "libpcre2-dev"),
 ]
 # Debian keeps these outside of an ordinary user's PATH.
-SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+SYSTEM_DIRECTORIES = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def find_program(name):
     """Returns the full path of a program, or None."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}")
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_DIRECTORIES}")
 
 
 def missing_packages():

@@ -40,8 +40,8 @@ def _ratio_to(other, label=OURS):
     """Returns Bolide's cost as a multiple of another server's; `python` is the version that both run on, if there are several."""
 
     def measure(results, python=None):
-        theirs = other if other in (REFERENCE, NGINX) else figures.labelled(other, python)
-        found = figures.ratio(results, figures.labelled(label, python), theirs)
+        theirs = other if other in (REFERENCE, NGINX) else figures.labeled(other, python)
+        found = figures.ratio(results, figures.labeled(label, python), theirs)
         return Verdict(found.median, _ratio_text(found)) if found else NOTHING
 
     return measure
@@ -86,10 +86,10 @@ def _ratio_to_nearest(results, python=None):
     """Compares only with servers that do everything that belongs to a request: a server that omits part of it is cheaper for that
     reason.
     """
-    ours = figures.labelled(OURS, python)
-    ratios = {name: figures.ratio(results, ours, figures.labelled(name, python)) for name in COMPETITORS}
+    ours = figures.labeled(OURS, python)
+    ratios = {name: figures.ratio(results, ours, figures.labeled(name, python)) for name in COMPETITORS}
     ratios = {name: found for name, found in ratios.items() if found}
-    apart = [name for name in ratios if results[figures.labelled(name, python)].get("undone")]
+    apart = [name for name in ratios if results[figures.labeled(name, python)].get("undone")]
     ratios = {name: found for name, found in ratios.items() if name not in apart}
     if not ratios:
         return NOTHING
@@ -122,7 +122,7 @@ def _largest_share(results):
 
 def _idle_bytes(results, python=None):
     """Only if the server still held every connection that it was asked to hold."""
-    ours = figures.labelled(OURS, python)
+    ours = figures.labeled(OURS, python)
     if ours not in results:
         return NOTHING
     found = results[ours]
@@ -133,7 +133,7 @@ def _idle_bytes(results, python=None):
 
 
 def _idle_answer(results, python=None):
-    ours = figures.labelled(OURS, python)
+    ours = figures.labeled(OURS, python)
     if ours not in results:
         return NOTHING
     worst = 0.0
@@ -161,7 +161,7 @@ def _idle_bytes_beside(other):
     """Returns the cost of an idle connection as a multiple of another server's, if both still hold all connections."""
 
     def measure(results, python=None):
-        ours, theirs = (results.get(figures.labelled(name, python)) for name in (OURS, other))
+        ours, theirs = (results.get(figures.labeled(name, python)) for name in (OURS, other))
         if not (ours and theirs) or theirs["still_open"] < theirs["wanted"]:
             return NOTHING
         if ours["still_open"] < ours["wanted"]:
@@ -173,7 +173,7 @@ def _idle_bytes_beside(other):
 
 
 def _events_missing(results, python=None):
-    found = results.get(figures.labelled(OURS, python))
+    found = results.get(figures.labeled(OURS, python))
     if found is None:
         return NOTHING
     problem = f" ({found['problem']})" if found["problem"] else ""
@@ -181,7 +181,7 @@ def _events_missing(results, python=None):
 
 
 def _growth_of_streams(results, python=None):
-    found = results.get(figures.labelled(OURS, python))
+    found = results.get(figures.labeled(OURS, python))
     if found is None or found["delivered"] < found["expected"]:
         return NOTHING
     grown = (found["bytes_at_end"] - found["bytes_at_start"]) / BYTES_IN_KB

@@ -27,12 +27,12 @@ RESULTS = BENCH / "results"
 LATEST = RESULTS / "latest"
 
 # The interpreter's own modules, as a traceback shows their paths.
-INTERPRETER_FOLDER = re.compile(r"(?<![\w./-])/[^\s\"']*?(?=/lib/python3\.\d+\b)")
+INTERPRETER_DIRECTORY = re.compile(r"(?<![\w./-])/[^\s\"']*?(?=/lib/python3\.\d+\b)")
 
 
-def for_report(text, work_folder=None):
+def for_report(text, work_directory=None):
     """Returns the text without paths of this machine."""
-    if work_folder is not None:
-        text = text.replace(f"{work_folder}", "TEMPORARY")
+    if work_directory is not None:
+        text = text.replace(f"{work_directory}", "TEMPORARY")
     text = text.replace(f"{REPOSITORY}/", "").replace(sys.base_prefix, "PYTHON")
-    return INTERPRETER_FOLDER.sub("PYTHON", text)
+    return INTERPRETER_DIRECTORY.sub("PYTHON", text)

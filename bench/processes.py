@@ -76,7 +76,7 @@ def tree_of(root):
 class Program:
     """A running program: its process, its CPUs, its log."""
 
-    def __init__(self, name, command, *, cpus, log, folder, environment=None, stdin=None, stdout=None):
+    def __init__(self, name, command, *, cpus, log, directory, environment=None, stdin=None, stdout=None):
         self.name = name
         self.command = [str(word) for word in command]
         self.log = Path(log)
@@ -87,7 +87,7 @@ class Program:
         with open(self.log, "ab") as output:
             self.process = subprocess.Popen(
                 self.command,
-                cwd=folder,
+                cwd=directory,
                 env=environment,
                 stdin=stdin if stdin is not None else subprocess.DEVNULL,
                 stdout=stdout if stdout is not None else output,
@@ -160,14 +160,19 @@ def stop_all():
         program.stop()
 
 
-def run_client(command, *, cpus, seconds, folder, meanwhile=None):
+def run_client(command, *, cpus, seconds, directory, meanwhile=None):
     """Runs a client to its end. Returns (exit status, standard output, standard error). It is killed on timeout.
 
     `meanwhile` is called every CLIENT_TICK_SECONDS while the client runs. Raises TimeoutError if the client does not end within
     `seconds`.
     """
     program = Program(
-        Path(str(command[0])).name, command, cpus=cpus, log=Path(folder) / "client.log", folder=folder, stdout=subprocess.PIPE
+        Path(str(command[0])).name,
+        command,
+        cpus=cpus,
+        log=Path(directory) / "client.log",
+        directory=directory,
+        stdout=subprocess.PIPE,
     )
     offset = program.log.stat().st_size
     deadline = time.monotonic() + seconds

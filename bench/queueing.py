@@ -52,7 +52,7 @@ def schedule(point, count, seed):
     """Returns [(arrival, service)] in microseconds: arrivals of a Poisson process, service times of an exponential distribution.
 
     It depends on the seed only: all servers, and new and keep-alive connections, get the same requests. Other loads and other
-    views get the same sequence scaled by a factor, so that neighbours on a chart have the same random variation.
+    views get the same sequence scaled by a factor, so that neighbors on a chart have the same random variation.
     """
     chance = random.Random(f"waiting {seed}")
     arrival, requests = 0.0, []

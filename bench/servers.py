@@ -26,7 +26,7 @@ WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", 
 
 @dataclass(frozen=True)
 class Behind:
-    """How a front server reaches a server: `protocol` is uwsgi, fastcgi or http; `socket` a UNIX socket, or None for `host`."""
+    """How a reverse proxy reaches a server: `protocol` is uwsgi, fastcgi or http; `socket` a UNIX socket, or None for `host`."""
 
     protocol: str
     socket: Path | None = None
@@ -60,9 +60,9 @@ PLAIN = Wire()
 
 @dataclass(frozen=True)
 class Launch:
-    """The requirements of a scenario for a server. With `behind` it serves a front server only; with `static` it serves the files
-    of that folder below /static. `cached`: a route answers with an item of a cache. `waiting`: views sleep, and the limit program
-    is one queue in front of workers x threads.
+    """The requirements of a scenario for a server. With `behind` it serves a reverse proxy only; with `static` it serves the
+    files of that directory below /static. `cached`: a route answers with an item of a cache. `waiting`: views sleep, and the
+    limit program is one queue in front of workers x threads.
     """
 
     module: str

@@ -90,7 +90,7 @@ class Running:
 class Session:
     effort: Effort
     cpus: CpuPlan
-    folder: Path
+    directory: Path
     # {interpreter: names of the servers that can run on it}, newest first; the suite's own is always included.
     servers: dict
     say: object
@@ -123,16 +123,21 @@ class Session:
     def spawn(self, name, launch, *, cpus=None) -> Program:
         """Starts a server and does not wait for it."""
         command = [str(word) for word in SERVERS[name].command(launch)]
-        line = places.for_report(" ".join(command), self.folder).replace(str(launch.port), "PORT")
+        line = places.for_report(" ".join(command), self.directory).replace(str(launch.port), "PORT")
         kind = f" ({launch.wire.words})" if launch.wire.words else ""
         kind += " (ASGI)" if launch.interface == "asgi" and "wsgi" in SERVERS[name].interfaces and name != REFERENCE else ""
         kind += " (waiting)" if launch.waiting and name == REFERENCE else ""
         self.launch_lines.setdefault(f"{name}{kind}", line)
         self.started += 1
-        log = self.folder / f"{self.started:04}-{name}.log"
+        log = self.directory / f"{self.started:04}-{name}.log"
         try:
             return Program(
-                name, command, cpus=cpus or self.cpus.server, log=log, folder=places.APPLICATIONS, environment=self.environment()
+                name,
+                command,
+                cpus=cpus or self.cpus.server,
+                log=log,
+                directory=places.APPLICATIONS,
+                environment=self.environment(),
             )
         except OSError as error:
             raise NotStarted(f"it can't be started: {error.strerror}") from None
@@ -141,7 +146,7 @@ class Session:
         """Returns the environment of every server and every import."""
         # Some servers leave files in the user's home. Python's variables of this shell do not apply to the servers.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        return {**kept, "HOME": str(self.folder)}
+        return {**kept, "HOME": str(self.directory)}
 
     def check(self, running):
         """Waits for the first answer and checks it; stops the server if it is wrong."""
@@ -167,7 +172,7 @@ class Session:
 
     def client(self, name, *command):
         """Starts one of the suite's own clients on the client's CPU."""
-        return load.TalkingClient(name, command, cpus=self.cpus.client, folder=self.folder)
+        return load.TalkingClient(name, command, cpus=self.cpus.client, directory=self.directory)
 
     def wrk(self, running, *, connections, seconds, meanwhile=None):
         """Returns wrk's counts (see load.wrk), from the client's CPU. Raises LoadFailed."""
@@ -177,7 +182,7 @@ class Session:
             connections=connections,
             seconds=seconds,
             cpus=self.cpus.client,
-            folder=self.folder,
+            directory=self.directory,
             posted=running.workload.body,
             meanwhile=meanwhile,
             fields=running.fields,
@@ -186,8 +191,8 @@ class Session:
 
     def leave_out(self, name, scenario, error):
         """Notes that a server takes no part in a scenario, and why; the run goes on."""
-        lines = [places.for_report(line, self.folder) for line in getattr(error, "lines", [])]
-        reason = places.for_report(str(error), self.folder)
+        lines = [places.for_report(line, self.directory) for line in getattr(error, "lines", [])]
+        reason = places.for_report(str(error), self.directory)
         self.left_out.append({"server": name, "scenario": scenario, "reason": reason, "log": lines})
         self.say(f"  {name} is left out of {scenario}: {reason}")
         for line in lines:

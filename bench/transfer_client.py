@@ -1,4 +1,4 @@
-"""The clients of `static-transfers`: PORT FOLDER CLIENTS PACE SECONDS; one process, many sockets, every byte compared.
+"""The clients of `static-transfers`: PORT DIRECTORY CLIENTS PACE SECONDS; one process, many sockets, every byte compared.
 
 With a pace (bytes per second and client) they stop after SECONDS, which is no failure; the bytes received by then must be right.
 Prints its counts as JSON.
@@ -87,8 +87,8 @@ class Transfer:
 
 
 def main():
-    port, folder, clients, pace, seconds = int(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
-    files = sorted(folder.glob("large-*.bin"))
+    port, directory, clients, pace, seconds = int(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
+    files = sorted(directory.glob("large-*.bin"))
     selector = selectors.DefaultSelector()
     transfers = []
     for number in range(clients):

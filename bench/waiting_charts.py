@@ -1,14 +1,14 @@
 """Charts of the waiting scenarios: bars by workers x threads or by view, curves over the load. Pure functions on the results."""
 
 from . import queueing
-from .drawing import COLOURS, SHADES, Bar, Curve, draw, draw_curves
+from .drawing import COLORS, SHADES, Bar, Curve, draw, draw_curves
 from .servers import OURS, REFERENCE
 from .waiting_tables import closes, name_of
 
 IDEAL = "one ideal queue"
 KINDS = {False: "new connection per request", True: "keep-alive connections"}
 # Curves of servers in results, in the order of their shades.
-CURVE_COLOURS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce")
+CURVE_COLORS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce")
 
 
 def bars(name, scenario):
@@ -30,7 +30,7 @@ def bars(name, scenario):
 
 def _groups(ways):
     best = next(iter(ways[0][1].values()))["ideal"]["waiting"]["mean"]
-    yield [Bar(IDEAL, best, f"{best:.0f}", COLOURS["reference"])]
+    yield [Bar(IDEAL, best, f"{best:.0f}", COLORS["reference"])]
     for label in dict.fromkeys(label for _, servers in ways for label in servers):
         if label == REFERENCE:
             continue
@@ -60,13 +60,13 @@ def curves(name, scenario):
     for kept, points in ways.items():
         points.sort(key=lambda pair: pair[0].load)
         best = [(point.load, next(iter(servers.values()))["ideal"]["waiting"]["mean"]) for point, servers in points]
-        found = [Curve(IDEAL, best, COLOURS["reference"], dashed=True)]
+        found = [Curve(IDEAL, best, COLORS["reference"], dashed=True)]
         labels = [label for label in dict.fromkeys(label for _, servers in points for label in servers) if label != REFERENCE]
-        others = iter(CURVE_COLOURS)
+        others = iter(CURVE_COLORS)
         for label in labels:
             places = [(p.load, queueing.waits(servers[label], "mean")) for p, servers in points if label in servers]
-            colour = COLOURS["ours"] if label == OURS else next(others)
-            found.append(Curve(name_of(label), [place for place in places if place[1] is not None], colour))
+            color = COLORS["ours"] if label == OURS else next(others)
+            found.append(Curve(name_of(label), [place for place in places if place[1] is not None], color))
         point = points[0][0]
         words = f"{point.workers} workers, views of {point.view_ms} ms, {KINDS[kept]}"
         title = "Milliseconds that a request waits for a worker, mean, by load"

@@ -20,7 +20,7 @@ from .interpreters import OWN
 from .places import BENCH
 from .servers import SERVERS
 
-FOLDER = BENCH / "the-benchmarker"
+DIRECTORY = BENCH / "the-benchmarker"
 #: What each entry is, in the order of the table.
 INTERFACES = {
     "bolide-wsgi": "wsgi",
@@ -86,7 +86,7 @@ def command(engine, entry, port, workers):
     line = ENGINES[engine][1]
     if line is None:
         # The engine's row ends with the command, which the contract's tasks make one line.
-        text = (FOLDER / "engine.yaml").read_text().partition("command: >\n")[2]
+        text = (DIRECTORY / "engine.yaml").read_text().partition("command: >\n")[2]
         line = " ".join(text.replace("\\\n", " ").split())
         for there, here in (
             ("0.0.0.0", "{host}"),
@@ -107,7 +107,7 @@ def install(plan, build, say):
         if failed := installation.install_packages(OWN, [SERVERS[engine].package], say):
             left_out[engine] = next(iter(failed.values()))[-1]
     for entry in plan:
-        with open(FOLDER / "python" / entry / "pyproject.toml", "rb") as file:
+        with open(DIRECTORY / "python" / entry / "pyproject.toml", "rb") as file:
             wanted = tomllib.load(file)["project"]["dependencies"]
         if failed := installation.install_packages(OWN, wanted, say):
             left_out[entry] = next(iter(failed.values()))[-1]
@@ -132,7 +132,7 @@ def check(port):
         connection.close()
 
 
-def measure(engine, entry, cpus, folder, seconds):
+def measure(engine, entry, cpus, directory, seconds):
     """Starts an engine once. Returns {connections: requests per second}. Raises LoadFailed."""
     port = load.free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
@@ -142,15 +142,15 @@ def measure(engine, entry, cpus, folder, seconds):
         f"{engine}-{entry}",
         words,
         cpus=cpus.server,
-        log=Path(folder) / "server.log",
-        folder=FOLDER / "python" / entry,
+        log=Path(directory) / "server.log",
+        directory=DIRECTORY / "python" / entry,
         environment=environment,
     )
     try:
         load.wait_for_answer(port, "/", program, START_SECONDS)
         check(port)
         rates = {}
-        options = {"cpus": cpus.client, "folder": folder}
+        options = {"cpus": cpus.client, "directory": directory}
         load.wrk(port, "/", connections=CONNECTIONS[0], seconds=WARM_SECONDS, **options)
         for connections in CONNECTIONS:
             counts = load.wrk(port, "/", connections=connections, seconds=seconds, **options)
@@ -188,14 +188,14 @@ def run(plan, arguments, say):
     cpus = machine.plan_cpus()
     os.sched_setaffinity(0, cpus.client)
     results = {}
-    with tempfile.TemporaryDirectory(prefix="bolide-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bolide-bench-") as directory:
         for entry, engines in plan.items():
             present = [] if entry in left_out else [name for name in engines if name not in left_out]
             for round_number in range(arguments.rounds):
                 # Each round has another order.
                 for engine in present[round_number % len(present) :] + present[: round_number % len(present)] if present else []:
                     try:
-                        rates = measure(engine, entry, cpus, folder, arguments.seconds)
+                        rates = measure(engine, entry, cpus, directory, arguments.seconds)
                     except load.LoadFailed as error:
                         left_out[f"{engine} with {entry}"] = str(error)
                         continue

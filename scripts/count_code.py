@@ -61,12 +61,12 @@ def lines_of(text):
 
 def test_files(path, text):
     """The files that this one declares for tests alone."""
-    folder = path.parent if path.name in ("mod.rs", "lib.rs", "main.rs") else path.with_suffix("")
+    directory = path.parent if path.name in ("mod.rs", "lib.rs", "main.rs") else path.with_suffix("")
     for module in TEST_MODULE.finditer(text):
         if module["path"]:
             yield path.parent / module["path"]
         else:
-            yield from (folder / f"{module['name']}.rs", folder / module["name"] / "mod.rs")
+            yield from (directory / f"{module['name']}.rs", directory / module["name"] / "mod.rs")
 
 
 def counted():
@@ -75,12 +75,12 @@ def counted():
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     texts = {Path(name): (ROOT / name).read_text(encoding="utf-8") for name in listed.split("\0") if name}
     tests = {file for path, text in texts.items() for file in test_files(path, text)}
-    folders = {file.parent for file in tests if file.name == "mod.rs" and file in texts} | {
+    directories = {file.parent for file in tests if file.name == "mod.rs" and file in texts} | {
         file.with_suffix("") for file in tests
     }
 
     def is_test(path):
-        return path in tests or path.parts[2] in ("tests", "benches") or any(parent in folders for parent in path.parents)
+        return path in tests or path.parts[2] in ("tests", "benches") or any(parent in directories for parent in path.parents)
 
     return {path: lines_of(text) for path, text in texts.items() if not is_test(path)}
 

@@ -26,8 +26,8 @@ LANGUAGES = {".ini": "ini", ".py": "python", ".toml": "toml", ".yaml": "yaml", "
 PICTURES = (".svg", ".png")
 #: Pages that the site's search leaves out: results of suites and measurements, whose many words match any question.
 NOT_SEARCHED = ("autobahn.md", "h2spec.md")
-#: What a hit on a page counts for in the search, by the folder it is in; 1 elsewhere. A page that explains a thing is before the
-#: hundreds of options that mention it.
+#: What a hit on a page counts for in the search, by the directory it is in; 1 elsewhere. A page that explains a thing is before
+#: the hundreds of options that mention it.
 WEIGHTS = {"reference": 0.5, "internals": 0.3, SOURCE: 0.3}
 
 #: The project's home, once `scripts/pypi-readme --repository` has written it.
@@ -67,7 +67,7 @@ def target(page, link):
 
 
 def shown(path):
-    """Renders a file, or each file of a folder, as a page."""
+    """Renders a file, or each file of a directory, as a page."""
     if (ROOT / path).is_file():
         return f"# {path}\n\n{_code(path)}"
     names = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()

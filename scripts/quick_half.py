@@ -1,6 +1,7 @@
 """Selects the tests of ``make check`` from the timings of ``make test``, and writes their files to tests/quick_half.txt.
 
-Files are selected as a whole. From each folder it selects the files with the shortest tests, up to half of the folder's tests.
+Files are selected as a whole. From each directory it selects the files with the shortest tests, up to half of the directory's
+tests.
 """
 
 import re
@@ -13,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "build" / "tests.xml"
 CHOSEN = ROOT / "tests" / "quick_half.txt"
 HEAD = """\
-# The quick half of the tests of the program, for `make check`: the files of each folder whose tests take the least time.
+# The quick half of the tests of the program, for `make check`: the files of each directory whose tests take the least time.
 # Made by `python3 scripts/quick_half.py` after `make test`; not edited by hand.
 """
 #: Packages that `make check` does not install. Files that need them run in `make test` only.
 NEEDS = re.compile(r"nginx|haproxy|browser|chromium|h2load|redis|lintian|/logrotate|curl|zsh|groff|systemd-|\bwrk\b")
-#: Folders whose tests need other programs, wheels or a built uWSGI.
+#: Directories whose tests need other programs, wheels or a built uWSGI.
 LEFT_OUT = ("compat", "docs", "frameworks", "packages", "stories")
 
 
@@ -48,11 +49,11 @@ def quickest(files):
 
 
 def main():
-    folders = defaultdict(dict)
+    directories = defaultdict(dict)
     for file, numbers in measured(sys.argv[1:] or [MEASURED]).items():
         if file.parent.name not in LEFT_OUT:
-            folders[file.parent][file] = numbers
-    chosen = sorted(one for files in folders.values() for one in quickest(files))
+            directories[file.parent][file] = numbers
+    chosen = sorted(one for files in directories.values() for one in quickest(files))
     CHOSEN.write_text(HEAD + "".join(f"{name}\n" for name, _, _ in chosen))
     tests, seconds = (sum(one[place] for one in chosen) for place in (1, 2))
     print(f"{CHOSEN.relative_to(ROOT)}: {tests} tests in {len(chosen)} files, which take {seconds:.0f} s one after the other")

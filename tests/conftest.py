@@ -35,13 +35,13 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 class Servers:
     """Creates servers, and ends them all."""
 
-    def __init__(self, make_folder):
-        self._make_folder = make_folder
+    def __init__(self, make_directory):
+        self._make_directory = make_directory
         self._servers = []
 
     def prepare(self, configuration="", **options):
-        """A server that has not been started; its folder exists."""
-        server = Server(self._make_folder(), configuration, **options)
+        """A server that has not been started; its directory exists."""
+        server = Server(self._make_directory(), configuration, **options)
         self._servers.append(server)
         return server
 

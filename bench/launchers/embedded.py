@@ -1,6 +1,6 @@
 """Starts a server that is a library without a command line: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS`.
 
-Runs in the benchmark's virtualenv, in the folder of the applications.
+Runs in the benchmark's virtualenv, in the directory of the applications.
 """
 
 import importlib

@@ -45,12 +45,12 @@ def exact(times, share):
 
 
 @contextlib.contextmanager
-def nothing(bolide, pid, folder):
+def nothing(bolide, pid, directory):
     yield
 
 
 @contextlib.contextmanager
-def traces(bolide, pid, folder):
+def traces(bolide, pid, directory):
     """Runs `bolide trace` again and again until the round ends."""
     done = threading.Event()
     failures = []
@@ -59,7 +59,7 @@ def traces(bolide, pid, folder):
         due = time.monotonic()
         while not done.is_set():
             command = [bolide, "trace", "--json", "all", str(pid)]
-            ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder)
+            ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=directory)
             if ended.returncode:
                 failures.append(ended.stderr.decode())
                 return
@@ -78,10 +78,10 @@ def traces(bolide, pid, folder):
 
 
 @contextlib.contextmanager
-def profile(bolide, pid, folder):
+def profile(bolide, pid, directory):
     """Runs `bolide profile` for the time of the round."""
     command = [bolide, "profile", str(SECONDS), str(pid)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder) as reader:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=directory) as reader:
         yield
         said = reader.communicate()[1]
     if reader.returncode:
@@ -91,9 +91,9 @@ def profile(bolide, pid, folder):
 BESIDE = {"nothing": nothing, f"`bolide trace` each {TRACE_SECONDS} s": traces, f"`bolide profile {SECONDS}`": profile}
 
 
-def measure(environment, folder):
+def measure(environment, directory):
     """Returns for each row the sorted latencies of each round, in milliseconds."""
-    load, log, schedule = folder / "waiting_load", folder / "log", folder / "schedule"
+    load, log, schedule = directory / "waiting_load", directory / "log", directory / "schedule"
     subprocess.run(["cc", "-O2", "-o", load, LOAD_SOURCE], check=True)
     schedule.write_text("".join(f"{place * 1_000_000 // RATE} {VIEW_US}\n" for place in range(RATE * SECONDS)))
     bolide, port = Path(environment).resolve() / "bin" / "bolide", free_port()
@@ -109,7 +109,7 @@ def measure(environment, folder):
         run = [load, str(port), schedule, str(CONNECTIONS)]
         for _ in range(ROUNDS):
             for name, beside in BESIDE.items():
-                with beside(bolide, server.pid, folder):
+                with beside(bolide, server.pid, directory):
                     took = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)["took_us"]
                 if min(took) < 0:
                     raise SystemExit("a request had no right answer")
@@ -121,8 +121,8 @@ def measure(environment, folder):
 
 
 def main(environment):
-    with tempfile.TemporaryDirectory() as folder:
-        rounds = measure(environment, Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        rounds = measure(environment, Path(directory))
     print(f"{ROUNDS} rounds of {SECONDS} s, {RATE} requests/s of {VIEW_US / 1000:g} ms each; medians of the rounds, in ms\n")
     print("| beside the requests | " + " | ".join(f"p{share * 100:g}" for share in SHARES) + " |\n|---|" + "--:|" * len(SHARES))
     base = None

@@ -146,15 +146,15 @@ def exponential(lower, upper, share):
     return upper * share if lower == 0 else lower * (upper / lower) ** share
 
 
-def measure(environment, folder):
+def measure(environment, directory):
     """Runs the load. Returns the two truths and what the instance tells, each as a function of the share."""
-    load, log = folder / "waiting_load", folder / "log"
+    load, log = directory / "waiting_load", directory / "log"
     subprocess.run(["cc", "-O2", "-o", load, LOAD_SOURCE], check=True)
     web, metrics = free_port(), free_port()
     command = [Path(environment).resolve() / "bin" / "bolide", "--http-socket", f"127.0.0.1:{web}", "--metrics"]
     command += [f"127.0.0.1:{metrics}", "--threads", str(THREADS), "--module", "takes_time", "--log-format", "took %(micros)"]
     views = durations()
-    schedule = folder / "schedule"
+    schedule = directory / "schedule"
     schedule.write_text("".join(f"{place * 1_000_000 // RATE} {took}\n" for place, took in enumerate(views)))
     with log.open("wb") as lines:
         server = subprocess.Popen(command, cwd=APPLICATIONS, stdout=lines, stderr=lines)
@@ -186,8 +186,8 @@ def measure(environment, folder):
 
 
 def main(environment):
-    with tempfile.TemporaryDirectory() as folder:
-        logged, client, told = measure(environment, Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        logged, client, told = measure(environment, Path(directory))
     print(f"{len(logged)} requests at {RATE}/s, quantiles in ms (difference from the request lines)\n")
     print("| | " + " | ".join(f"p{share * 100:.0f}" for share in SHARES) + " |\n|---|" + "--:|" * len(SHARES))
     rows = {"request lines": lambda share: exact(logged, share), "the client": lambda share: exact(client, share), **told}

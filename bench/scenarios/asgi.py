@@ -5,7 +5,7 @@ Runs in the suite's own process.
 """
 
 from .. import accounting, workloads
-from ..figures import labelled
+from ..figures import labeled
 from ..places import BENCH, PYTHON, WEBSOCKET_LOAD_PROGRAM
 from ..servers import REFERENCE, SERVERS
 from ..session import NotStarted
@@ -83,7 +83,7 @@ def entries_of_all(session, *abilities):
         for name in session.chosen(*abilities, interface="asgi", interpreter=interpreter):
             if name == REFERENCE or (interpreter != newest and "newest-python" in SERVERS[name].abilities):
                 continue
-            label = labelled(name, interpreter.version)
+            label = labeled(name, interpreter.version)
             rows.append(Entry(label, name, {"interpreter": interpreter}, interpreter.version))
     return rows
 

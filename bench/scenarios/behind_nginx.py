@@ -19,16 +19,16 @@ from .cpu import Entry
 CONFIGURATION = """
 daemon off;
 master_process off;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx-error.log warn;
+pid {directory}/nginx.pid;
+error_log {directory}/nginx-error.log warn;
 events {{ worker_connections 4096; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/nginx-body;
-    proxy_temp_path {folder}/nginx-proxy;
-    fastcgi_temp_path {folder}/nginx-fastcgi;
-    scgi_temp_path {folder}/nginx-scgi;
-    uwsgi_temp_path {folder}/nginx-uwsgi;
+    client_body_temp_path {directory}/nginx-body;
+    proxy_temp_path {directory}/nginx-proxy;
+    fastcgi_temp_path {directory}/nginx-fastcgi;
+    scgi_temp_path {directory}/nginx-scgi;
+    uwsgi_temp_path {directory}/nginx-uwsgi;
     keepalive_requests 1000000000;
     server {{
         listen 127.0.0.1:{port} backlog=2048;
@@ -93,20 +93,20 @@ def start(session, entry, workload):
     if nginx_program is None:
         raise NotStarted("there is no nginx on this system")
     protocol = entry.options.get("protocol", "uwsgi")
-    socket = session.folder / f"{entry.server}-{session.started}.sock" if entry.options.get("is_unix", True) else None
+    socket = session.directory / f"{entry.server}-{session.started}.sock" if entry.options.get("is_unix", True) else None
     launch = Launch(workload.module, load.free_port(), behind=Behind(protocol, socket))
     server = session.spawn(entry.server, launch)
     port = load.free_port() if socket is None else launch.port
-    configuration = session.folder / f"nginx-{port}.conf"
+    configuration = session.directory / f"nginx-{port}.conf"
     place = f"unix:{socket}" if socket else f"{HOST}:{launch.port}"
-    configuration.write_text(CONFIGURATION.format(folder=session.folder, port=port, passed=_passed(protocol, place)))
+    configuration.write_text(CONFIGURATION.format(directory=session.directory, port=port, passed=_passed(protocol, place)))
     # The application server starts first, so that its socket exists before nginx connects; nginx answers 502 until then.
     nginx = Program(
         "nginx",
-        [nginx_program, "-p", session.folder, "-c", configuration, "-e", "stderr"],
+        [nginx_program, "-p", session.directory, "-c", configuration, "-e", "stderr"],
         cpus=session.cpus.client,
-        log=session.folder / f"nginx-{port}.log",
-        folder=session.folder,
+        log=session.directory / f"nginx-{port}.log",
+        directory=session.directory,
         environment=dict(os.environ),
     )
     running = BehindNginx(entry.server, server, port, workload, launch, nginx=nginx)

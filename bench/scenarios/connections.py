@@ -47,7 +47,7 @@ def apache_bench(session, scenario):
                 connections=AB_CONNECTIONS,
                 requests=AB_REQUESTS,
                 cpus=session.cpus.client,
-                folder=session.folder,
+                directory=session.directory,
             )
         finally:
             running.stop()

@@ -64,7 +64,7 @@ def _compare(session, name, entries):
 def _start(session, entry, workload):
     """Starts the server and waits until it answers on a fresh connection. Raises NotStarted."""
     protocol, is_unix, host = WAYS[entry.options["way"]]
-    socket = session.folder / f"{entry.server}-{session.started}.sock" if is_unix else None
+    socket = session.directory / f"{entry.server}-{session.started}.sock" if is_unix else None
     behind = Behind(protocol, socket, host or HOST) if is_unix or entry.options["way"] != "HTTP TCP" else None
     launch = Launch(workload.module, load.free_port(), workers=entry.options["workers"], behind=behind)
     program = session.spawn(entry.server, launch)

@@ -48,7 +48,7 @@ def _ask_with_h2load(session, running, connections, seconds):
         streams=STREAMS,
         seconds=seconds,
         cpus=session.cpus.client,
-        folder=session.folder,
+        directory=session.directory,
         wire=running.launch.wire,
     )
     return counts, before, accounting.cpu_of_tree(running.program)

@@ -91,8 +91,8 @@ def _time_import(session, workload):
         # No server waits for the clean-up at interpreter exit, so the baseline excludes it too.
         [PYTHON, "-c", f"import os, {workload.module}; os._exit(0)"],
         cpus=session.cpus.server,
-        log=session.folder / "import.log",
-        folder=APPLICATIONS,
+        log=session.directory / "import.log",
+        directory=APPLICATIONS,
         environment=session.environment(),
     )
     try:

@@ -24,17 +24,17 @@ CONFIGURATION = """
 daemon off;
 master_process off;
 worker_processes 1;
-pid {folder}/static-nginx.pid;
-error_log {folder}/static-nginx-error.log warn;
+pid {directory}/static-nginx.pid;
+error_log {directory}/static-nginx-error.log warn;
 events {{ worker_connections 16384; }}
 http {{
     access_log off;
     types {{ application/octet-stream bin; }}
-    client_body_temp_path {folder}/nginx-body;
-    proxy_temp_path {folder}/nginx-proxy;
-    fastcgi_temp_path {folder}/nginx-fastcgi;
-    scgi_temp_path {folder}/nginx-scgi;
-    uwsgi_temp_path {folder}/nginx-uwsgi;
+    client_body_temp_path {directory}/nginx-body;
+    proxy_temp_path {directory}/nginx-proxy;
+    fastcgi_temp_path {directory}/nginx-fastcgi;
+    scgi_temp_path {directory}/nginx-scgi;
+    uwsgi_temp_path {directory}/nginx-uwsgi;
     keepalive_requests 1000000000;
     keepalive_timeout 150s;
     sendfile on;
@@ -108,8 +108,8 @@ def not_modified(session, name):
     return compare(session, name, workload, entries, start=start)
 
 
-def serve_folder(session, server, files, *, cpus=None, wire=PLAIN):
-    """Starts a server with a folder below /static. Returns (program, launch). Raises NotStarted. It has not answered yet.
+def serve_directory(session, server, files, *, cpus=None, wire=PLAIN):
+    """Starts a server with a directory below /static. Returns (program, launch). Raises NotStarted. It has not answered yet.
 
     nginx also answers / from its memory: no server does less work than that.
     """
@@ -119,15 +119,17 @@ def serve_folder(session, server, files, *, cpus=None, wire=PLAIN):
     program = find_program("nginx")
     if program is None:
         raise NotStarted("there is no nginx on this system")
-    configuration = session.folder / f"static-nginx-{launch.port}.conf"
+    configuration = session.directory / f"static-nginx-{launch.port}.conf"
     words = {
         "listen": (" ssl" if wire.is_tls else "") + (" http2" if wire.http2 else ""),
         "tls": f"ssl_certificate {wire.certificate}; ssl_certificate_key {wire.key};" if wire.is_tls else "",
     }
-    configuration.write_text(CONFIGURATION.format(folder=session.folder, files=files, port=launch.port, **words))
-    command = [program, "-p", session.folder, "-c", configuration, "-e", "stderr"]
-    log = session.folder / f"static-nginx-{launch.port}.log"
-    made = Program(NGINX, command, cpus=cpus or session.cpus.server, log=log, folder=session.folder, environment=dict(os.environ))
+    configuration.write_text(CONFIGURATION.format(directory=session.directory, files=files, port=launch.port, **words))
+    command = [program, "-p", session.directory, "-c", configuration, "-e", "stderr"]
+    log = session.directory / f"static-nginx-{launch.port}.log"
+    made = Program(
+        NGINX, command, cpus=cpus or session.cpus.server, log=log, directory=session.directory, environment=dict(os.environ)
+    )
     return made, launch
 
 
@@ -137,8 +139,8 @@ def nginx():
 
 
 def start_with_files(session, entry, workload):
-    """Starts a server with the folder of files; `entry.options` may name the wire."""
-    program, launch = serve_folder(session, entry.server, session.folder / "files", **entry.options)
+    """Starts a server with the directory of files; `entry.options` may name the wire."""
+    program, launch = serve_directory(session, entry.server, session.directory / "files", **entry.options)
     running = Running(entry.server, program, launch.port, workload, launch)
     session.check(running)
     return running
@@ -146,11 +148,11 @@ def start_with_files(session, entry, workload):
 
 def file_of(session, name, size):
     """Creates the file, and returns the request for it."""
-    folder = session.folder / "files"
-    folder.mkdir(exist_ok=True)
+    directory = session.directory / "files"
+    directory.mkdir(exist_ok=True)
     # World-readable: the servers may run as any user.
-    session.folder.chmod(0o755)
-    path = folder / f"{name}.bin"
+    session.directory.chmod(0o755)
+    path = directory / f"{name}.bin"
     digest = hashlib.sha256()
     with open(path, "wb") as file:
         left = size

@@ -74,7 +74,7 @@ def wire_of(session, *, tls=True, http2=False):
     """Returns the wire of the clients; the certificate is created on first use. Raises LoadFailed."""
     if not tls:
         return Wire(http2=http2)
-    certificate, key = session.folder / "localhost.pem", session.folder / "localhost.key"
+    certificate, key = session.directory / "localhost.pem", session.directory / "localhost.key"
     if not certificate.exists():
         words = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc", "-subj", "/CN=localhost"]
         words += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", CERTIFICATE_DAYS]
@@ -82,7 +82,7 @@ def wire_of(session, *, tls=True, http2=False):
         if command[0] is None:
             raise load.LoadFailed("there is no openssl on this system to make a certificate with")
         # World-readable: the servers may run as any user.
-        session.folder.chmod(0o755)
+        session.directory.chmod(0o755)
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=CERTIFICATE_SECONDS)
         if done.returncode != 0:
             raise load.LoadFailed(f"openssl makes no certificate: {done.stderr.strip()[-300:]}")
@@ -107,7 +107,7 @@ def start(session, entry, workload):
     """A server that answers the workload. nginx answers by itself."""
     if entry.server != NGINX:
         return session.start(entry.server, workload, **entry.options)
-    program, launch = static_files.serve_folder(session, NGINX, session.folder, **entry.options)
+    program, launch = static_files.serve_directory(session, NGINX, session.directory, **entry.options)
     running = Running(NGINX, program, launch.port, workload, launch)
     session.check(running)
     return running

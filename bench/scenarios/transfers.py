@@ -16,7 +16,7 @@ from ..servers import NGINX, OURS
 from ..session import NotStarted, Running
 from ..transfer_client import mark
 from ..workloads import HELLO, Workload
-from .static_files import MB, serve_folder
+from .static_files import MB, serve_directory
 
 CLIENTS = 200
 LIMIT_MB = 256
@@ -42,16 +42,16 @@ def transfers(session, scenario):
 
 
 def _make_files(session):
-    folder = session.folder / "files"
-    folder.mkdir(exist_ok=True)
-    session.folder.chmod(0o755)
+    directory = session.directory / "files"
+    directory.mkdir(exist_ok=True)
+    session.directory.chmod(0o755)
     for size in FILES_MB:
-        with open(folder / f"large-{size}.bin", "wb") as file:
+        with open(directory / f"large-{size}.bin", "wb") as file:
             for place in range(size):
                 file.write(mark(size, place))
                 file.seek((place + 1) * MB)
             file.truncate(size * MB)
-    return folder
+    return directory
 
 
 def _forget(files):
@@ -65,7 +65,7 @@ def _forget(files):
 def _run(session, scenario, name, files, how):
     with _cgroup(f"bolide-bench-{os.getpid()}-{session.started}") as group:
         _forget(files)
-        program, launch = serve_folder(session, name, files)
+        program, launch = serve_directory(session, name, files)
         # Workers, which start later, inherit the group.
         (group / "cgroup.procs").write_text(str(program.pid))
         workload = Workload(
@@ -82,7 +82,7 @@ def _run(session, scenario, name, files, how):
                     command,
                     cpus=session.cpus.client,
                     seconds=MAX_SECONDS,
-                    folder=session.folder,
+                    directory=session.directory,
                     meanwhile=lambda: own.append(_own_bytes(group)),
                 )
             except TimeoutError as error:

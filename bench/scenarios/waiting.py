@@ -157,15 +157,15 @@ def _ask(session, scenario, running, schedules):
     told, clients = [], {}
     with ExitStack() as at_end:
         for number, (cell, server) in enumerate(running.items()):
-            schedule = session.folder / f"schedule-{number}"
+            schedule = session.directory / f"schedule-{number}"
             schedule.write_text("".join(f"{arrival} {service}\n" for arrival, service in schedules[cell]))
             connections = queueing.KEPT_CONNECTIONS if cell.point.kept else 0
             clients[cell] = Program(
                 "waiting-load",
                 [WAITING_LOAD_PROGRAM, server.port, schedule, connections],
                 cpus=session.cpus.any,
-                log=session.folder / f"waiting-load-{number}.log",
-                folder=session.folder,
+                log=session.directory / f"waiting-load-{number}.log",
+                directory=session.directory,
                 stdout=subprocess.PIPE,
             )
             at_end.callback(clients[cell].stop)

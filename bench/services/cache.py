@@ -30,10 +30,10 @@ cache2 = name=bench,items=1000
 
 def measure(program, operation, processes):
     """Returns nanoseconds a call in a server that runs for this alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "bench.ini").write_text(CONFIGURATION)
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "bench.ini").write_text(CONFIGURATION)
         server = subprocess.Popen(
-            [program, "bench.ini"], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [program, "bench.ini"], cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             return int(ask(f"/{operation}/{processes}"))

@@ -35,20 +35,20 @@ START_SECONDS = 20
 class Instance:
     """A running instance with its configuration."""
 
-    def __init__(self, environment, folder, settings):
+    def __init__(self, environment, directory, settings):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.environment, self.folder = Path(environment).resolve(), folder
-        folder.mkdir()
-        shutil.copy(HERE / "api.py", folder)
-        own = f"http-socket = 127.0.0.1:{self.port}\nmodule = api:app\nmaster = true\nstats = {folder}/stats.sock\n"
-        self.configuration = folder / "uwsgi.ini"
+        self.environment, self.directory = Path(environment).resolve(), directory
+        directory.mkdir()
+        shutil.copy(HERE / "api.py", directory)
+        own = f"http-socket = 127.0.0.1:{self.port}\nmodule = api:app\nmaster = true\nstats = {directory}/stats.sock\n"
+        self.configuration = directory / "uwsgi.ini"
         self.configuration.write_text(f"[uwsgi]\n{own}{settings}")
         self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen([self._bolide(), self.configuration], cwd=self.folder, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([self._bolide(), self.configuration], cwd=self.directory, stderr=subprocess.DEVNULL)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             with socket.socket() as client:
@@ -67,7 +67,7 @@ class Instance:
     def tune(self):
         """Returns what `bolide tune` says, and writes its proposal."""
         command = [self._bolide(), "tune", "--write", self.configuration]
-        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=self.folder).stdout
+        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=self.directory).stdout
 
 
 def throughput(instance):
@@ -85,7 +85,7 @@ def response_times(instance, load, rate, seed):
     for _ in range(int(rate * ROUND_SECONDS)):
         arrival += chance.expovariate(rate) * 1e6
         lines.append(f"{int(arrival)} {int(chance.expovariate(1) * WAIT_US)}\n")
-    schedule = instance.folder / "schedule"
+    schedule = instance.directory / "schedule"
     schedule.write_text("".join(lines))
     line = [load, str(instance.port), schedule, str(CONNECTIONS)]
     took = json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)["took_us"]
@@ -95,18 +95,18 @@ def response_times(instance, load, rate, seed):
 
 
 def main(environment):
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        load = folder / "waiting_load"
+    with tempfile.TemporaryDirectory() as directory:
+        directory = Path(directory)
+        load = directory / "waiting_load"
         subprocess.run(["cc", "-O2", "-o", load, LOAD_SOURCE], check=True)
-        with Instance(environment, folder / "hand", HAND) as hand:
+        with Instance(environment, directory / "hand", HAND) as hand:
             throughput(hand)
             by_hand = throughput(hand)
             response_times(hand, load, by_hand * LOADS[1], 0)
             print(hand.tune())
             settings = "".join(hand.configuration.read_text().partition("/stats.sock\n")[2:])
             hand.configuration.write_text("")
-            with Instance(environment, folder / "tuned", settings) as tuned:
+            with Instance(environment, directory / "tuned", settings) as tuned:
                 measure({"by hand": hand, "tuned": tuned}, load, by_hand)
 
 

@@ -1,5 +1,5 @@
 //! A whole connection of a worker with the test language: the client's bytes are sent, in pieces that the input chooses, to the
-//! real engine over a socket pair. The first byte of an input selects the behaviour of the client ([`Client`]), the second how
+//! real engine over a socket pair. The first byte of an input selects the behavior of the client ([`Client`]), the second how
 //! the rest is split.
 
 use std::cell::RefCell;
@@ -62,7 +62,7 @@ const MAX_GROWTH_PAGES: u64 = 64 * 256;
 /// Inputs between two checks of the process size.
 const LOOK_INPUTS: u32 = 256;
 
-/// The behaviour of a client.
+/// The behavior of a client.
 struct Client {
     listener: u32,
     /// The application holds its requests, as an asynchronous one does.
@@ -268,9 +268,9 @@ fn seeds() -> Vec<Vec<u8>> {
     let uwsgi: [&[u8]; 3] =
         [b"\0\x28\0\0\x0e\0REQUEST_METHOD\x04\0POST\x09\0PATH_INFO\x05\0/echo", b"\0\0\0\0", b"\x01\xff\xff\0\x01\0A\0\0"];
     let mut seeds = Vec::new();
-    for behaviour in (0..16).step_by(2) {
-        seeds.extend(http.iter().map(|sent| [&[behaviour, behaviour * 3], *sent].concat()));
-        seeds.extend(uwsgi.iter().map(|sent| [&[behaviour + 1, behaviour * 3], *sent].concat()));
+    for behavior in (0..16).step_by(2) {
+        seeds.extend(http.iter().map(|sent| [&[behavior, behavior * 3], *sent].concat()));
+        seeds.extend(uwsgi.iter().map(|sent| [&[behavior + 1, behavior * 3], *sent].concat()));
     }
     seeds
 }

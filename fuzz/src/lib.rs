@@ -112,10 +112,10 @@ mod tests {
 
     #[test]
     fn test_every_target_has_its_file_its_invariant_and_its_binary() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets");
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets");
         let manifest = include_str!("../Cargo.toml");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .expect("the folder of targets")
+        let mut files: Vec<String> = std::fs::read_dir(directory)
+            .expect("the directory of targets")
             .map(|entry| entry.expect("an entry").file_name().into_string().expect("a plain name"))
             .collect();
         files.sort();
@@ -123,7 +123,7 @@ mod tests {
         expected.sort();
         assert_eq!(files, expected);
         for target in TARGETS {
-            let text = std::fs::read_to_string(format!("{folder}/{}.rs", target.name)).expect("a target");
+            let text = std::fs::read_to_string(format!("{directory}/{}.rs", target.name)).expect("a target");
             assert!(text.starts_with("// Invariant: "), "{}", target.name);
             assert!(text.contains(&format!("bolide_fuzz::{}::TARGET.assert_holds", target.name)), "{}", target.name);
             assert!(manifest.contains(&format!("path = \"fuzz_targets/{}.rs\"", target.name)), "{}", target.name);

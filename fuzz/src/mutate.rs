@@ -5,7 +5,7 @@
 /// Longest input in bytes.
 pub const MAX_INPUT_BYTES: usize = 1024;
 
-/// Changes made to one input, at the most.
+/// Changes made to one input, at most.
 const MAX_CHANGES: usize = 6;
 
 /// Longest piece that one change removes, duplicates or inserts, in bytes.

@@ -59,7 +59,7 @@ const WORDS: &[&[u8]] = &[
     b"\n",
 ];
 
-/// Steps of a set of rules, at the most; more only take longer.
+/// Steps of a set of rules, at most; more only take longer.
 const RULES: usize = 24;
 
 /// Every variable has the same value, so that rules can read it by any name.

@@ -1,4 +1,4 @@
-//! Files in a spooler's folder.
+//! Files in a spooler's directory.
 
 use bolide_spool::format::{Layout, Reading, head, push_variable, read};
 

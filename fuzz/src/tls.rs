@@ -34,7 +34,7 @@ pub const TARGET: Target = Target {
     ],
 };
 
-/// How often bytes are moved between client and worker, at the most: a handshake needs three.
+/// How often bytes are moved between client and worker, at most: a handshake needs three.
 const MAX_ROUNDS: u32 = 32;
 
 /// The stage at which the input's bytes are sent.

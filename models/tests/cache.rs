@@ -129,7 +129,7 @@ fn a_reader_sees_a_whole_value_of_a_key_that_is_replaced_and_never_none() {
 }
 
 #[test]
-fn a_reader_finds_a_key_that_moves_from_behind_its_neighbour_to_the_beginning_of_the_chain() {
+fn a_reader_finds_a_key_that_moves_from_behind_its_neighbor_to_the_beginning_of_the_chain() {
     explore(|| {
         let memory = Arc::new(Memory::new(3));
         memory.put(0, 1, 1);

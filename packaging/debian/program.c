@@ -1,5 +1,5 @@
 /* /usr/bin/bolide of the Debian package: runs the master that is in the native module of the package's Python module, so that
- * the package has the native code once. scripts/deb compiles it with -DMODULE, the module's file relative to the folder above the
+ * the package has the native code once. scripts/deb compiles it with -DMODULE, the module's file relative to the directory above the
  * program's, and with a header of the names that the module expects of Python. It knows no option, and starts no interpreter.
  */
 #include <dlfcn.h>

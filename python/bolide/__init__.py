@@ -47,9 +47,9 @@ def become_master():
         from bolide import coerced_locale
 
         coerced_locale.drop()
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    imports = [entry for entry in [*sys.path, folder, sys.argv[0]] if isinstance(entry, str)]
-    _native.main(sys.argv[1:], sys.executable or None, folder, imports)
+    directory = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    imports = [entry for entry in [*sys.path, directory, sys.argv[0]] if isinstance(entry, str)]
+    _native.main(sys.argv[1:], sys.executable or None, directory, imports)
 
 
 def __getattr__(name):

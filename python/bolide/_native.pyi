@@ -32,7 +32,7 @@ class ClientDisconnected(OSError):
     OSError"; `write` of WSGI; WebSockets of `uwsgi`).
     """
 
-def main(arguments: list[str], interpreter: str | None, package_folder: str | None, imports: list[str]) -> None:
+def main(arguments: list[str], interpreter: str | None, package_directory: str | None, imports: list[str]) -> None:
     """Have the master run when this interpreter has ended. `arguments` are those of the command line, without the program's name.
 
     ``imports`` has the entries of ``sys.path``, and the script that this interpreter executes.
@@ -67,12 +67,12 @@ def serve(
     """
 
 class SpoolerWork:
-    """The jobs of a spooler: those of a folder, or of the engine that the folder stands for."""
+    """The jobs of a spooler: those of a directory, or of the engine that the directory stands for."""
 
     def __init__(self, path: str, is_ordered: bool, link: HelperLink) -> None: ...
     @property
     def path(self) -> bytes:
-        """The path of the folder, without links."""
+        """The path of the directory, without links."""
 
     def begin(self) -> None:
         """Begin to look for jobs from the start."""
@@ -87,19 +87,19 @@ class SpoolerWork:
         """Wait until there may be a job, `seconds` have passed, or there is an order of the master."""
 
     def frequency(self, master: int) -> int | None:
-        """Return the seconds between two looks at the folder that the application has set, or None."""
+        """Return the seconds between two looks at the directory that the application has set, or None."""
 
 def uwsgi_spool(*arguments: dict[Any, Any], **named: Any) -> bytes:
     """Write a job. Return its path. ValueError: it can't be written."""
 
 def uwsgi_spooler_jobs() -> list[bytes]:
-    """Return the paths of the jobs in the first folder."""
+    """Return the paths of the jobs in the first directory."""
 
 def uwsgi_spooler_get_task(path: str) -> dict[str | bytes, bytes] | None:
     """Return a job's dict by its path without working on it, or None."""
 
-def spool_folders() -> list[bytes]:
-    """Return the folders of the spoolers, without links."""
+def spool_directories() -> list[bytes]:
+    """Return the directories of the spoolers, without links."""
 
 def set_spool_frequency(seconds: int, master: int) -> None:
     """Have the spoolers of the instance with this master look for jobs so often. 0 or less is as configured."""
@@ -210,8 +210,8 @@ def judge_requests(judge: Callable[..., bool]) -> None:
 def early_hints(headers: Iterable[tuple[str, str]]) -> None:
     """Send these fields of the present request's response ahead of it, as 103 Early Hints (RFC 8297)."""
 
-def log_is_coloured() -> bool:
-    """Return whether log lines are short and may be coloured."""
+def log_is_colored() -> bool:
+    """Return whether log lines are short and may be colored."""
 
 def note_debugger(is_halted: bool) -> None:
     """Notify the master that a debugger has stopped this worker, or that it continues."""

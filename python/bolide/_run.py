@@ -17,7 +17,7 @@ from typing import Any, Callable, Union
 from bolide import _native
 from bolide.application_process import refuse_to_nest
 from bolide.development import debuggers
-from bolide.loading.application_name import folders_in_front, name_of
+from bolide.loading.application_name import directories_in_front, name_of
 
 #: The value of an option: several values are a list, those of the form KEY=VALUE a dictionary.
 OptionValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Any], Mapping[str, Any]]
@@ -91,7 +91,7 @@ def arguments_of(application: str, keywords: Mapping[str, OptionValue]) -> list[
         raise TypeError("log_config is the name of a file here: leave it out, and configure `logging` in the application")
     check_together(given)
     # The last `--pythonpath` ends up first in `sys.path`.
-    words = [f"--pythonpath={folder}" for folder in reversed(folders_in_front())]
+    words = [f"--pythonpath={directory}" for directory in reversed(directories_in_front())]
     for name, value in given.items():
         words += _native.keyword_words(name, value if isinstance(value, bool) else None, list(texts_of(name, value)))
     # `--reload` takes an optional value, so it must not be followed by another argument.

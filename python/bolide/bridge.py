@@ -154,7 +154,7 @@ def path_of(scope):
 
 
 def is_address(server):
-    """Return whether this is the address of our socket, and not the name by which a front server knows itself."""
+    """Return whether this is the address of our socket, and not the name by which a reverse proxy knows itself."""
     if server.startswith(("/", "@")):
         return True
     try:

@@ -188,7 +188,7 @@ def is_applications(path):
 
 
 def shown(path):
-    """Return a path relative to the application's folder if it is in that."""
+    """Return a path relative to the application's directory if it is in that."""
     path, here = os.path.abspath(path), os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path
 

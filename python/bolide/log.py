@@ -146,7 +146,7 @@ def lines_of_exception(exception, place):
     lines = [f"an exception in {place}"] if place else []
     for part in traceback.format_exception(type(exception), exception, exception.__traceback__):
         lines.extend(part.rstrip("\n").split("\n"))
-    if lines and _native.log_is_coloured():
+    if lines and _native.log_is_colored():
         lines[0], lines[-1] = red(lines[0]), red(lines[-1])
     return lines
 

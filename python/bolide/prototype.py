@@ -81,7 +81,7 @@ class Half:
         self.boot = boot
         self.settings = boot["settings"]
         application, python = self.settings["application"], self.settings["python"]
-        # uWSGI has "." first in sys.path, after the folders of pythonpath.
+        # uWSGI has "." first in sys.path, after the directories of pythonpath.
         sys.path[:0] = [*python["path"], "."]
         if python["no_site"]:
             sys.path += packages_of_virtualenv()
@@ -387,13 +387,13 @@ def stop_without_terminal(*arguments, **more):
 
 
 def import_native():
-    """Import the native module, from the folder of this file if the interpreter does not have the package."""
+    """Import the native module, from the directory of this file if the interpreter does not have the package."""
     home, is_strange = None, False
     if __package__ in (None, ""):
-        # It runs as a file, so Python has put this file's folder first in sys.path, where it does not belong.
-        folder = os.path.dirname(os.path.abspath(__file__))
-        sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != folder]
-        home = os.path.dirname(folder)
+        # It runs as a file, so Python has put this file's directory first in sys.path, where it does not belong.
+        directory = os.path.dirname(os.path.abspath(__file__))
+        sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != directory]
+        home = os.path.dirname(directory)
         is_strange = home not in sys.path
         if is_strange:
             sys.path.append(home)
@@ -407,20 +407,22 @@ def import_native():
             f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}{advice}"
         )
     if is_strange:
-        # The package is imported. Its folder may hold other packages, which are the server's and not the application's.
+        # The package is imported. Its directory may hold other packages, which are the server's and not the application's.
         sys.path.remove(home)
     return _native
 
 
 def packages_of_virtualenv():
-    """Return the package folders of the virtualenv that this interpreter belongs to, which `site` would add to ``sys.path``."""
+    """Return the package directories of the virtualenv that this interpreter belongs to, which `site` would add to ``sys.path``."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
     if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         return []
     version = "python{}.{}".format(*sys.version_info[:2])
-    folders = [os.path.join(home, library, version, "site-packages") for library in ("lib", "lib64")]
+    directories = [os.path.join(home, library, version, "site-packages") for library in ("lib", "lib64")]
     # `lib64` is a link to `lib`, or has the packages with native modules.
-    return list({os.path.realpath(folder): folder for folder in reversed(folders) if os.path.isdir(folder)}.values())
+    return list(
+        {os.path.realpath(directory): directory for directory in reversed(directories) if os.path.isdir(directory)}.values()
+    )
 
 
 def load(boot, hooks, watched, development=None, is_told=False):

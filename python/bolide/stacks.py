@@ -19,7 +19,7 @@ def place_of(task):
     return f'File "{place.filename}", line {place.lineno}, in {place.name}'
 
 
-#: The folder of asyncio's own files.
+#: The directory of asyncio's own files.
 ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 
 

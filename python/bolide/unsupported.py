@@ -35,13 +35,13 @@ def refusal():
     return None
 
 
-def mismatch(folder):
-    """Return the Python for which this folder's native module was built; None if it is this one, or if there is no module."""
-    present = sorted(name for name in os.listdir(folder) if name.startswith("_native."))
+def mismatch(directory):
+    """Return the Python for which this directory's native module was built; None if it is this one, or if there is no module."""
+    present = sorted(name for name in os.listdir(directory) if name.startswith("_native."))
     if f"_native{sysconfig.get_config_var('EXT_SUFFIX')}" in present:
         return None
     made_for = [".".join(match.groups()) for match in map(re.compile(r"\.cpython-(\d)(\d+)").search, present) if match]
     if not made_for:
         return None
     version = ".".join(map(str, sys.version_info[:2]))
-    return f"the Bolide in {folder} is for Python {', '.join(made_for)}, and {sys.executable} is {version}"
+    return f"the Bolide in {directory} is for Python {', '.join(made_for)}, and {sys.executable} is {version}"

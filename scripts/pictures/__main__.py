@@ -1,8 +1,8 @@
 """Draws pictures of a terminal from the output of the installed Bolide into docs/pictures.
 
-Run it with the Python in which Bolide is installed: .venv-test/bin/python scripts/pictures [FOLDER]. Values that differ between
-runs (pids, times) and the folder's path are replaced; all other output is unchanged. Those of commands with a screen or with
-numbers of a load come from fixed recordings: crates/observing/src/picture.rs.
+Run it with the Python in which Bolide is installed: .venv-test/bin/python scripts/pictures [DIRECTORY]. Values that differ
+between runs (pids, times) and the directory's path are replaced; all other output is unchanged. Those of commands with a screen
+or with numbers of a load come from fixed recordings: crates/observing/src/picture.rs.
 """
 
 import re
@@ -31,22 +31,22 @@ TITLES = {
 }
 
 
-def settled(line, folder):
-    line = line.replace(str(folder), "/srv/shop")
+def settled(line, directory):
+    line = line.replace(str(directory), "/srv/shop")
     line = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", "2026-11-22 13:40:02 ", line)
     line = re.sub(r"\(pid \d+\)", "(pid 4127)", line)
     line = re.sub(r"worker \d", "worker 1", line)
     return re.sub(r"\(for [\d.]+ s\)", "(for 2.0 s)", line)
 
 
-def main(folder):
-    folder.mkdir(parents=True, exist_ok=True)
+def main(directory):
+    directory.mkdir(parents=True, exist_ok=True)
     for show in (check, stuck, slow, observed, span, leak):
         with tempfile.TemporaryDirectory() as scratch:
             scratch = Path(scratch).resolve()
             for name, lines in show(scratch).items():
                 lines = [settled(line, scratch) for line in lines]
-                (folder / f"{name}.svg").write_text(drawn(TITLES[name], lines), encoding="utf-8")
+                (directory / f"{name}.svg").write_text(drawn(TITLES[name], lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def wrapped(lines):
         yield line
 
 
-def colour(line):
+def color(line):
     for pattern, name in (
         (r"^\$ ", "typed"),
         (r": error: ", "error"),
@@ -35,7 +35,7 @@ def drawn(title, lines):
     width = round(2 * EDGE + MAX_LINE_CHARACTERS * CHARACTER)
     height = 2 * EDGE + 22 + LINE * len(lines)
     text = [
-        f'<text class="{colour(line)}" x="{EDGE}" y="{EDGE + 34 + LINE * number}" xml:space="preserve">{html.escape(line)}</text>'
+        f'<text class="{color(line)}" x="{EDGE}" y="{EDGE + 34 + LINE * number}" xml:space="preserve">{html.escape(line)}</text>'
         for number, line in enumerate(lines)
     ]
     size = f'width="{width}" height="{height}"'

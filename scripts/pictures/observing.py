@@ -54,15 +54,15 @@ FAMILIES = (
 MAX_LINE_CHARACTERS = 122
 
 
-def observed(folder):
-    (folder / "shop").mkdir()
-    (folder / "shop" / "__init__.py").touch()
-    (folder / "shop" / "wsgi.py").write_text(APPLICATION)
-    (folder / "prices.py").write_text(PRICES)
+def observed(directory):
+    (directory / "shop").mkdir()
+    (directory / "shop" / "__init__.py").touch()
+    (directory / "shop" / "wsgi.py").write_text(APPLICATION)
+    (directory / "prices.py").write_text(PRICES)
     port, metrics = free_port(), free_port()
-    (folder / "uwsgi.ini").write_text(SERVING.format(port=port, metrics=metrics))
+    (directory / "uwsgi.ini").write_text(SERVING.format(port=port, metrics=metrics))
     events = []
-    with bolide(folder, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    with bolide(directory, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             log = (json.loads(line) for line in server.stderr)
             next(event for event in log if event["message"].startswith("open http"))
@@ -72,10 +72,10 @@ def observed(folder):
                 event = next(log)
                 events += [event] if event["type"] in ("request", "exception") else []
             threading.Thread(target=ask, args=(port, "/report"), daemon=True).start()
-            wait_for_report(folder)
+            wait_for_report(directory)
             commands = {
-                "status": ["$ bolide status uwsgi.ini", *said_by(folder, "status", "uwsgi.ini")],
-                "trace": ["$ bolide trace 1 uwsgi.ini", *own_frames(said_by(folder, "trace", "1", "uwsgi.ini"))],
+                "status": ["$ bolide status uwsgi.ini", *said_by(directory, "status", "uwsgi.ini")],
+                "trace": ["$ bolide trace 1 uwsgi.ini", *own_frames(said_by(directory, "trace", "1", "uwsgi.ini"))],
                 "metrics": [f"$ curl --silent http://127.0.0.1:{metrics}/metrics", "…", *numbers(ask(metrics, "/metrics")), "…"],
                 "log-json": ["$ tail -n 3 shop.log", *in_pieces(events[2:])],
             }
@@ -85,9 +85,9 @@ def observed(folder):
     return {name: [settled(line, port, metrics) for line in lines] for name, lines in commands.items()}
 
 
-def wait_for_report(folder):
+def wait_for_report(directory):
     until = time.monotonic() + TIMEOUT_SECONDS
-    while not re.search(r"/report .*^mule 1 [^\n]*: serving", "\n".join(said_by(folder, "status", "uwsgi.ini")), re.M | re.S):
+    while not re.search(r"/report .*^mule 1 [^\n]*: serving", "\n".join(said_by(directory, "status", "uwsgi.ini")), re.M | re.S):
         assert time.monotonic() < until, "no request in flight"
 
 

@@ -12,21 +12,21 @@ import urllib.request
 TIMEOUT_SECONDS = 60
 
 
-def bolide(folder, *words, **options):
+def bolide(directory, *words, **options):
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
-    return subprocess.Popen([sys.executable, "-m", "bolide", *words], cwd=folder, env=own, **options)
+    return subprocess.Popen([sys.executable, "-m", "bolide", *words], cwd=directory, env=own, **options)
 
 
-def said_by(folder, *words):
+def said_by(directory, *words):
     """Returns the lines that a command prints."""
-    with bolide(folder, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+    with bolide(directory, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         return running.communicate(timeout=TIMEOUT_SECONDS)[0].splitlines()
 
 
-def logged(folder, port, target, last):
+def logged(directory, port, target, last):
     """Serves serve.ini, sends a request, and returns the lines of the log up to one that contains `last`."""
     lines = []
-    with bolide(folder, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    with bolide(directory, "serve.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             for line in server.stderr:
                 lines.append(line.rstrip("\n"))

@@ -31,15 +31,15 @@ def of_day():
 ANSWER_SECONDS = 1.8
 
 
-def slow(folder):
+def slow(directory):
     port = free_port()
     with socket.create_server(("127.0.0.1", 0)) as database:
         own = database.getsockname()[1]
         threading.Thread(target=answer, args=(database,), daemon=True).start()
-        (folder / "shop.py").write_text(APPLICATION)
-        (folder / "orders.py").write_text(ORDERS.format(port=own))
-        (folder / "serve.ini").write_text(SERVING.format(port=port))
-        lines = logged(folder, port, "/orders?day=2026-11-22", " samples ")
+        (directory / "shop.py").write_text(APPLICATION)
+        (directory / "orders.py").write_text(ORDERS.format(port=own))
+        (directory / "serve.ini").write_text(SERVING.format(port=port))
+        lines = logged(directory, port, "/orders?day=2026-11-22", " samples ")
     begin = next(number for number, line in enumerate(lines) if "slow request:" in line)
     return {"slow": ["$ bolide uwsgi.ini", "…", *(settled(line, own) for line in lines[begin:])]}
 

@@ -38,19 +38,19 @@ def of_today():
 """
 
 
-def check(folder):
-    (folder / "uwsgi.ini").write_text(CONFIGURATION)
-    return {"check": ["$ bolide check uwsgi.ini", *said_by(folder, "check", "uwsgi.ini")]}
+def check(directory):
+    (directory / "uwsgi.ini").write_text(CONFIGURATION)
+    return {"check": ["$ bolide check uwsgi.ini", *said_by(directory, "check", "uwsgi.ini")]}
 
 
-def stuck(folder):
-    (folder / "shop").mkdir()
-    (folder / "shop" / "__init__.py").touch()
-    (folder / "shop" / "wsgi.py").write_text(APPLICATION)
-    (folder / "prices.py").write_text(PRICES)
+def stuck(directory):
+    (directory / "shop").mkdir()
+    (directory / "shop" / "__init__.py").touch()
+    (directory / "shop" / "wsgi.py").write_text(APPLICATION)
+    (directory / "prices.py").write_text(PRICES)
     port = free_port()
-    (folder / "serve.ini").write_text(SERVING.format(port=port))
-    lines = logged(folder, port, "/report", "killing worker")
+    (directory / "serve.ini").write_text(SERVING.format(port=port))
+    lines = logged(directory, port, "/report", "killing worker")
     begin = next(number for number, line in enumerate(lines) if "harakiri:" in line)
     return {"stuck": ["$ bolide uwsgi.ini", "…", *own_frames(lines[begin:])]}
 

@@ -45,7 +45,7 @@ def application(environ, start_response):
 MAX_REQUESTS = 20_000
 
 
-def span(folder):
+def span(directory):
     taken = queue.Queue()
 
     class Collector(http.server.BaseHTTPRequestHandler):
@@ -61,9 +61,9 @@ def span(folder):
     collector = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     threading.Thread(target=collector.serve_forever, args=(0.01,), daemon=True).start()
     port = free_port()
-    (folder / "shop.py").write_text(SHOP)
-    (folder / "uwsgi.ini").write_text(SPANS.format(port=port, collector=collector.server_address[1]))
-    with bolide(folder, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    (directory / "shop.py").write_text(SHOP)
+    (directory / "uwsgi.ini").write_text(SPANS.format(port=port, collector=collector.server_address[1]))
+    with bolide(directory, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             next(line for line in server.stderr if "open http" in line)
             ask(port, "/orders/7?token=s3cret")
@@ -91,12 +91,12 @@ def told(made, port):
         yield f'events {{ name: "{event.name}" }}  +{200 if is_after else 0} ms'
 
 
-def leak(folder):
+def leak(directory):
     port = free_port()
-    (folder / "shop.py").write_text(LEAKING)
-    (folder / "uwsgi.ini").write_text(LEAK.format(port=port))
+    (directory / "shop.py").write_text(LEAKING)
+    (directory / "uwsgi.ini").write_text(LEAK.format(port=port))
     found = []
-    with bolide(folder, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
+    with bolide(directory, "uwsgi.ini", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         try:
             next(line for line in server.stderr if "open http" in line)
             reader = threading.Thread(target=lambda: found.extend(line for line in server.stderr if "leaves about" in line))

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-FOLDER = Path(os.environ["AFTERWARDS_FOLDER"])
+DIRECTORY = Path(os.environ["AFTERWARDS_DIRECTORY"])
 TEXT = b"one two three"
 LENGTH = [("Content-Length", str(len(TEXT)))]
 
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.01
 def wait(name):
     """Waits until the client has its response."""
     end = time.monotonic() + TIMEOUT_SECONDS
-    while not (FOLDER / name).exists():
+    while not (DIRECTORY / name).exists():
         if time.monotonic() > end:
             print(f"{name}: the client has not said that it has its answer", file=sys.stderr, flush=True)
             return
@@ -70,7 +70,7 @@ class File:
     """A file whose ``close()`` waits."""
 
     def __init__(self, name):
-        path = FOLDER / f"file-{name}"
+        path = DIRECTORY / f"file-{name}"
         path.write_bytes(TEXT)
         self._file = path.open("rb")
         self._name = name

@@ -481,7 +481,7 @@ async def at_pathsend_missing(scope, receive, send):
         await finish(send, f"FileNotFoundError {error.errno}".encode())
 
 
-async def at_pathsend_folder(scope, receive, send):
+async def at_pathsend_directory(scope, receive, send):
     await start(send)
     await send({"type": "http.response.pathsend", "path": "/"})
 

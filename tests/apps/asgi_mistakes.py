@@ -87,7 +87,7 @@ MISTAKES = {
     ),
     "path is missing": ([START, {"type": "http.response.pathsend"}], "TypeError", "'path'"),
     "path is nowhere": ([START, {"type": "http.response.pathsend", "path": "/no/where"}], "FileNotFoundError", "/no/where"),
-    "path is a folder": ([START, {"type": "http.response.pathsend", "path": "/"}], "OSError", "not a regular file"),
+    "path is a directory": ([START, {"type": "http.response.pathsend", "path": "/"}], "OSError", "not a regular file"),
     "path with nul": ([START, {"type": "http.response.pathsend", "path": "/a\0b"}], "OSError", ""),
     "file is missing": ([START, {"type": "http.response.zerocopysend"}], "TypeError", "'file'"),
     "file is a str": ([START, {"type": "http.response.zerocopysend", "file": "/etc/passwd"}], "TypeError", ""),

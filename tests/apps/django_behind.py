@@ -15,7 +15,7 @@ settings.configure(
     USE_TZ=True,
 )
 
-#: Additional variables of a front server, besides those that Django reads.
+#: Additional variables of a reverse proxy, besides those that Django reads.
 TOLD = ("SCRIPT_NAME", "SERVER_PROTOCOL", "REQUEST_SCHEME")
 
 

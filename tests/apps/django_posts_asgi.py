@@ -1,4 +1,4 @@
-"""Django as an ASGI application behind a front server: forms, files and JSON, with any path prefix."""
+"""Django as an ASGI application behind a reverse proxy: forms, files and JSON, with any path prefix."""
 
 import json as json_module
 

@@ -1,6 +1,6 @@
 """Evaluates the expressions of a request's body, one a line, and answers with a line for each: its value, or its exception.
 
-``there(NAME)`` creates a file of this name in the working folder, ``await_it(NAME)`` waits for one.
+``there(NAME)`` creates a file of this name in the working directory, ``await_it(NAME)`` waits for one.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The application of the tests with a front server: the last path segment selects the response."""
+"""The application of the tests with a reverse proxy: the last path segment selects the response."""
 
 import hashlib
 import json

@@ -11,14 +11,14 @@ import threading
 import time
 import warnings
 
-FOLDER = os.environ["HELD_FOLDER"]
+DIRECTORY = os.environ["HELD_DIRECTORY"]
 PLAIN = [("Content-Type", "text/plain")]
 
 # The number of threads of the process at each fork, after all preparation for it.
 threads_at_forks = []
 os.register_at_fork(before=lambda: threads_at_forks.append(len(os.listdir("/proc/self/task"))))
 
-record = os.open(os.path.join(FOLDER, "record"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+record = os.open(os.path.join(DIRECTORY, "record"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 
 def note(event, name):
@@ -36,7 +36,7 @@ def noted(name):
 
 def wait_at(gate):
     """Sleeps until a byte is available for this call. The end of the file is the end of the test."""
-    reader = os.open(os.path.join(FOLDER, gate), os.O_RDONLY)
+    reader = os.open(os.path.join(DIRECTORY, gate), os.O_RDONLY)
     os.read(reader, 1)
     os.close(reader)
 

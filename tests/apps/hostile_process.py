@@ -1,8 +1,8 @@
 """An application whose prototype and workers each have a child that does random harm, with everything that it has inherited.
 
-The child takes an order from the folder of `HOSTILE_FOLDER`: a file `act-SEED`. It answers with a file `done-SEED`, which says
-what it did. A file `alive-PID` says that it is there. It leaves when there is a file `over`, or its instance has ended. It sends
-no signals: the kernel decides which processes a user may signal.
+The child takes an order from the directory of `HOSTILE_DIRECTORY`: a file `act-SEED`. It answers with a file `done-SEED`, which
+says what it did. A file `alive-PID` says that it is there. It leaves when there is a file `over`, or its instance has ended. It
+sends no signals: the kernel decides which processes a user may signal.
 """
 
 import array
@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 
-FOLDER = os.environ["HOSTILE_FOLDER"]
+DIRECTORY = os.environ["HOSTILE_DIRECTORY"]
 MASTER = os.getppid()
 #: Seconds between two looks for an order.
 LOOK_SECONDS = 0.002
@@ -40,7 +40,7 @@ def descriptors():
     for number in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(OSError):
             found[number] = os.readlink(f"/proc/self/fd/{number}")
-    return {number: target for number, target in found.items() if number > 2 and not target.startswith((FOLDER, "/proc"))}
+    return {number: target for number, target in found.items() if number > 2 and not target.startswith((DIRECTORY, "/proc"))}
 
 
 class Hostile:
@@ -128,7 +128,7 @@ class Hostile:
             return sum(one.send(self.message(), socket.MSG_DONTWAIT) for _ in range(self.random.choice([1, 5, 50])))
 
     def pass_on(self, number):
-        """A message with a descriptor, which may be a pipe that is never written, or a folder."""
+        """A message with a descriptor, which may be a pipe that is never written, or a directory."""
         given = os.open(self.random.choice(["/", "/dev/zero", "/dev/null", "/proc/self/mem", "/proc/self/stat"]), os.O_RDONLY)
         try:
             with self.socket(number) as one:
@@ -150,21 +150,21 @@ class Hostile:
 
 
 def do_harm():
-    open(f"{FOLDER}/alive-{os.getpid()}", "w").close()
-    while os.path.exists(f"/proc/{MASTER}") and not os.path.exists(f"{FOLDER}/over"):
-        for name in os.listdir(FOLDER):
-            taken = f"{FOLDER}/taken-{os.getpid()}"
+    open(f"{DIRECTORY}/alive-{os.getpid()}", "w").close()
+    while os.path.exists(f"/proc/{MASTER}") and not os.path.exists(f"{DIRECTORY}/over"):
+        for name in os.listdir(DIRECTORY):
+            taken = f"{DIRECTORY}/taken-{os.getpid()}"
             if name.startswith("act-"):
                 try:
-                    os.rename(f"{FOLDER}/{name}", taken)
+                    os.rename(f"{DIRECTORY}/{name}", taken)
                 except FileNotFoundError:
                     continue
                 said = Hostile(name).act()
-                told = f"{FOLDER}/told-{os.getpid()}"
+                told = f"{DIRECTORY}/told-{os.getpid()}"
                 with open(told, "w") as file:
                     file.write(f"{ROLE}: {said}")
                 # One of the two files is there at any moment, so that the end of this process is seen.
-                os.rename(told, f"{FOLDER}/{name.replace('act', 'done')}")
+                os.rename(told, f"{DIRECTORY}/{name.replace('act', 'done')}")
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(taken)
         time.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""A Socket.IO server (python-socketio), with rooms, acknowledgements and a namespace, in front of another application."""
+"""A Socket.IO server (python-socketio), with rooms, acknowledgments and a namespace, in front of another application."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ async def disconnect(sid, reason=None):
 
 @server.event
 async def echo(sid, data):
-    """Its return value is the acknowledgement."""
+    """Its return value is the acknowledgment."""
     session = await server.get_session(sid)
     return {"data": data, "path": session["path"], "agent": session["agent"]}
 

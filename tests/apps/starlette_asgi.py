@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocketDisconnect
 
-#: The files of this folder are served below /files.
+#: The files of this directory are served below /files.
 FILES = os.environ.get("SITE_FILES") or tempfile.gettempdir()
 
 #: Notes of background work and abandoned requests, for later requests.

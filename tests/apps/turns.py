@@ -1,4 +1,4 @@
-"""Requests with which one client could monopolise a worker: slow views, endless responses; and counters of other work
+"""Requests with which one client could monopolize a worker: slow views, endless responses; and counters of other work
 meanwhile.
 """
 

@@ -5,14 +5,14 @@ import time
 
 import uwsgi
 
-FOLDER = uwsgi.opt["chdir"].decode()
+DIRECTORY = uwsgi.opt["chdir"].decode()
 #: "wait": the handler waits until it is killed. "async": it is a coroutine function.
 MANNER = os.environ.get("MANNER", "")
 ADDED = os.environ.get("ADDED", "timer 1")
 
 
 def tick(number):
-    with open(os.path.join(FOLDER, "ticks"), "a") as ticks:
+    with open(os.path.join(DIRECTORY, "ticks"), "a") as ticks:
         ticks.write(f"{time.time()} {os.getppid()}\n")
     if MANNER == "wait":
         time.sleep(3600)

@@ -26,7 +26,7 @@ SENTENCE = re.compile(r"(?<!e\.g)(?<!i\.e)\.(?=\s|$)|:$")
 
 
 def members():
-    """The folders of the crates, from the lowest one up, as the workspace lists them."""
+    """The directories of the crates, from the lowest one up, as the workspace lists them."""
     with open(ROOT / "Cargo.toml", "rb") as file:
         return [ROOT / name for name in tomllib.load(file)["workspace"]["members"]]
 
@@ -58,10 +58,10 @@ def is_test(file):
     return file.stem.endswith("_tests") or file.stem == "tests" or "tests" in file.parts[len(ROOT.parts) :]
 
 
-def bullets(folder, own):
-    """A bullet for each module of a folder, with those below it. `own` are the names of files that stand for their folder."""
+def bullets(directory, own):
+    """A bullet for each module of a directory, with those below it. `own` are the names of files that stand for their directory."""
     lines = []
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.stem):
+    for entry in sorted(directory.iterdir(), key=lambda entry: entry.stem):
         if entry.is_file() and entry.suffix in (".rs", ".py") and entry.name not in own and not is_test(entry):
             lines.append(f"* `{entry.stem}`: {sentence_of(entry)}")
             below = entry.with_suffix("")
@@ -78,9 +78,9 @@ def bullets(folder, own):
 
 def page():
     parts = [HEAD]
-    for folder in members():
-        source = folder / "src"
-        parts.append(f"## `{folder.relative_to(ROOT).as_posix()}`\n\n{paragraph_of(source / 'lib.rs')}\n")
+    for directory in members():
+        source = directory / "src"
+        parts.append(f"## `{directory.relative_to(ROOT).as_posix()}`\n\n{paragraph_of(source / 'lib.rs')}\n")
         parts.append("\n".join(bullets(source, ("mod.rs", "lib.rs"))) + "\n")
     parts.append(f"## `python/bolide`\n\n{paragraph_of(PYTHON / '__init__.py')}\n")
     parts.append("\n".join(bullets(PYTHON, ("__init__.py",))) + "\n")

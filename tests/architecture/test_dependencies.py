@@ -1,4 +1,4 @@
-"""The dependencies of the server: licences, sources and versions of every crate, checked against deny.toml.
+"""The dependencies of the server: licenses, sources and versions of every crate, checked against deny.toml.
 
 `make deny` checks the same and more with cargo-deny. These tests only need Cargo, so they also run without network access.
 """
@@ -21,7 +21,7 @@ def listed(name):
 
 
 def is_allowed(expression, allowed):
-    """Returns whether allowed licences satisfy an SPDX expression. A slash, as older crates write it, means OR."""
+    """Returns whether allowed licenses satisfy an SPDX expression. A slash, as older crates write it, means OR."""
     names = re.findall(r"[()]|[\w.+-]+(?: WITH [\w.+-]+)?", expression.replace("/", " OR "))
 
     def either():
@@ -63,7 +63,7 @@ def packages():
     return found
 
 
-def test_every_crate_has_a_licence_that_the_list_allows(packages):
+def test_every_crate_has_a_license_that_the_list_allows(packages):
     allowed = listed("allow")
     refused = [
         f"{one['name']} {one['version']}: {one['license']}" for one in packages if not is_allowed(one["license"] or "", allowed)
@@ -86,7 +86,7 @@ def test_a_library_without_a_first_release_is_pinned(packages):
     assert loose == []
 
 
-def test_expressions_of_licences_are_read_as_spdx_has_them():
+def test_expressions_of_licenses_are_read_as_spdx_has_them():
     allowed = {"MIT", "Zlib", "Apache-2.0 WITH LLVM-exception"}
     for expression, met in [
         ("MIT", True),

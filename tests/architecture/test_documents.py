@@ -57,7 +57,7 @@ def architecture():
 
 
 def test_the_architecture_names_files_that_are_there():
-    """`engine/connection` is a file or a folder of the room `engine`, and likewise for every room."""
+    """`engine/connection` is a file or a directory of the room `engine`, and likewise for every room."""
     rooms = {path.name for path in (ROOT / "crates").iterdir()}
     pattern = re.compile(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`")
     named, missing = set(), []
@@ -65,10 +65,10 @@ def test_the_architecture_names_files_that_are_there():
         found = set(pattern.findall(page.read_text(encoding="utf-8")))
         named |= found
         for name in sorted(found):
-            *folder, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
-            if folder == [None] and room not in rooms:
+            *directory, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
+            if directory == [None] and room not in rooms:
                 continue
-            source = ROOT / (folder[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
+            source = ROOT / (directory[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
             if not source.is_dir() and not source.with_name(f"{source.name}.rs").is_file():
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert {"engine", "master", "protocol", "supervision"} <= {name.split("/", 1)[0] for name in named}
@@ -81,7 +81,7 @@ def test_the_architecture_is_read_in_ten_minutes():
 
 
 def test_how_to_add_names_files_that_are_there():
-    """Whatever stands in backquotes and begins with a file or folder of the repository."""
+    """Whatever stands in backquotes and begins with a file or directory of the repository."""
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     top = {name.split("/", 1)[0] for name in tracked}
     text = CODE.sub("", (ROOT / "docs" / "internals" / "how-to-add.md").read_text(encoding="utf-8"))

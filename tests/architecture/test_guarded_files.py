@@ -1,4 +1,4 @@
-"""In crates that run as root, only `guarded_files` touches files in folders that the application's user may write."""
+"""In crates that run as root, only `guarded_files` touches files in directories that the application's user may write."""
 
 import re
 from pathlib import Path
@@ -27,12 +27,12 @@ CALLS = re.compile(
 #: File -> lines that may contain such a call, each because no other user could replace its path.
 ALLOWED = {
     "supervision/daemonize.rs": ["/dev/null", "guarded_files::open("],
-    # Folders that a service manager or the system creates.
+    # Directories that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
     # The command for a running instance runs with the rights of the user who types it, and the user types the path as well.
     "master/control/client.rs": ["guarded_files::open_fifo("],
     "observing/instances.rs": ["UnixStream::connect", "/proc/net/unix"],
-    "observing/machine.rs": ["/proc/", 'folder.join("memory.max")'],
+    "observing/machine.rs": ["/proc/", 'directory.join("memory.max")'],
     # The configuration that `bolide tune --write` changes; root writes none that is another user's.
     "observing/tune/file.rs": ["fs::read_to_string(path)", "create_new(true)", "fs::rename(&new, path)", "fs::remove_file(&new)"],
     "observing/profile/mod.rs": ["OpenOptions::new()"],
@@ -55,14 +55,14 @@ ALLOWED = {
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/sockets/stats_server/request.rs": ["/proc/sys/kernel/hostname"],
     "supervision/log_sink.rs": ["/dev/null"],
-    "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "folder.join(name)"],
+    "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "directory.join(name)"],
     # The command line reads the file that its user names, and the module that it names, with that user's rights.
     "observing/regular_file.rs": [".open(path)"],
-    "observing/crash_packages.rs": ["fs::read_dir(folder)"],
+    "observing/crash_packages.rs": ["fs::read_dir(directory)"],
     # It runs as the application's user, in a process of its own.
     "master/alarms/crash_files.rs": ["fs::"],
     "supervision/processes/memory_watch.rs": [
-        "self.folder.join(name)",
+        "self.directory.join(name)",
         "/proc/{pid}/statm",
         "/proc/{pid}/smaps_rollup",
         "/proc/self/cgroup",
@@ -78,7 +78,7 @@ ALLOWED = {
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.
-    "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],
+    "supervision/files/fingerprint.rs": ["fs::read_dir(directory)"],
 }
 
 

@@ -1,4 +1,4 @@
-"""The structure of the code: dependencies between rooms, folders, and where `unsafe` may be used.
+"""The structure of the code: dependencies between rooms, directories, and where `unsafe` may be used.
 
 The table of rooms in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a room has `unsafe`.
 A new arrow or room needs a line there and here.
@@ -144,7 +144,7 @@ LOGGING_ROOMS = (
     "tls",
 )
 
-MAX_FOLDER_FILES = 25
+MAX_DIRECTORY_FILES = 25
 
 
 def tracked(*patterns):
@@ -177,10 +177,10 @@ def test_no_line_of_rust_is_wider_than_the_formatter_makes_it():
     assert not wide, f"more than {width} characters:\n" + "\n".join(wide)
 
 
-def test_a_folder_shows_its_parts_at_a_glance():
-    folders = Counter(Path(path).parent.as_posix() for path in tracked("*.rs"))
-    crowded = sorted(name for name, files in folders.items() if files > MAX_FOLDER_FILES)
-    assert crowded == [], "lay the files of these into folders that say what they are about"
+def test_a_directory_shows_its_parts_at_a_glance():
+    directories = Counter(Path(path).parent.as_posix() for path in tracked("*.rs"))
+    crowded = sorted(name for name, files in directories.items() if files > MAX_DIRECTORY_FILES)
+    assert crowded == [], "lay the files of these into directories that say what they are about"
 
 
 def test_every_source_file_says_what_it_is():

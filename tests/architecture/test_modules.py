@@ -2,8 +2,8 @@
 
 The rules:
 
-* A file is a module; `mod.rs` and `lib.rs` stand for their folder. Files and inline modules that only tests compile are left out,
-and so are programs under `src/bin`, which are separate crates.
+* A file is a module; `mod.rs` and `lib.rs` stand for their directory. Files and inline modules that only tests compile are left
+out, and so are programs under `src/bin`, which are separate crates.
 
 * A file depends on another if it names an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the
 name of a module below it. A re-exported item counts for the file that defines it, not for the file that re-exports it.
@@ -11,8 +11,8 @@ name of a module below it. A re-exported item counts for the file that defines i
 * `mod child;` and a re-export (`pub use child::Item;`) are no dependencies. A parent that uses its child's items while the child
 uses the parent's is a cycle like any other: items that both need go in a third file.
 
-* The topmost modules of a crate, each a file or a folder with everything in it, must not have cycles either. A re-export hides no
-cycle there: a file that uses `folder::Item` depends on the folder, whichever child defines the item.
+* The topmost modules of a crate, each a file or a directory with everything in it, must not have cycles either. A re-export hides
+no cycle there: a file that uses `directory::Item` depends on the directory, whichever child defines the item.
 
 * Several files may `impl` on one type, as long as the type's own file names none of them: a caller of a method only depends on
 its type.
@@ -56,9 +56,9 @@ def modules_of(sources):
     """Returns the modules of a crate by their path in it. `sources` contains the text of each file by its path below `src`."""
     tests = set()
     for path, text in sources.items():
-        folder = path.parent if path.stem in ("lib", "mod") else path.with_suffix("")
+        directory = path.parent if path.stem in ("lib", "mod") else path.with_suffix("")
         for found in TEST_MODULE.finditer(text):
-            tests.add(path.parent / found["path"] if found["path"] else folder / f"{found['name']}.rs")
+            tests.add(path.parent / found["path"] if found["path"] else directory / f"{found['name']}.rs")
     kept = {path: text for path, text in sources.items() if path not in tests and path.parts[0] != "bin"}
     return {module_of(path): without_tests(text) for path, text in kept.items()}
 
@@ -148,7 +148,7 @@ def circles(known):
 
 
 def topmost(known):
-    """Returns the dependencies between the topmost modules: the dependencies of a file count for its folder."""
+    """Returns the dependencies between the topmost modules: the dependencies of a file count for its directory."""
     rooms = {}
     for module, others in known.items():
         if module:
@@ -187,7 +187,7 @@ def test_type_names_are_unique_and_files_have_no_cycles():
     assert sorted(found) == [], "give one of them another name, or put what both need into a third file"
 
 
-def test_folders_know_each_other_in_one_direction():
+def test_directories_know_each_other_in_one_direction():
     found = {crate for crate, modules in crates().items() if circles(topmost(knowledge(modules)))}
     assert found == set()
 
@@ -220,7 +220,7 @@ def test_re_exports_children_and_tests_make_no_circle():
         assert circles(knowledge(tree)) == set(), tree
 
 
-def test_a_circle_of_folders_is_found_though_their_files_have_none():
+def test_a_circle_of_directories_is_found_though_their_files_have_none():
     files = {"lib": "mod a; mod b;", "a__mod": "mod one; mod two;\npub use one::One;", "a__one": "struct One;"}
     files["a__two"] = "use crate::b::Two;"
     for handed_on in ["use crate::a::One;\nstruct Two;", "use crate::a::one::One;\nstruct Two;"]:

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Generated from the catalogue; a test in the crate of the options compares both.
+#: Generated from the catalog; a test in the crate of the options compares both.
 REFERENCE = ROOT / "docs" / "reference" / "options"
-#: Folders whose tests start the program.
-FOLDERS = ("compat", "conformance", "frameworks", "process")
+#: Directories whose tests start the program.
+DIRECTORIES = ("compat", "conformance", "frameworks", "process")
 #: Tests that list options without starting a server with them.
 LISTS = {"test_other_servers_flags.py", "test_schema.py"}
 
@@ -23,7 +23,9 @@ def supported():
 
 
 def text_of_tests():
-    files = [file for folder in FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("*.py")) if file.name not in LISTS]
+    files = [
+        file for directory in DIRECTORIES for file in sorted((ROOT / "tests" / directory).rglob("*.py")) if file.name not in LISTS
+    ]
     # Line ends in the tests' string literals are those of the configurations.
     return "\n".join(file.read_text() for file in files).replace("\\n", "\n")
 

@@ -1,7 +1,7 @@
-"""The modules of the Python package depend on each other without cycles, and so do its folders.
+"""The modules of the Python package depend on each other without cycles, and so do its directories.
 
 A module depends on another if it imports it, or a name of it, anywhere in its text. The native module counts as one of them. A
-folder stands for everything in it.
+directory stands for everything in it.
 """
 
 import ast
@@ -13,11 +13,11 @@ PACKAGE = Path(__file__).resolve().parents[2] / "python" / "bolide"
 NATIVE = ("bolide", "_native")
 
 
-def modules_of(folder):
+def modules_of(directory):
     """Returns the path of each module by its name."""
     named = {}
-    for file in folder.rglob("*.py"):
-        parts = (folder.name, *file.relative_to(folder).with_suffix("").parts)
+    for file in directory.rglob("*.py"):
+        parts = (directory.name, *file.relative_to(directory).with_suffix("").parts)
         named[parts[:-1] if parts[-1] == "__init__" else parts] = file
     return named
 
@@ -45,7 +45,7 @@ def knowledge(named):
 
 
 def topmost(known):
-    """Returns the dependencies between the folders and the modules beside them."""
+    """Returns the dependencies between the directories and the modules beside them."""
     rooms = {}
     for module, others in known.items():
         rooms.setdefault(module[:2], set()).update(other[:2] for other in others if other[:2] != module[:2])
@@ -59,20 +59,20 @@ def test_python_modules_have_no_cycles():
     assert circles(known) == set()
 
 
-def test_python_folders_know_each_other_in_one_direction():
+def test_python_directories_know_each_other_in_one_direction():
     assert circles(topmost(knowledge(modules_of(PACKAGE)))) == set()
 
 
 def test_a_cycle_is_found_however_a_module_names_the_other(tmp_path):
-    folder = tmp_path / "bolide"
-    (folder / "a").mkdir(parents=True)
-    (folder / "__init__.py").write_text("from bolide import b\n")
-    (folder / "a" / "__init__.py").write_text("")
-    (folder / "b.py").write_text("def call():\n    import bolide.a.c\n")
+    directory = tmp_path / "bolide"
+    (directory / "a").mkdir(parents=True)
+    (directory / "__init__.py").write_text("from bolide import b\n")
+    (directory / "a" / "__init__.py").write_text("")
+    (directory / "b.py").write_text("def call():\n    import bolide.a.c\n")
     for text in ("from bolide import b\n", "from bolide.b import call\n", "import bolide.b\n"):
-        (folder / "a" / "c.py").write_text(text)
-        known = knowledge(modules_of(folder))
+        (directory / "a" / "c.py").write_text(text)
+        known = knowledge(modules_of(directory))
         assert circles(known) == {frozenset({("bolide", "b"), ("bolide", "a", "c")})}
         assert circles(topmost(known)) == {frozenset({("bolide", "b"), ("bolide", "a")})}
-    (folder / "a" / "c.py").write_text("import os\n")
-    assert circles(knowledge(modules_of(folder))) == set()
+    (directory / "a" / "c.py").write_text("import os\n")
+    assert circles(knowledge(modules_of(directory))) == set()

@@ -74,9 +74,9 @@ def main():
     print(f"{len(suite.cases)} cases against {len(agents)} workers; this takes some minutes", flush=True)
     # Client and worker wait for each other, so a run uses one CPU.
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
-    with tempfile.TemporaryDirectory(prefix="autobahn-") as folder, pool:
+    with tempfile.TemporaryDirectory(prefix="autobahn-") as directory, pool:
         runs = [
-            pool.submit(run, client, environment, Path(folder) / str(number), agent, python, suite)
+            pool.submit(run, client, environment, Path(directory) / str(number), agent, python, suite)
             for number, (agent, python) in enumerate(agents)
         ]
         for run_of_agent in runs:
@@ -99,7 +99,7 @@ def main():
 def parsed():
     parser = argparse.ArgumentParser(prog="tests/autobahn", description=__doc__.splitlines()[0])
     parser.add_argument("--python2", type=absolute, required=True, help="an interpreter of Python 2.7")
-    parser.add_argument("--suite", type=absolute, required=True, help="the folder with the suite and what it needs")
+    parser.add_argument("--suite", type=absolute, required=True, help="the directory with the suite and what it needs")
     parser.add_argument("--table", type=absolute, required=True, help="the file that is written when all is well")
     parser.add_argument("--cases", nargs="+", default=["*"], help="patterns of cases, such as 7.*; the table is not written then")
     parser.add_argument("python", type=absolute, nargs="+", help="interpreters that have Bolide and uvloop")
@@ -122,32 +122,32 @@ def ask(command, environment=None):
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=ASK_SECONDS).stdout
 
 
-def run(client, environment, folder, agent, python, suite):
+def run(client, environment, directory, agent, python, suite):
     """One run of the client against one worker. The findings are in ``agent.results``."""
-    server = Server(folder, CONFIGURATION % agent.loop, command=[str(python.parent / "bolide")])
+    server = Server(directory, CONFIGURATION % agent.loop, command=[str(python.parent / "bolide")])
     try:
         server.start()
         specification = {
-            "outdir": str(folder / "reports"),
+            "outdir": str(directory / "reports"),
             "servers": [{"agent": agent.name, "url": f"ws://127.0.0.1:{server.port}"}],
             "cases": suite.cases,
             "exclude-cases": [],
             "exclude-agent-cases": {},
         }
-        (folder / "specification.json").write_text(json.dumps(specification))
-        command = [*client, CLIENT_PROGRAM, "--mode", "fuzzingclient", "--spec", str(folder / "specification.json")]
-        with (folder / "client.log").open("w") as log:
-            subprocess.run(command, env=environment, cwd=folder, stdout=log, stderr=log, timeout=RUN_SECONDS, check=False)
+        (directory / "specification.json").write_text(json.dumps(specification))
+        command = [*client, CLIENT_PROGRAM, "--mode", "fuzzingclient", "--spec", str(directory / "specification.json")]
+        with (directory / "client.log").open("w") as log:
+            subprocess.run(command, env=environment, cwd=directory, stdout=log, stderr=log, timeout=RUN_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         print(f"bolide: {agent.name}: the client has not ended within {RUN_SECONDS} s", file=sys.stderr)
     finally:
         # A worker that died meanwhile is an error here.
         server.finish()
-    index = folder / "reports" / "index.json"
+    index = directory / "reports" / "index.json"
     if index.exists():
         agent.results = json.loads(index.read_text()).get(agent.name, {})
     else:
-        last = re.findall(r"Running test case ID (\S+)", (folder / "client.log").read_text())[-1:]
+        last = re.findall(r"Running test case ID (\S+)", (directory / "client.log").read_text())[-1:]
         print(f"bolide: {agent.name}: there is no report; the last case was {last}", file=sys.stderr)
 
 

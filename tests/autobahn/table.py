@@ -34,7 +34,7 @@ class Agent:
     def name(self):
         return f"Python {'.'.join(self.versions['Python'].split('.')[:2])}, {self.loop}"
 
-    def behaviour(self, case):
+    def behavior(self, case):
         """Returns the worse of the outcomes of the messages and of the close."""
         result = self.results.get(case)
         if result is None:
@@ -51,9 +51,9 @@ def judge(suite, agents, everything):
     problems = [f"the suite has no case of group {group}" for group in missing_groups(suite)] if everything else []
     for agent in agents:
         for case in suite.cases:
-            behaviour = agent.behaviour(case)
-            if behaviour not in GOOD:
-                problems.append(f"case {case} ({agent.name}): {behaviour}")
+            behavior = agent.behavior(case)
+            if behavior not in GOOD:
+                problems.append(f"case {case} ({agent.name}): {behavior}")
     return problems
 
 
@@ -83,7 +83,7 @@ def introduction(suite, agents):
     uvloops = ", ".join(sorted({agent.versions["uvloop"] for agent in agents if agent.loop == "uvloop"}))
     loops = " and ".join(f"uvloop {uvloops}" if loop == "uvloop" else loop for loop in sorted({agent.loop for agent in agents}))
     tools = suite.versions
-    counts = Counter(agent.behaviour(case) for agent in agents for case in suite.cases)
+    counts = Counter(agent.behavior(case) for agent in agents for case in suite.cases)
     total = ", ".join(f"{counts[word]} {name}" for word, name in GOOD.items() if counts[word])
     failed = sum(count for word, count in counts.items() if word not in GOOD)
     return [
@@ -95,7 +95,7 @@ def introduction(suite, agents):
         f"* {len(suite.cases)} cases against {len(agents)} worker{'s' if len(agents) > 1 else ''}: {total}, {failed} failed",
         "",
         "The suite rates the messages of a case and the end of its connection; the table has the worse rating. *Informational*",
-        "cases have no right or wrong answer; the suite reports the behaviour. *Non-strict* behaviour is allowed by the",
+        "cases have no right or wrong answer; the suite reports the behavior. *Non-strict* behavior is allowed by the",
         "specification, which recommends a stricter one.",
     ]
 
@@ -117,15 +117,15 @@ def group_name(suite, group):
 
 
 def summary(agent, cases):
-    counts = Counter(agent.behaviour(case) for case in cases)
+    counts = Counter(agent.behavior(case) for case in cases)
     return ", ".join(f"{counts[word]} {GOOD.get(word, word)}" for word in [*GOOD, *counts.keys() - GOOD.keys()] if counts[word])
 
 
 def remarks(suite, agents):
     found = [
-        [case, *(GOOD.get(agent.behaviour(case), agent.behaviour(case)) for agent in agents)]
+        [case, *(GOOD.get(agent.behavior(case), agent.behavior(case)) for agent in agents)]
         for case in suite.cases
-        if any(agent.behaviour(case) != "OK" for agent in agents)
+        if any(agent.behavior(case) != "OK" for agent in agents)
     ]
     return rows(["Case", *(agent.name for agent in agents)], found) if found else ["None."]
 

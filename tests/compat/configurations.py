@@ -93,11 +93,11 @@ def spaced(chance, key, value):
 
 
 class Generator:
-    """Creates the files of one case in a folder."""
+    """Creates the files of one case in a directory."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, directory):
         self.chance = random.Random(seed)
-        self.folder = folder
+        self.directory = directory
         self.files = 0
 
     def pair(self):
@@ -177,7 +177,7 @@ class Generator:
         return lines
 
     def write(self, depth=0, sections=True):
-        """Writes one file, and the files that it includes. Returns its name, relative to the folder."""
+        """Writes one file, and the files that it includes. Returns its name, relative to the directory."""
         chance = self.chance
         self.files += 1
         name = f"{chance.choice(['conf', 'my.app', 'x'])}{self.files}.ini"
@@ -189,7 +189,7 @@ class Generator:
             lines.extend(["[more]", "count = 99", f"[{section}]", *self.lines(depth + 1)])
         end = "\r\n" if chance.random() < 0.1 else "\n"
         text = end.join(lines) + (end if chance.random() < 0.9 else "")
-        (self.folder / name).write_bytes(text.encode())
+        (self.directory / name).write_bytes(text.encode())
         return name if section == "uwsgi" else f"{name}:{section}"
 
     def environment(self):
@@ -207,8 +207,8 @@ class Generator:
     def command_line(self):
         """Writes the files of one case and returns its arguments."""
         chance = self.chance
-        (self.folder / "text.txt").write_text("one\ntwo words\n")
-        (self.folder / "more.txt").write_text("")
+        (self.directory / "text.txt").write_text("one\ntwo words\n")
+        (self.directory / "more.txt").write_text("")
         arguments = ["--ini", self.write()]
         before = ["--processes 2", "--master", "-p4 -M", "--set count=5", "--env=Z=1", "--set-ph own9=1"]
         if chance.random() < 0.3:

@@ -72,17 +72,17 @@ def bolide():
 
 @pytest.fixture(scope="session")
 def uwsgi_sources():
-    """The folder of uWSGI's source distribution, which the first of the parallel test processes downloads."""
-    folder = UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}"
+    """The directory of uWSGI's source distribution, which the first of the parallel test processes downloads."""
+    directory = UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}"
     UWSGI_SOURCES.mkdir(parents=True, exist_ok=True)
     with open(f"{UWSGI_SOURCES}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "t" / "cachebitmap.py").exists():
+        if not (directory / "t" / "cachebitmap.py").exists():
             only_sources = ["--no-deps", "--no-binary", ":all:", "--dest", str(UWSGI_SOURCES), f"uwsgi=={UWSGI_VERSION}"]
             run_or_fail("downloading uWSGI", [sys.executable, "-m", "pip", "--quiet", "download", *only_sources])
             with tarfile.open(UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}.tar.gz") as archive:
                 archive.extractall(UWSGI_SOURCES, filter="data")
-    return folder
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ app = application
 """
 #: A mount may be any of these.
 APPLICATIONS = {f"{name}.py": TELLS.format(name=name) for name in ("main", "one", "two", "deep")}
-LISTEN = ("socket = {folder}/uwsgi.sock", "http-socket = {folder}/http.sock")
+LISTEN = ("socket = {directory}/uwsgi.sock", "http-socket = {directory}/http.sock")
 MANAGED = "manage-script-name = true"
 
 #: Name of the setup, its lines, and the files besides the four applications.
@@ -45,12 +45,12 @@ def answers(server):
     """Returns the values that each request got, by protocol, SCRIPT_NAME and path."""
     told = {}
     for path in PATHS:
-        with Client(str(server.folder / "http.sock")) as client:
+        with Client(str(server.directory / "http.sock")) as client:
             client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             told["http", "", path] = told_of(protocol.Answer(client.read_to_end()))
         for script_name in SCRIPT_NAMES:
             extra = [("SCRIPT_NAME", script_name)]
-            address = str(server.folder / "uwsgi.sock")
+            address = str(server.directory / "uwsgi.sock")
             told["uwsgi", script_name, path] = told_of(protocol.ask(address, target=path, extra=extra))
     return told
 
@@ -61,7 +61,7 @@ def told_of(answer):
 
 def started(server, files, is_ready):
     for name, text in files.items():
-        (server.folder / name).write_text(text)
+        (server.directory / name).write_text(text)
     server.launch()
     server.wait_for(lambda: is_ready() or server.process.poll() is not None, "it is ready")
     assert is_ready(), f"it ended instead of serving:\n{server.log}"

@@ -15,14 +15,14 @@ WORKERS = 4
 LISTEN = 128
 SETTINGS = f"""\
 {APPLICATIONS["wsgi"]}
-env = HELD_FOLDER={{folder}}
+env = HELD_DIRECTORY={{directory}}
 master = true
 processes = {WORKERS}
 listen = {LISTEN}"""
 
 
 def connect_at_once(path, count):
-    """Connects like a front server, without waiting for room. Returns the connections, and the number of refused ones."""
+    """Connects like a reverse proxy, without waiting for room. Returns the connections, and the number of refused ones."""
     made, refused = [], 0
     for _ in range(count):
         one = socket.socket(socket.AF_UNIX)
@@ -39,7 +39,7 @@ def connect_at_once(path, count):
 def start(server):
     """Starts it and waits until each worker could serve."""
     server.launch()
-    said = {"uwsgi": r"spawned uWSGI worker 4", "bolide": r"bolide: ready: "}[server.folder.name]
+    said = {"uwsgi": r"spawned uWSGI worker 4", "bolide": r"bolide: ready: "}[server.directory.name]
     server.wait_for_log(said)
 
 
@@ -47,11 +47,11 @@ def burst(server):
     """Returns the number of refused clients when all workers are inside calls and four times the queue's length of clients
     connect.
     """
-    os.mkfifo(server.folder / "gate")
-    gate = os.open(server.folder / "gate", os.O_RDWR | os.O_CLOEXEC)
+    os.mkfifo(server.directory / "gate")
+    gate = os.open(server.directory / "gate", os.O_RDWR | os.O_CLOEXEC)
     start(server)
-    path = str(server.folder / "http.sock")
-    record = server.folder / "record"
+    path = str(server.directory / "http.sock")
+    record = server.directory / "record"
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, gate)
         busy = [stack.enter_context(Client(path)) for _ in range(WORKERS)]
@@ -62,7 +62,7 @@ def burst(server):
         for number, one in enumerate(made):
             stack.callback(one.close)
             one.sendall(get(f"/quick?{number}", "Connection: close\r\n"))
-        if server.folder.name == "bolide":
+        if server.directory.name == "bolide":
             # uWSGI logs this for TCP only.
             server.wait_for_log(rf'listen queue of socket ".*http.sock" full \(\d+/{LISTEN}\)')
         os.write(gate, bytes(GATE_BYTES))
@@ -80,7 +80,7 @@ def burst(server):
 def test_a_burst_of_four_listen_queues_loses_no_more_than_with_uwsgi_and_is_said_in_the_log(uwsgi, bolide, tmp_path):
     refused = {}
     for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
-        server = Server(tmp_path / name, SETTINGS, ("http-socket = {folder}/http.sock",), command=[command])
+        server = Server(tmp_path / name, SETTINGS, ("http-socket = {directory}/http.sock",), command=[command])
         server.expects_alarms = True
         try:
             refused[name] = burst(server)

@@ -28,12 +28,12 @@ def application(environ, start_response):
     return [f"call {calls}: {path} {environ.get('FOUND')}".encode()]
 """
 CONFIGURATION = r"""
-wsgi-file = {folder}/application.py
+wsgi-file = {directory}/application.py
 cache2 = name=pages,items=100,blocksize=4096
 cache2 = name=others,items=100,blocksize=4096
 add-cache-item = pages ready=from the configuration
 add-cache-item = everywhere=both
-load-file-in-cache = others {folder}/application.py
+load-file-in-cache = others {directory}/application.py
 route = ^/plain/ cache:key=${REQUEST_URI}
 route = ^/plain/ cachestore:key=${REQUEST_URI},expires=1000
 route = ^/named/(\w+) cache:key=named-$1,name=others,content_type=text/x-own
@@ -47,7 +47,7 @@ route = ^/(cookie|parts|large) cachestore:key=$1
 route = ^/value cachestore:key=value,value=text of ${REQUEST_METHOD}
 route = ^/ready cache:key=ready
 route = ^/everywhere cache:key=everywhere,name=others
-route = ^/file cache:key={folder}/application.py,name=others
+route = ^/file cache:key={directory}/application.py,name=others
 route = ^/comma cachestore:key=a\,b
 route = ^/comma cachevar:key=a\,b,var=FOUND
 route = ^/found cachevar:key=ready,var=FOUND
@@ -61,7 +61,7 @@ route-if = incache:key=number,name=pages addheader:X-Number: yes
 route-if = incache:key=number,name=others addheader:X-Other: yes
 response-route-status = 202 cachestore:key=late-${PATH_INFO},status=202
 """
-LISTEN = ("socket = {folder}/uwsgi.sock", "http-socket = {folder}/http.sock")
+LISTEN = ("socket = {directory}/uwsgi.sock", "http-socket = {directory}/http.sock")
 #: Each is sent twice in a row, except those with `!`.
 REQUESTS = [
     "GET /plain/a?1",
@@ -108,7 +108,7 @@ def answers(server):
     for request in REQUESTS:
         method, target = request.replace("!", "").split(" ", 1)
         for turn in range(1 if "!" in request else 2):
-            with Client(str(server.folder / "http.sock")) as client:
+            with Client(str(server.directory / "http.sock")) as client:
                 body = "Content-Length: 0\r\n" if method == "POST" else ""
                 client.send(f"{method} {target} HTTP/1.1\r\nHost: x\r\n{body}Connection: close\r\n\r\n".encode())
                 answer = protocol.Answer(client.read_to_end())
@@ -117,12 +117,12 @@ def answers(server):
                     answer.body = b""
                 told["http", request, turn] = told_of(answer)
     for target in ("/plain/a?1", "/named/a"):
-        told["uwsgi", target] = told_of(protocol.ask(str(server.folder / "uwsgi.sock"), target=target))
+        told["uwsgi", target] = told_of(protocol.ask(str(server.directory / "uwsgi.sock"), target=target))
     return told
 
 
 def started(server, is_ready):
-    (server.folder / "application.py").write_text(APPLICATION)
+    (server.directory / "application.py").write_text(APPLICATION)
     server.launch()
     server.wait_for(lambda: is_ready() or server.process.poll() is not None, "it is ready")
     assert is_ready(), f"it ended instead of serving:\n{server.log}"
@@ -138,10 +138,10 @@ def test_routes_with_a_cache_answer_as_in_uwsgi(serve, uwsgi, tmp_path):
     server = serve.prepare(CONFIGURATION, listen=LISTEN)
     told = answers(started(server, lambda: "bolide: ready" in server.log))
     assert expected["http", "GET /plain/a?1", 1][2] == 1, "the cache of real uWSGI answers"
-    # The paths of the two folders differ, and nothing else does.
+    # The paths of the two directories differ, and nothing else does.
     differing = {
         request: (wanted, told[request])
         for request, wanted in expected.items()
-        if repr(told[request]).replace(str(server.folder), "") != repr(wanted).replace(str(real.folder), "")
+        if repr(told[request]).replace(str(server.directory), "") != repr(wanted).replace(str(real.directory), "")
     }
     assert not differing, "\n".join(f"{one}: uWSGI {wanted}, Bolide {made}" for one, (wanted, made) in differing.items())

@@ -93,12 +93,12 @@ def is_served(port):
 
 
 @contextlib.contextmanager
-def served_by(server, folder, port):
+def served_by(server, directory, port):
     command = [sys.executable, *SERVERS[server][1](port)]
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    with open(directory / "log", "wb") as log:
+        process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        wait_until(lambda: is_served(port) or process.poll() is not None, lambda: f"{server}:\n{(folder / 'log').read_text()}")
+        wait_until(lambda: is_served(port) or process.poll() is not None, lambda: f"{server}:\n{(directory / 'log').read_text()}")
         yield ("127.0.0.1", port)
     finally:
         process.terminate()
@@ -110,7 +110,7 @@ def told(serve):
     def start(interface="", arguments=None):
         configuration = f"{interface}\nthreads = 2" if interface.startswith("wsgi") else interface
         server = serve.prepare(configuration, arguments=arguments)
-        (server.folder / "told.py").write_text(TOLD)
+        (server.directory / "told.py").write_text(TOLD)
         return server.start()
 
     return start
@@ -144,10 +144,10 @@ def test_the_table_of_a_server_has_each_key_of_its_environ(server, told, free_po
 
 
 def test_the_table_of_uwsgi_has_each_key_of_its_environ(uwsgi, told, free_port, tmp_path):
-    folder = tmp_path / "uwsgi"
-    folder.mkdir()
-    (folder / "told.py").write_text(TOLD)
-    with real_uwsgi(uwsgi, folder, free_port(), f"chdir = {folder}\nwsgi-file = told.py") as address:
+    directory = tmp_path / "uwsgi"
+    directory.mkdir()
+    (directory / "told.py").write_text(TOLD)
+    with real_uwsgi(uwsgi, directory, free_port(), f"chdir = {directory}\nwsgi-file = told.py") as address:
         seen = keys_at(address)
     ours = keys_at(told("wsgi-file = told.py").address())
     assert set(table_of("uWSGI")) == seen

@@ -40,8 +40,8 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_uwsgis_examples_are_served_in_greenlets(name, uwsgi_sources, serve):
     more, body, told = EXAMPLES[name]
-    server = serve.prepare(f"module = shop\npythonpath = {{folder}}\nenv = PYTHONUNBUFFERED=1\n{more}")
-    (server.folder / "shop.py").write_text(RUNNER.format(path=str(uwsgi_sources / "tests" / f"{name}.py")))
+    server = serve.prepare(f"module = shop\npythonpath = {{directory}}\nenv = PYTHONUNBUFFERED=1\n{more}")
+    (server.directory / "shop.py").write_text(RUNNER.format(path=str(uwsgi_sources / "tests" / f"{name}.py")))
     server.start()
     answer = server.get()
     assert answer.status == 200

@@ -63,13 +63,13 @@ print(json.dumps([result.testsRun, {test.id(): text for test, text in result.fai
 
 def test_gevents_own_tests_of_its_server_pass(serve):
     sockets = "\n".join(["http-socket = 127.0.0.1:0"] * (len(CASES) - 1))
-    application = f"wsgi-file = {APPS}/gevent_pywsgi.py\nenv = CASES={{folder}}/cases.json"
+    application = f"wsgi-file = {APPS}/gevent_pywsgi.py\nenv = CASES={{directory}}/cases.json"
     server = serve.prepare(f"{application}\ngevent = 100\ngevent-monkey-patch = true\n{sockets}")
     server.start()
     places = server.places()
     assert len(places) == len(CASES)
     ports = {name: place[2] for name, place in zip(CASES, places)}
-    (server.folder / "cases.json").write_text(json.dumps({str(port): name for name, port in ports.items()}))
+    (server.directory / "cases.json").write_text(json.dumps({str(port): name for name, port in ports.items()}))
     line = [sys.executable, "-c", RUNNER, json.dumps(ports), json.dumps(CASES)]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     count, failed = json.loads(done.stdout.splitlines()[-1])

@@ -67,7 +67,7 @@ def launch(serve):
         command = [sys.executable, "-m", "gunicorn"] if kind == "gunicorn" else None
         server = serve.prepare(arguments=["-c", "gunicorn.conf.py", *arguments, "app:app"], command=command)
         for name, text in files.items():
-            (server.folder / name).write_text(text)
+            (server.directory / name).write_text(text)
         if kind == "bolide":
             return server.start(), server.address()
         found = server.launch().wait_for_log(r"Listening at: http://127\.0\.0\.1:(\d+) ")
@@ -77,14 +77,14 @@ def launch(serve):
 
 
 def notes(server):
-    file = server.folder / "notes"
+    file = server.directory / "notes"
     return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def run(folder, *arguments):
+def run(directory, *arguments):
     """Runs `bolide` to its end. Returns its status and its output."""
     command = [*program(), *arguments]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS)
+    done = subprocess.run(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS)
     return done.returncode, done.stdout.decode()
 
 
@@ -129,7 +129,7 @@ LOGGED = "bind = '127.0.0.1:0'\nerrorlog = 'error.log'\ncontrol_socket_disable =
 
 def told(server):
     """Sends a request to a server that logs to error.log. Returns what it printed, and the file."""
-    file = server.folder / "error.log"
+    file = server.directory / "error.log"
     found = server.wait_for(
         lambda: file.exists() and re.search(r"[Ll]istening at:? http://127\.0\.0\.1:(\d+)", file.read_text()), "its address"
     )
@@ -145,9 +145,9 @@ def test_without_capture_output_only_the_servers_own_lines_go_to_errorlog(how, s
     command = [sys.executable, "-m", "gunicorn"] if how == "gunicorn" else None
     flags = ("--bind", "127.0.0.1:0", "--error-logfile", "error.log")
     server = serve.prepare(arguments=[*(flags if how == "flags" else ()), "app:app"], command=command)
-    (server.folder / "app.py").write_text(PRINTING)
+    (server.directory / "app.py").write_text(PRINTING)
     if how != "flags":
-        (server.folder / "gunicorn.conf.py").write_text(LOGGED + ("capture_output = True\n" if how == "captured" else ""))
+        (server.directory / "gunicorn.conf.py").write_text(LOGGED + ("capture_output = True\n" if how == "captured" else ""))
     printed, logged = told(server.launch())
     words = ("to wsgi.errors", "Traceback", "to standard output", "to standard error")
     found = [[word for word in words if word in text] for text in (printed, logged)]
@@ -182,19 +182,19 @@ PRELOADING = {
 def test_preloading_means_the_same_in_a_file_in_flags_and_in_an_ini(how, preloads, serve):
     flags, text = PRELOADING[how, preloads]
     server = serve.prepare(arguments=[how] if how == "shop.ini" else [*flags, "app:app"])
-    (server.folder / "app.py").write_text(LOADED)
+    (server.directory / "app.py").write_text(LOADED)
     if text:
-        (server.folder / how).write_text(text)
+        (server.directory / how).write_text(text)
     worker = server.start().get().text
-    loads = (server.folder / "loads").read_text().split()
+    loads = (server.directory / "loads").read_text().split()
     assert (len(loads), worker in loads) == ((1, False) if preloads else (2, True))
 
 
 METRICS = """
 import os
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
-os.makedirs(folder, exist_ok=True)
-os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+directory = os.path.join(os.path.dirname(os.path.abspath(__file__)), "metrics")
+os.makedirs(directory, exist_ok=True)
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
 from prometheus_client import multiprocess
 bind = "127.0.0.1:0"
 workers = 2
@@ -213,10 +213,10 @@ def app(environ, start_response):
 
 def test_workers_that_have_ended_are_forgotten_by_prometheus(launch):
     server, _ = launch("bolide", {"gunicorn.conf.py": METRICS, "app.py": COUNTING})
-    folder = server.folder / "metrics"
+    directory = server.directory / "metrics"
 
     def counted():
-        return {name for name in os.listdir(folder) if name.startswith("gauge_liveall_")}
+        return {name for name in os.listdir(directory) if name.startswith("gauge_liveall_")}
 
     before = counted()
     assert len(before) == 2
@@ -237,10 +237,10 @@ def test_hooks_that_are_not_called_are_reported_with_their_lines(tmp_path):
 
 
 def test_hooks_of_a_file_that_an_ini_names_are_called_or_reported(serve):
-    server = serve.prepare("chdir = {folder}\nmodule = app:app\ngunicorn-hooks = {folder}/hooks.py")
-    (server.folder / "app.py").write_text(APPLICATION)
+    server = serve.prepare("chdir = {directory}\nmodule = app:app\ngunicorn-hooks = {directory}/hooks.py")
+    (server.directory / "app.py").write_text(APPLICATION)
     lines = "def post_fork(server, worker):\n    server.log.info('here is %s', worker.pid)\n\ndef on_exit(server):\n    pass\n"
-    (server.folder / "hooks.py").write_text(lines)
+    (server.directory / "hooks.py").write_text(lines)
     server.start()
     server.wait_for_text(f"here is {server.worker()}")
     server.wait_for_text("hooks.py:4: the hook on_exit is not called here")
@@ -287,14 +287,14 @@ def accepts(path):
 def test_the_file_beside_the_command_is_read_as_gunicorn_reads_it(serve):
     for command in ([sys.executable, "-m", "gunicorn"], None):
         server = serve.prepare(arguments=["app:app"], command=command)
-        (server.folder / "app.py").write_text(APPLICATION)
-        (server.folder / "gunicorn.conf.py").write_text("raw_env = ['SHOP=open']\nbind = 'unix:app.sock'\n")
+        (server.directory / "app.py").write_text(APPLICATION)
+        (server.directory / "gunicorn.conf.py").write_text("raw_env = ['SHOP=open']\nbind = 'unix:app.sock'\n")
         server.launch()
-        server.wait_for(lambda path=server.folder / "app.sock": accepts(path), "the socket of the file accepts")
-        with Client(str(server.folder / "app.sock")) as client:
+        server.wait_for(lambda path=server.directory / "app.sock": accepts(path), "the socket of the file accepts")
+        with Client(str(server.directory / "app.sock")) as client:
             assert json.loads(client.request().body)["SHOP"] == "open"
         server.stop()
-    assert "`gunicorn.conf.py` in this folder is read, as gunicorn reads it" in server.log
+    assert "`gunicorn.conf.py` in this directory is read, as gunicorn reads it" in server.log
 
 
 def test_a_call_from_python_and_another_configuration_do_not_read_the_file(tmp_path):
@@ -427,8 +427,8 @@ def test_loggers_of_a_dictionary_are_set_up_before_the_application_is_loaded(lau
 ENDLESS = "import os, time\nwith open('pid', 'w') as file:\n    file.write(f'{os.getpid()} ')\ntime.sleep(777)\n"
 
 
-def wait_for_pid(folder):
-    file = folder / "pid"
+def wait_for_pid(directory):
+    file = directory / "pid"
     wait_until(lambda: file.exists() and file.read_text().endswith(" "), "the file to be executed")
     return int(file.read_text())
 
@@ -445,9 +445,9 @@ def test_a_file_that_is_executed_ends_with_the_start_that_reads_it(number, tmp_p
 
 def test_a_file_that_is_executed_for_a_reload_ends_with_a_master_that_is_killed(launch):
     server, _ = launch("bolide", {"gunicorn.conf.py": "bind = '127.0.0.1:0'\n", "app.py": APPLICATION})
-    (server.folder / "gunicorn.conf.py").write_text(ENDLESS)
+    (server.directory / "gunicorn.conf.py").write_text(ENDLESS)
     server.send_signal(signal.SIGHUP)
-    pid = wait_for_pid(server.folder)
+    pid = wait_for_pid(server.directory)
     server.send_signal(signal.SIGKILL)
     wait_until(lambda: processes.look(pid) is None, "the end of the file's process")
 

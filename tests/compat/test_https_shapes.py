@@ -32,7 +32,7 @@ def test_an_https_address_of_this_shape_serves(name, serve, tmp_path):
     credentials = authority.server()
     lines = SHAPES[name].format(chain=credentials.chain, key=credentials.key)
     server = serve.prepare(f"wsgi-file = app.py\n{lines}", listen=())
-    (server.folder / "app.py").write_text(APPLICATION)
+    (server.directory / "app.py").write_text(APPLICATION)
     server.start()
     context = context_of(authority, most=ssl.TLSVersion.TLSv1_2)
     with (

@@ -25,10 +25,10 @@ async def app(scope, receive, send):
 """
 
 
-def run(folder, *arguments, **environment):
+def run(directory, *arguments, **environment):
     done = subprocess.run(
         [*program(), *arguments],
-        cwd=folder,
+        cwd=directory,
         env={**os.environ, **environment},
         capture_output=True,
         timeout=TIMEOUT_SECONDS,
@@ -94,14 +94,14 @@ FILES = {
 
 @pytest.fixture
 def shop(serve):
-    """Writes a file into a folder with applications. Returns the server and the name of the file."""
+    """Writes a file into a directory with applications. Returns the server and the name of the file."""
 
     def shop(file, text):
         server = serve.prepare(arguments=["bolide.ini"])
         name = file.rsplit("/")[-1]
-        (server.folder / name).write_text(text)
-        (server.folder / "app.py").write_text(WSGI)
-        (server.folder / "web.py").write_text(ASGI)
+        (server.directory / name).write_text(text)
+        (server.directory / "app.py").write_text(WSGI)
+        (server.directory / "web.py").write_text(ASGI)
         return server, name
 
     return shop
@@ -111,19 +111,19 @@ def shop(serve):
 def test_the_generated_configuration_passes_the_check_starts_and_serves(file, shop):
     text, expected, answer = FILES[file]
     server, name = shop(file, text)
-    status, said, _ = run(server.folder, "init", "--from", name)
+    status, said, _ = run(server.directory, "init", "--from", name)
     assert status == 0, said
     assert "Start it with:           bolide bolide.ini" in said
-    written = (server.folder / "bolide.ini").read_text()
+    written = (server.directory / "bolide.ini").read_text()
     lines = written.splitlines()
     for line in expected:
         assert any(known == line or (line.startswith(";") and known.startswith(line)) for known in lines), written
-    status, said, _ = run(server.folder, "check", "bolide.ini", PORT="8004")
+    status, said, _ = run(server.directory, "check", "bolide.ini", PORT="8004")
     assert status == 0, f"{said}\n{written}"
     # The port of the test is a free one.
     addresses = ("http = ", "http-socket = ", "processes = %(_)", "if-", "endif")
     kept = [line for line in lines if not line.startswith(addresses)]
-    (server.folder / "bolide.ini").write_text("\n".join([*kept, "http = 127.0.0.1:0"]) + "\n")
+    (server.directory / "bolide.ini").write_text("\n".join([*kept, "http = 127.0.0.1:0"]) + "\n")
     server.start()
     assert server.get("/").text == answer
 
@@ -135,10 +135,10 @@ def test_a_gunicorn_conf_becomes_a_configuration_that_keeps_its_hooks(shop):
         "def worker_int(worker):\n    pass\n"
     )
     server, name = shop("gunicorn.conf.py", hooked)
-    status, said, errors = run(server.folder, "init", "--from", name)
+    status, said, errors = run(server.directory, "init", "--from", name)
     assert status == 0, said
     assert "not carried over from gunicorn.conf.py: gunicorn.conf.py:6: worker_int: this hook is not called" in errors
-    written = (server.folder / "bolide.ini").read_text()
+    written = (server.directory / "bolide.ini").read_text()
     assert "gunicorn-hooks = %dgunicorn.conf.py\n" in written
     assert "; gunicorn.conf.py:6: worker_int" in written
     server.start()
@@ -148,16 +148,16 @@ def test_a_gunicorn_conf_becomes_a_configuration_that_keeps_its_hooks(shop):
 
 def test_it_writes_toml_too_and_never_over_a_file(shop):
     server, name = shop("Procfile", "web: gunicorn -b :${PORT:-8000} -e 'A=\"b\"' -e C=d app:app\n")
-    status, said, _ = run(server.folder, "init", "--from", name, "--to", "toml")
+    status, said, _ = run(server.directory, "init", "--from", name, "--to", "toml")
     assert status == 0, said
-    written = (server.folder / "bolide.toml").read_text()
+    written = (server.directory / "bolide.toml").read_text()
     assert 'http = ":8000"' in written
     assert 'env = ["A=\\"b\\"", "C=d"]' in written
-    assert run(server.folder, "check", "bolide.toml")[0] == 0
-    status, said, _ = run(server.folder, "init", f"--from={name}", "--to=toml")
+    assert run(server.directory, "check", "bolide.toml")[0] == 0
+    status, said, _ = run(server.directory, "init", f"--from={name}", "--to=toml")
     assert status == 1
     assert "bolide.toml already exists" in said
-    assert (server.folder / "bolide.toml").read_text() == written
+    assert (server.directory / "bolide.toml").read_text() == written
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def application(environ, start_response):
     start_response(status + ' Said', [('Content-Type', 'text/plain'), ('Content-Length', str(len(body)))])
     return [body]
 """
-LISTEN = ("http-socket = {folder}/http.sock",)
+LISTEN = ("http-socket = {directory}/http.sock",)
 #: Formats whose lines are equal, byte for byte.
 EQUAL = (
     "%(method) %(uri) %(proto) %(status)",
@@ -41,11 +41,11 @@ ASKED = (("/", b""), ("/a/404?q=%20", b""), ("/204", b""), ("/503", b"a body"), 
 
 def lines_of(server, is_ready):
     """Returns the lines of the requests, each with a mark that identifies it."""
-    (server.folder / "app.py").write_text(APPLICATION)
+    (server.directory / "app.py").write_text(APPLICATION)
     server.launch()
     server.wait_for(lambda: is_ready() or server.process.poll() is not None, "it is ready")
     for path, body in ASKED:
-        with Client(str(server.folder / "http.sock")) as client:
+        with Client(str(server.directory / "http.sock")) as client:
             method = "POST" if body else "GET"
             length = f"Content-Length: {len(body)}\r\nContent-Type: text/x\r\n" if body else ""
             fields = f"Host: www.example.com\r\nUser-Agent: one\r\nX-One: a\r\n{length}Connection: close\r\n\r\n"
@@ -55,8 +55,8 @@ def lines_of(server, is_ready):
     return re.findall(r"<line>(.*)</line>", server.log)
 
 
-def both(serve, uwsgi, folder, options):
-    real = Server(folder / "real", f"wsgi-file = app.py\nmaster = true\n{options}", listen=LISTEN, command=[uwsgi])
+def both(serve, uwsgi, directory, options):
+    real = Server(directory / "real", f"wsgi-file = app.py\nmaster = true\n{options}", listen=LISTEN, command=[uwsgi])
     try:
         expected = lines_of(real, lambda: "spawned uWSGI worker 1 " in real.log)
     finally:
@@ -97,14 +97,14 @@ OWN_DEVICES = (
 )
 
 
-def said_to_syslog(listener, command, folder, options):
+def said_to_syslog(listener, command, directory, options):
     """Returns the datagram about one request, without its time."""
     options = f"wsgi-file = app.py\nmaster = true\n{options}log-format = <line>%(method) %(uri)</line>"
-    server = Server(folder, options, listen=LISTEN, command=command)
+    server = Server(directory, options, listen=LISTEN, command=command)
     try:
-        (server.folder / "app.py").write_text(APPLICATION)
+        (server.directory / "app.py").write_text(APPLICATION)
         server.launch()
-        path = str(server.folder / "http.sock")
+        path = str(server.directory / "http.sock")
         server.wait_for(lambda: answers(path) or server.process.poll() is not None, "it serves")
         while True:
             datagram = listener.recv(65536)
@@ -144,13 +144,13 @@ def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, t
         pytest.skip("only root may have devices of its own")
     said = []
     for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
-        folder = tmp_path / name
-        folder.mkdir()
+        directory = tmp_path / name
+        directory.mkdir()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-            listener.bind(str(folder / "log.sock"))
+            listener.bind(str(directory / "log.sock"))
             listener.settimeout(TIMEOUT_SECONDS)
-            wrapped = ["unshare", "--mount", "sh", "-c", OWN_DEVICES, str(folder), command]
-            said.append(said_to_syslog(listener, wrapped, folder, f"{line}\n"))
+            wrapped = ["unshare", "--mount", "sh", "-c", OWN_DEVICES, str(directory), command]
+            said.append(said_to_syslog(listener, wrapped, directory, f"{line}\n"))
     assert said[0] == said[1]
 
 
@@ -178,11 +178,11 @@ def test_requests_that_are_named_have_a_line_where_others_have_none(condition, s
     for kind, command in (("real", [uwsgi]), ("own", None)):
         text = f"wsgi-file = app.py\nmaster = true\n{marker}{condition}"
         server = Server(tmp_path / kind, text, listen=LISTEN, command=command) if command else serve.prepare(text, listen=LISTEN)
-        (server.folder / "app.py").write_text(APPLICATION)
+        (server.directory / "app.py").write_text(APPLICATION)
         server.launch()
         server.wait_for(lambda s=server: "spawned uWSGI worker 1 " in s.log or "bolide: ready" in s.log, "it is ready")
         for path, body in ASKED:
-            with Client(str(server.folder / "http.sock")) as client:
+            with Client(str(server.directory / "http.sock")) as client:
                 length = f"Content-Length: {len(body)}\r\n" if body else ""
                 client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n{length}Connection: close\r\n\r\n".encode() + body)
                 client.read_to_end()
@@ -199,11 +199,11 @@ def application(environ, start_response):
     return [b'ok']
 """
 LOGGERS = """\
-logger = a file:{folder}/alpha
-logger = file:{folder}/rest
+logger = a file:{directory}/alpha
+logger = file:{directory}/rest
 log-route = a ^alpha
 log-drain = gam+a
-req-logger = file:{folder}/requests
+req-logger = file:{directory}/requests
 log-encoder = prefix one:
 log-encoder = format:a ${msg}=${msg}
 log-encoder = nl:a
@@ -218,16 +218,16 @@ def test_lines_go_where_uwsgi_sends_them(serve, uwsgi, tmp_path):
     text = f"wsgi-file = app.py\nmaster = true\n{LOGGERS}"
     for kind, command in (("real", [uwsgi]), ("own", None)):
         server = Server(tmp_path / kind, text, listen=LISTEN, command=command) if command else serve.prepare(text, listen=LISTEN)
-        (server.folder / "app.py").write_text(SAYING)
+        (server.directory / "app.py").write_text(SAYING)
         server.launch()
-        written = {name: server.folder / name for name in ("alpha", "rest", "requests")}
+        written = {name: server.directory / name for name in ("alpha", "rest", "requests")}
 
         def all_of(name, written=written):
             return written[name].read_text() if written[name].exists() else ""
 
         server.wait_for(lambda read=all_of: re.search("spawned uWSGI worker 1 |bolide: ready", read("rest")), "it is ready")
         for query in ("alpha", "beta", "gamma", "alphabet", "omega"):
-            with Client(str(server.folder / "http.sock")) as client:
+            with Client(str(server.directory / "http.sock")) as client:
                 client.send(f"GET /?{query} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
                 client.read_to_end()
         server.wait_for(lambda read=all_of: "omega" in read("rest") and "omega" in read("requests"), "all lines are there")

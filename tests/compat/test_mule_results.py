@@ -85,19 +85,19 @@ CONFIGURATION = ["module = shop", "master = true", "mule = mule.py", "farm = mai
 
 @pytest.fixture
 def notes(tmp_path):
-    """A function that writes the application to a folder, and returns the folder and the reader of its notes."""
+    """A function that writes the application to a directory, and returns the directory and the reader of its notes."""
 
     def prepare(name):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "shop.py").write_text(APPLICATION + HOOK)
-        (folder / "mule.py").write_text(MULE)
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "shop.py").write_text(APPLICATION + HOOK)
+        (directory / "mule.py").write_text(MULE)
 
         def read():
-            file = folder / "notes"
+            file = directory / "notes"
             return dict(map(json.loads, file.read_text().splitlines())) if file.exists() else {}
 
-        return folder, read
+        return directory, read
 
     return prepare
 
@@ -108,10 +108,10 @@ def wait_for_all(read, log):
 
 
 def test_messages_and_calls_have_uwsgis_results(serve, uwsgi, notes, free_port):
-    folder, read = notes("theirs")
-    with real_uwsgi(uwsgi, folder, free_port(), "\n".join(CONFIGURATION)):
-        theirs = wait_for_all(read, (folder / "log").read_text)
-    folder, read = notes("ours")
-    instance = serve("\n".join([f"chdir = {folder}", *CONFIGURATION]))
+    directory, read = notes("theirs")
+    with real_uwsgi(uwsgi, directory, free_port(), "\n".join(CONFIGURATION)):
+        theirs = wait_for_all(read, (directory / "log").read_text)
+    directory, read = notes("ours")
+    instance = serve("\n".join([f"chdir = {directory}", *CONFIGURATION]))
     ours = wait_for_all(read, lambda: instance.log)
     assert ours == theirs

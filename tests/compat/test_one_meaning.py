@@ -54,12 +54,12 @@ APART = {"config", "reload", "logconfig", "logconfig_json", "umask", "protocol",
 TRUST = {"trusted-headers = x-forwarded-for, x-forwarded-proto"}
 
 
-def read(folder, *arguments):
+def read(directory, *arguments):
     """Returns the report of `bolide config` about these arguments: its status, the options, and the settings without effect."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     command = [*program(), "config", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_SECONDS, **streams)
+    done = subprocess.run(command, cwd=directory, env=environment, timeout=TIMEOUT_SECONDS, **streams)
     said = done.stdout.decode()
     lines = said.splitlines()
     options = {re.sub(r"\s+# .*", "", line) for line in lines if " = " in line and line[0] not in ";#" and "error" not in line}
@@ -70,11 +70,11 @@ def read(folder, *arguments):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shop")
-    (folder / "src").mkdir()
-    (folder / "app.py").write_text("")
-    return folder
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("shop")
+    (directory / "src").mkdir()
+    (directory / "app.py").write_text("")
+    return directory
 
 
 def advice_of(said):
@@ -85,18 +85,18 @@ def advice_of(said):
     return found[1] if found else said
 
 
-def differences_of(setting, folder, defaults):
+def differences_of(setting, directory, defaults):
     """Returns the meaning of a gunicorn setting as a flag, in a file, or as a keyword."""
     flag = next(word for word in setting.cli if word.startswith("--"))
     is_switch = setting.action in ("store_true", "store_const")
     value = setting.action == "store_true" if is_switch else VALUES.get(setting.name, "9")
     values = [] if is_switch else value if isinstance(value, list) else [value]
     line = [f"{flag}={one}" for one in values] or [flag]
-    of_line = read(folder, *line, "app:app")
-    own = folder / setting.name
+    of_line = read(directory, *line, "app:app")
+    own = directory / setting.name
     own.mkdir()
     for name in ("src", "app.py"):
-        (own / name).symlink_to(folder / name)
+        (own / name).symlink_to(directory / name)
     (own / "gunicorn.conf.py").write_text(f"{setting.name} = {value!r}\n")
     of_file = read(own, "-c", "gunicorn.conf.py", "app:app")
     try:
@@ -104,7 +104,7 @@ def differences_of(setting, folder, defaults):
         given = True if is_switch else value
         words = _run.arguments_of("app:app", {flag[2:].replace("-", "_"): given})
         words = [word for word in words[1:] if not word.startswith("--pythonpath=/")]
-        of_keyword = of_line if words == line else read(folder, *words, "app:app")
+        of_keyword = of_line if words == line else read(directory, *words, "app:app")
     except (TypeError, ValueError) as refusal:
         of_keyword = (1, set(), set(), str(refusal))
     if of_line[0] or of_file[0] or of_keyword[0]:
@@ -126,23 +126,23 @@ def differences_of(setting, folder, defaults):
     return found
 
 
-def test_each_setting_of_gunicorn_means_the_same_as_a_flag_in_the_file_and_as_a_keyword(folder):
-    own = folder / "defaults"
+def test_each_setting_of_gunicorn_means_the_same_as_a_flag_in_the_file_and_as_a_keyword(directory):
+    own = directory / "defaults"
     own.mkdir()
     (own / "gunicorn.conf.py").write_text("")
     defaults = read(own, "-c", "gunicorn.conf.py", "app:app")[1]
     settings = [setting for setting in KNOWN_SETTINGS if setting.cli and setting.name not in APART]
     assert len(settings) > 80
     with ThreadPoolExecutor(max_workers=4) as pool:
-        found = pool.map(lambda setting: differences_of(setting, folder, defaults), settings)
+        found = pool.map(lambda setting: differences_of(setting, directory, defaults), settings)
         different = {setting.name: differences for setting, differences in zip(settings, found) if differences}
     assert different == {}
 
 
-def test_each_setting_of_gunicorn_is_known(folder):
+def test_each_setting_of_gunicorn_is_known(directory):
     """A name that resembles a setting causes a remark that names the setting."""
     names = [setting.name for setting in KNOWN_SETTINGS if setting.cli]
-    own = folder / "names"
+    own = directory / "names"
     own.mkdir()
     (own / "gunicorn.conf.py").write_text("".join(f"{name}x = 1\n" for name in names))
     said = read(own, "-c", "gunicorn.conf.py", "app:app")[3]
@@ -174,8 +174,8 @@ KEYWORDS = {
 NO_FLAG = {"app", "ssl_context_factory"}
 
 
-def test_each_keyword_of_uvicorn_is_handed_on_or_refused_as_its_flag_is(folder):
-    (folder / "variables").write_text("A=1\n")
+def test_each_keyword_of_uvicorn_is_handed_on_or_refused_as_its_flag_is(directory):
+    (directory / "variables").write_text("A=1\n")
     wrong = {}
     for name, parameter in inspect.signature(uvicorn.run).parameters.items():
         if name in NO_FLAG:
@@ -188,7 +188,7 @@ def test_each_keyword_of_uvicorn_is_handed_on_or_refused_as_its_flag_is(folder):
             if not re.search(r"leave it out|write |means", str(refusal)):
                 wrong[name] = str(refusal)
             continue
-        status, _, _, said = read(folder, *words)
+        status, _, _, said = read(directory, *words)
         # The file does not exist; the test expects that it is opened.
         if status and "c.pem can't be read" not in said:
             wrong[name] = said

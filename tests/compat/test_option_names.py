@@ -1,4 +1,4 @@
-"""The stored names of uWSGI's options equal those of the real program; a unit test compares the catalogue with them."""
+"""The stored names of uWSGI's options equal those of the real program; a unit test compares the catalog with them."""
 
 import os
 import re
@@ -26,4 +26,4 @@ def test_uwsgis_help_has_no_name_that_is_not_stored(uwsgi):
         stored |= names
         STORED.write_text("\n".join([*head, *sorted(stored)]) + "\n")
     # Options of features that it was built without, such as XML, are not in its help.
-    assert names <= stored, f"run this with {WRITE}=1, and give the catalogue rows for {sorted(names - stored)}"
+    assert names <= stored, f"run this with {WRITE}=1, and give the catalog rows for {sorted(names - stored)}"

@@ -32,7 +32,7 @@ def says(text, name="application"):
 def prepared(serve, configuration, files, **options):
     server = serve.prepare(configuration, **options)
     for name, text in files.items():
-        path = server.folder / name
+        path = server.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return server
@@ -64,7 +64,7 @@ def test_module_may_be_in_a_package_and_the_callable_a_call(serve):
 
 
 @pytest.mark.parametrize("option", ["wsgi-file", "file"])
-@pytest.mark.parametrize("name", ["site.py", "shop.wsgi", "folder/with-dash.py"])
+@pytest.mark.parametrize("name", ["site.py", "shop.wsgi", "directory/with-dash.py"])
 def test_wsgi_file_loads_a_file_whatever_its_name(option, name, serve):
     assert started(serve, f"{option} = {name}", {name: says("file")}).get().text == "file"
 
@@ -115,8 +115,8 @@ def test_with_vhost_the_host_selects_the_application_and_environ_has_its_identif
     serve, uwsgi, tmp_path, free_port
 ):
     names = ("shop", "port", "main")
-    folder, configuration = real_prepared(tmp_path / "theirs", HOSTS, **dict.fromkeys(names, IDENTIFIED))
-    with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
+    directory, configuration = real_prepared(tmp_path / "theirs", HOSTS, **dict.fromkeys(names, IDENTIFIED))
+    with real_uwsgi(uwsgi, directory, free_port(), configuration) as address:
         theirs = answers_of_hosts(address)
     server = started(serve, HOSTS, {f"{name}.py": IDENTIFIED for name in names})
     ours = answers_of_hosts(server.address())
@@ -127,7 +127,7 @@ def test_with_vhost_the_host_selects_the_application_and_environ_has_its_identif
     assert [answer.split(" ")[0].rpartition("_")[2] for answer in ours[2:]] == ["main", "main"]
 
 
-def test_a_front_server_may_name_the_identifier_of_the_application(serve):
+def test_a_reverse_proxy_may_name_the_identifier_of_the_application(serve):
     server = started(
         serve,
         HOSTS.replace("vhost", "vhost-host"),
@@ -138,10 +138,12 @@ def test_a_front_server_may_name_the_identifier_of_the_application(serve):
     assert ask(server.address("uwsgi")).body.endswith(b" www.example.com|")
 
 
-def test_a_configuration_whose_applications_the_front_server_names_is_told_how_to_name_them(serve):
+def test_a_configuration_whose_applications_the_reverse_proxy_names_is_told_how_to_name_them(serve):
     server = serve.prepare("vhost = true").launch()
     assert server.wait_for_exit() != 0
-    server.wait_for_text("UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: write `chdir` and `module`")
+    server.wait_for_text(
+        "UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a reverse proxy load none here: write `chdir` and `module`"
+    )
     without = prepared(serve, "mount = shop.example|=shop.py", {"shop.py": says("shop")}).launch()
     assert without.wait_for_exit() != 0
     without.wait_for_text("requests have no host without `vhost` (write `vhost = true` too)")
@@ -151,16 +153,16 @@ def test_chdir_comes_before_sockets_and_the_application(serve):
     server = started(
         serve,
         "chdir = inside\nmodule = shop\nsocket = app.sock",
-        {"inside/shop.py": "import os\nFOLDER = os.getcwd()\n" + says("inside")},
+        {"inside/shop.py": "import os\nDIRECTORY = os.getcwd()\n" + says("inside")},
     )
     assert server.get().text == "inside"
-    assert (server.folder / "inside" / "app.sock").exists()
+    assert (server.directory / "inside" / "app.sock").exists()
 
 
 def test_chdir2_comes_after_the_application_is_loaded(serve):
     tells = TELLS.format(answer="AT_LOAD + ' ' + os.getcwd()")
     server = prepared(serve, "module = shop\nchdir2 = after", {"shop.py": tells, "after/file": ""}).start()
-    assert server.get().text == f"{server.folder} {server.folder / 'after'}"
+    assert server.get().text == f"{server.directory} {server.directory / 'after'}"
 
 
 def test_the_last_pythonpath_comes_first(serve):
@@ -175,25 +177,25 @@ def test_the_last_pythonpath_comes_first(serve):
 @pytest.mark.parametrize("option", ["virtualenv", "home", "venv", "pyhome"])
 def test_virtualenv_by_all_its_names(option, serve):
     server = serve.prepare()
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.folder / "own")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.directory / "own")], check=True)
     server.configure(f"{FACTS}\n{option} = own")
     facts = json.loads(server.start().get("/facts").text)
-    assert facts["prefix"] == str(server.folder / "own")
+    assert facts["prefix"] == str(server.directory / "own")
 
 
 def test_env_reaches_the_application_and_the_interpreter(serve):
-    server = serve(f"{FACTS}\nenv = COLOUR=red\nenv = COLOUR=blue\nenv = EMPTY=\nenv = PYTHONHASHSEED=0")
+    server = serve(f"{FACTS}\nenv = COLOR=red\nenv = COLOR=blue\nenv = EMPTY=\nenv = PYTHONHASHSEED=0")
     facts = json.loads(server.get("/facts").text)
-    assert facts["environment"]["COLOUR"] == "blue"
+    assert facts["environment"]["COLOR"] == "blue"
     assert facts["environment"]["EMPTY"] == ""
     hash_with_seed = subprocess.run(
-        [sys.executable, "-c", "print(hash('colour'))"],
+        [sys.executable, "-c", "print(hash('color'))"],
         env={**os.environ, "PYTHONHASHSEED": "0"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
-    hashing = TELLS.format(answer="str(hash('colour'))")
+    hashing = TELLS.format(answer="str(hash('color'))")
     seeded = started(serve, "module = shop\nenv = PYTHONHASHSEED=0", {"shop.py": hashing})
     assert seeded.get().text == hash_with_seed.strip()
 
@@ -270,11 +272,11 @@ def test_wsgi_disable_file_wrapper_leaves_it_out_of_environ(other, serve):
 def test_the_servers_own_packages_are_not_on_the_path_of_a_virtualenv(serve):
     tells = "import sys\n" + TELLS.format(answer="' '.join(sys.path)")
     server = prepared(serve, "module = shop\nvirtualenv = own", {"shop.py": tells})
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.folder / "own")], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.directory / "own")], check=True)
     path = server.start().get().text.split()
     site = sysconfig.get_path("purelib")
     assert site not in path
-    assert str(server.folder / "own") in " ".join(path)
+    assert str(server.directory / "own") in " ".join(path)
 
 
 @pytest.mark.parametrize("named", ["app", "app.py", "site.wsgi", "package.wsgi"])
@@ -305,7 +307,7 @@ def test_pyargv_is_what_the_application_finds_in_sys_argv(serve):
     ("file", "name"),
     [
         ("site.py", "uwsgi_file_site"),
-        ("{folder}/site.py", None),
+        ("{directory}/site.py", None),
         ("shop.wsgi", "uwsgi_file_shop_wsgi"),
         ("a/with-dash.py", "uwsgi_file_a_with-dash"),
     ],
@@ -313,7 +315,7 @@ def test_pyargv_is_what_the_application_finds_in_sys_argv(serve):
 def test_the_module_of_a_file_has_the_name_that_uwsgi_gives_it(file, name, serve):
     tells = TELLS.format(answer="__name__")
     server = started(serve, f"wsgi-file = {file}", {"site.py": tells, "shop.wsgi": tells, "a/with-dash.py": tells})
-    absolute = "uwsgi_file_" + str(server.folder / "site").replace("/", "_").replace(".", "_")
+    absolute = "uwsgi_file_" + str(server.directory / "site").replace("/", "_").replace(".", "_")
     assert server.get().text == (name or absolute)
 
 

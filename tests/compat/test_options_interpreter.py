@@ -43,7 +43,7 @@ def application(environ, start_response):
 def started(serve, configuration, files):
     server = serve.prepare(configuration)
     for name, text in files.items():
-        path = server.folder / name
+        path = server.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return server.start()
@@ -101,7 +101,7 @@ def test_optimize_is_pythons_own(level, serve):
     assert told(serve, f"optimize = {level}", "sys.flags.optimize") == str(level)
 
 
-#: Is `site` imported? Has a `.pth` file been executed? Where does a package come from? Is each folder in `sys.path` once?
+#: Is `site` imported? Has a `.pth` file been executed? Where does a package come from? Is each directory in `sys.path` once?
 SITE = "['site' in sys.modules, hasattr(sys, 'pth'), sys.modules['installed'].NAME, len(sys.path) == len(set(sys.path))]"
 
 
@@ -125,7 +125,7 @@ def test_no_site_leaves_the_packages_of_the_virtualenv_and_executes_no_pth_file(
             f"wsgi-file = app.py\nvirtualenv = {home}\nno-site = {no_site}",
             command=[plain_program] if is_plain_program else None,
         )
-        (server.folder / "app.py").write_text("import installed\n" + TELLS.format(answer=SITE))
+        (server.directory / "app.py").write_text("import installed\n" + TELLS.format(answer=SITE))
         return server.start().get().text
 
     assert seen("false") == "[True, True, 'of the virtualenv', True]"
@@ -134,9 +134,9 @@ def test_no_site_leaves_the_packages_of_the_virtualenv_and_executes_no_pth_file(
 
 def test_a_package_that_no_site_leaves_out_is_missed_with_the_reason(serve):
     server = serve.prepare("wsgi-file = app.py\nno-site = true")
-    (server.folder / "app.py").write_text("import no_such_package\n")
+    (server.directory / "app.py").write_text("import no_such_package\n")
     assert server.launch().wait_for_exit() == 22
-    server.wait_for_text("no-site leaves out the packages of the system and of the user: name their folder with pythonpath")
+    server.wait_for_text("no-site leaves out the packages of the system and of the user: name their directory with pythonpath")
 
 
 def test_the_application_sees_the_executable_that_was_named(serve):
@@ -155,7 +155,7 @@ def test_envdir_sets_a_variable_for_each_file_and_removes_those_of_empty_ones(op
     monkeypatch.setenv("GONE", "still here")
     answer = "[os.environ.get(name) for name in ('NAME', 'LINES', 'GONE')]"
     files = {"env__NAME": "shop  \nsecond line\n", "env__LINES": "one\0two", "env__GONE": ""}
-    assert told(serve, f"{option} = {{folder}}/env", answer, **files) == "['shop', 'one\\ntwo', None]"
+    assert told(serve, f"{option} = {{directory}}/env", answer, **files) == "['shop', 'one\\ntwo', None]"
 
 
 def test_unenv_removes_a_variable(serve, monkeypatch):
@@ -206,7 +206,7 @@ def factory(settings, greeting):
 def test_paste_loads_what_a_file_of_pastedeploy_names(name, serve):
     server = started(serve, f"paste = {name}\npaste-logger = true", {"shop.ini": PASTE, "shop.py": SHOP})
     assert server.get().text == "from the file"
-    assert (server.folder / "shop.log").read_text() == "a line for the file\n"
+    assert (server.directory / "shop.log").read_text() == "a line for the file\n"
 
 
 LOGS = """\
@@ -226,16 +226,16 @@ DESCRIBED = """\
 def test_log_config_sets_up_logging_before_the_application_is_loaded(name, serve):
     # JSON is YAML.
     text = PASTE.partition("\n\n")[2] if name.endswith(".ini") else DESCRIBED
-    server = started(serve, f"module = shop\nchdir = {{folder}}\nlog-config = {name}", {name: text, "shop.py": LOGS})
+    server = started(serve, f"module = shop\nchdir = {{directory}}\nlog-config = {name}", {name: text, "shop.py": LOGS})
     assert server.get().text == "served"
-    assert (server.folder / "shop.log").read_text() == "a line for the file\n"
+    assert (server.directory / "shop.log").read_text() == "a line for the file\n"
 
 
 def test_a_log_config_that_cannot_be_used_fails_the_start_and_says_why(serve):
     text = DESCRIBED.replace("logging.FileHandler", "no_such_module.Handler")
-    server = serve.prepare("module = shop\nchdir = {folder}\nlog-config = logging.json\nneed-app = true")
-    (server.folder / "shop.py").write_text(LOGS)
-    (server.folder / "logging.json").write_text(text)
+    server = serve.prepare("module = shop\nchdir = {directory}\nlog-config = logging.json\nneed-app = true")
+    (server.directory / "shop.py").write_text(LOGS)
+    (server.directory / "logging.json").write_text(text)
     server.launch()
     assert server.wait_for_exit() != 0
     last = server.log.splitlines()[-1]
@@ -253,13 +253,13 @@ def test_pecan_loads_what_the_library_makes_of_a_configuration(serve):
         + "def made_of(path):\n    global PATH\n    PATH = path\n    return application\n"
     )
     files = {"pecan/__init__.py": "", "pecan/deploy.py": PECAN, "shop.py": made, "config.py": "app = {}"}
-    assert started(serve, "pecan = config.py\npythonpath = {folder}", files).get().text == "app = {}"
+    assert started(serve, "pecan = config.py\npythonpath = {directory}", files).get().text == "app = {}"
 
 
 def test_socket_options_of_the_configuration_are_set(serve):
     switches = "so-keepalive = true\nreuse-port = true\nfreebind = true\n"
     sizes = "socket-sndbuf = 65536\nsocket-rcvbuf = 32768\ntcp-fast-open = 16\n"
-    server = started(serve, f"wsgi-file = app.py\n{switches}{sizes}socket = {{folder}}/app.sock", {"app.py": SOCKETS})
+    server = started(serve, f"wsgi-file = app.py\n{switches}{sizes}socket = {{directory}}/app.sock", {"app.py": SOCKETS})
     told_of = {json.dumps(one) for one in json.loads(server.get().text)}
     unix, tcp = sorted(map(json.loads, told_of), key=len)
     # The kernel doubles sizes for its own overhead (socket(7)).
@@ -271,10 +271,10 @@ def test_socket_options_of_the_configuration_are_set(serve):
 def test_an_abstract_socket_is_no_file(serve):
     server = started(
         serve,
-        "wsgi-file = app.py\nabstract-socket = true\nhttp-socket = {folder}/app.sock",
+        "wsgi-file = app.py\nabstract-socket = true\nhttp-socket = {directory}/app.sock",
         {"app.py": TELLS.format(answer="'abstract'")},
     )
-    path = server.folder / "app.sock"
+    path = server.directory / "app.sock"
     assert not path.exists()
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(f"\0{path}")

@@ -16,7 +16,7 @@ HOST = socket.gethostname()
 def prepared(serve, configuration, **files):
     server = serve.prepare(f"wsgi-file = tells.py\n{configuration}")
     for name, text in {"tells.py": TELLS, **files}.items():
-        (server.folder / name).write_text(text)
+        (server.directory / name).write_text(text)
     return server
 
 
@@ -53,7 +53,7 @@ def test_a_list_of_options_refuses_an_option_until_its_end(serve, lines, where):
 def test_injected_texts_stand_before_and_after_each_file_that_is_read_later(serve):
     server = prepared(
         serve,
-        "inject-before = {folder}/before.ini\ninject-after = {folder}/after.ini\ninclude = {folder}/more.ini",
+        "inject-before = {directory}/before.ini\ninject-after = {directory}/after.ini\ninclude = {directory}/more.ini",
         **{
             "before.ini": "[uwsgi]\nenv = A=before\nenv = B=before\n",
             "more.ini": "[uwsgi]\nenv = B=file\nenv = C=file\n",

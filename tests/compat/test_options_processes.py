@@ -56,15 +56,15 @@ def test_the_application_on_the_command_line(arguments, serve):
 
 def test_a_file_on_the_command_line_is_an_application(serve):
     for name in ["served.py", "served.wsgi"]:
-        server = serve.prepare(arguments=[*COMMAND_LINE, "{folder}/" + name])
-        (server.folder / name).write_text("from probe import application\n")
+        server = serve.prepare(arguments=[*COMMAND_LINE, "{directory}/" + name])
+        (server.directory / name).write_text("from probe import application\n")
         assert server.start().get().text.isdigit()
 
 
 @pytest.mark.parametrize(("line", "count"), [("threads = 3", 3), ("threads = 1", 1)])
 def test_threads_answer_at_the_same_time(line, count, serve):
     server = serve(f"{PROBE}\n{line}\nenable-threads = true")
-    gate = server.folder / "gate"
+    gate = server.directory / "gate"
     clients = [server.connect() for _ in range(count)]
     for number, client in enumerate(clients):
         client.send(f"GET /wait?{gate}{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -78,7 +78,7 @@ def test_threads_answer_at_the_same_time(line, count, serve):
 def test_threads_auto_adds_threads_while_the_running_ones_are_blocked(serve):
     server = serve(f"{PROBE}\nthreads = auto")
     server.wait_for_text("1 worker × 1 to ")
-    gate = server.folder / "gate"
+    gate = server.directory / "gate"
     clients = [server.connect() for _ in range(6)]
     for number, client in enumerate(clients):
         client.send(f"GET /wait?{gate}{number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -89,8 +89,8 @@ def test_threads_auto_adds_threads_while_the_running_ones_are_blocked(serve):
 
 
 def test_threads_of_the_application_run_without_enable_threads(serve):
-    server = serve.prepare("master = true\nmodule = shop\npythonpath = {folder}\npythonpath = {apps}/../process/probes")
-    (server.folder / "shop.py").write_text(
+    server = serve.prepare("master = true\nmodule = shop\npythonpath = {directory}\npythonpath = {apps}/../process/probes")
+    (server.directory / "shop.py").write_text(
         "import os, threading\nfrom probe import application as probe\n"
         "ticks = []\n"
         "def tick():\n    while True:\n        ticks.append(1); threading.Event().wait(0.01)\n"
@@ -167,12 +167,12 @@ def test_the_plain_program_runs_the_python_of_virtualenv(plain_program, serve):
 @pytest.mark.timeout(900)
 def test_the_plain_program_without_the_package_says_how_to_install_it(plain_program, serve):
     server = serve.prepare(PROBE, command=[plain_program])
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.folder / "bare")], check=True)
-    server.configure(f"{PROBE}\nvirtualenv = {{folder}}/bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(server.directory / "bare")], check=True)
+    server.configure(f"{PROBE}\nvirtualenv = {{directory}}/bare")
     server.expects_alarms = True
     server.launch()
     assert server.wait_for_exit() != 0
-    assert f"{server.folder}/bare/bin/python -m pip install bolide" in server.lines[-1], server.log
+    assert f"{server.directory}/bare/bin/python -m pip install bolide" in server.lines[-1], server.log
 
 
 @pytest.mark.timeout(900)

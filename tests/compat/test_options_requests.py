@@ -57,7 +57,7 @@ def test_limit_post_bounds_the_body(serve):
 
 def test_post_buffering_sends_larger_bodies_to_a_file(serve):
     server = serve.prepare("module = shop\npost-buffering = 4096")
-    (server.folder / "shop.py").write_text(BODY)
+    (server.directory / "shop.py").write_text(BODY)
     server.start()
     small, large = (server.get(method="POST", body=b"x" * count).text.split() for count in (4096, 100_000))
     assert (small[1], large[1]) == ("4096", "100000")
@@ -137,7 +137,7 @@ def test_ignore_sigpipe_or_not_a_client_that_left_ends_nothing(serve):
 def test_http_auto_chunked_or_not_an_answer_of_unknown_length_is_chunked(serve):
     for line in ["http-auto-chunked = true", ""]:
         server = serve.prepare(f"module = shop\n{line}")
-        (server.folder / "shop.py").write_text(STREAM)
+        (server.directory / "shop.py").write_text(STREAM)
         assert server.start().get().chunks == [b"one", b"two"]
 
 

@@ -11,9 +11,10 @@ HOOK = "hook-master-start = unix_signal:15 gracefully_kill_them_all"
 
 #: Lines, files, a path, and a part of its answer.
 SHAPES = {
-    # A module for another folder, and the file that is served.
+    # A module for another directory, and the file that is served.
     "module beside file": (
-        "module = wsgi:application\nwsgi-file = {folder}/etc/wsgi.py\nchdir = {folder}/run\nmaster = true\nenable-threads = true",
+        "module = wsgi:application\nwsgi-file = {directory}/etc/wsgi.py\nchdir = {directory}/run\n"
+        "master = true\nenable-threads = true",
         {"etc/wsgi.py": SAYS.format(name="application", text="ckan"), "run/x": ""},
         "/",
         " ckan",
@@ -25,15 +26,15 @@ SHAPES = {
         "/v1/",
         " kinto",
     ),
-    # One application below a prefix, with a front server that does not send it.
+    # One application below a prefix, with a reverse proxy that does not send it.
     "one mount, not managed": (
-        "mount = /weblate={folder}/app/wsgi.py\nstrict = true\nlog-5xx = true\n" + HOOK,
+        "mount = /weblate={directory}/app/wsgi.py\nstrict = true\nlog-5xx = true\n" + HOOK,
         {"app/wsgi.py": SAYS.format(name="application", text="weblate")},
         "/weblate/x",
         " weblate",
     ),
     "one mount, managed": (
-        "mount = /weblate={folder}/app/wsgi.py\nmanage-script-name = true",
+        "mount = /weblate={directory}/app/wsgi.py\nmanage-script-name = true",
         {"app/wsgi.py": SAYS.format(name="application", text="weblate")},
         "/weblate/x",
         "/weblate weblate",
@@ -70,8 +71,8 @@ def test_a_configuration_of_this_shape_starts_and_serves(name, serve):
     lines, files, target, wanted = SHAPES[name]
     server = serve.prepare(lines)
     for path, text in files.items():
-        (server.folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (server.folder / path).write_text(text)
+        (server.directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (server.directory / path).write_text(text)
     answer = server.start().get(target)
     assert (answer.status, answer.text) == (200, wanted)
     if "basicauth" in lines:

@@ -18,8 +18,8 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
     return [body]
 """
-CONFIGURATION = r"""chdir = {folder}
-wsgi-file = {folder}/application.py
+CONFIGURATION = r"""chdir = {directory}
+wsgi-file = {directory}/application.py
 master = true
 metric = orders
 metric = name=seen,type=gauge,initial_value=5
@@ -51,14 +51,14 @@ REQUESTS = [
 ]
 
 
-def results_of(address, folder, log):
+def results_of(address, directory, log):
     """The body of each answer, empty without one, and what signals and alarms have noted."""
     bodies = {}
     for path in REQUESTS:
         with Client(address) as client:
             client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             bodies[path] = client.read_to_end().partition(b"\r\n\r\n")[2]
-    notes = folder / "notes"
+    notes = directory / "notes"
 
     def noted():
         return {line for line in notes.read_text().splitlines() if line} if notes.exists() else set()
@@ -68,10 +68,10 @@ def results_of(address, folder, log):
 
 
 def test_routes_use_metrics_signals_and_alarms_as_in_uwsgi(serve, uwsgi, tmp_path, free_port):
-    folder, configuration = prepared(tmp_path / "theirs", CONFIGURATION, application=APPLICATION)
-    with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
-        theirs = results_of(address, folder, (folder / "log").read_text)
-    folder, configuration = prepared(tmp_path / "ours", CONFIGURATION, application=APPLICATION)
+    directory, configuration = prepared(tmp_path / "theirs", CONFIGURATION, application=APPLICATION)
+    with real_uwsgi(uwsgi, directory, free_port(), configuration) as address:
+        theirs = results_of(address, directory, (directory / "log").read_text)
+    directory, configuration = prepared(tmp_path / "ours", CONFIGURATION, application=APPLICATION)
     instance = serve(configuration)
-    assert results_of(instance.address(), folder, lambda: instance.log) == theirs
+    assert results_of(instance.address(), directory, lambda: instance.log) == theirs
     assert theirs[1] == {"signal 17", "GET of it"}

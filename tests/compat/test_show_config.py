@@ -20,11 +20,11 @@ pytestmark = pytest.mark.timeout(1800)
 ENVIRONMENT = {"PATH": os.environ["PATH"], "COMPAT_SET": "yes", "HOME": "/nonexistent"}
 
 
-def run(command, folder, variables=None, text=""):
+def run(command, directory, variables=None, text=""):
     """Runs a program without our environment, and decodes its output."""
     done = subprocess.run(
         command,
-        cwd=folder,
+        cwd=directory,
         env={**ENVIRONMENT, **(variables or {})},
         input=text.encode(),
         stdout=subprocess.PIPE,
@@ -35,33 +35,33 @@ def run(command, folder, variables=None, text=""):
     return done
 
 
-def shown(program, arguments, folder, variables=None, text=""):
+def shown(program, arguments, directory, variables=None, text=""):
     """Returns the pairs that a program prints (None if it fails before that), and its whole output."""
-    output = run([program, *arguments, "--show-config", "--no-server"], folder, variables, text).stdout
+    output = run([program, *arguments, "--show-config", "--no-server"], directory, variables, text).stdout
     if BEGIN not in output:
         return None, output
     return output.split(BEGIN, 1)[1].split(END, 1)[0], output
 
 
-def compare(seed, uwsgi, bolide, folder):
-    generator = Generator(seed, folder)
+def compare(seed, uwsgi, bolide, directory):
+    generator = Generator(seed, directory)
     arguments, variables = generator.command_line(), generator.environment()
-    theirs, their_output = shown(uwsgi, arguments, folder, variables)
-    ours, our_output = shown(bolide, arguments, folder, variables)
+    theirs, their_output = shown(uwsgi, arguments, directory, variables)
+    ours, our_output = shown(bolide, arguments, directory, variables)
     if theirs is None and "Segmentation Fault" in their_output:
         # It crashes when an open condition is followed by a command-line switch, which has no value.
         return False
     refused = REFUSED_VALUE.search(their_output) if theirs is None else None
     if refused is not None and ours is not None:
         # uWSGI validates values before it shows them; here `check` does that.
-        checked = run([bolide, "check", "--format", "lines", *arguments], folder, variables)
+        checked = run([bolide, "check", "--format", "lines", *arguments], directory, variables)
         option = refused["option"] or "chmod-socket"
         assert checked.returncode == 2, f"seed {seed}: {refused[0]}\n{checked.stdout}"
         assert f"error: `{option} = " in checked.stdout, f"seed {seed}: {refused[0]}\n{checked.stdout}"
         return False
     if theirs == ours:
         return theirs is not None
-    files = "\n".join(f"--- {path.name}\n{path.read_bytes().decode()}" for path in sorted(folder.glob("*.ini")))
+    files = "\n".join(f"--- {path.name}\n{path.read_bytes().decode()}" for path in sorted(directory.glob("*.ini")))
     said = f"=== uWSGI\n{theirs or their_output}\n=== Bolide\n{ours or our_output}"
     pytest.fail(f"seed {seed}: {variables} {' '.join(arguments)}\n{files}\n{said}")
 
@@ -69,9 +69,9 @@ def compare(seed, uwsgi, bolide, folder):
 def test_random_configurations_mean_the_same_to_uwsgi(uwsgi, bolide, tmp_path):
     valid = 0
     for seed in range(FIRST_SEED, FIRST_SEED + CASES):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        valid += compare(seed, uwsgi, bolide, folder)
+        directory = tmp_path / str(seed)
+        directory.mkdir()
+        valid += compare(seed, uwsgi, bolide, directory)
     assert valid > CASES // 2, f"only {valid} of {CASES} cases were valid: the generator is too odd"
 
 

@@ -24,13 +24,13 @@ def shown(job):
     return [sorted(pairs), type(job["spooler_task_name"]).__name__, os.path.basename(job["spooler_task_name"]).decode()]
 @spool
 def plain(job):
-    note(["plain", {name: job[name] for name in ("colour", "ud_spool_ret")}])
+    note(["plain", {name: job[name] for name in ("color", "ud_spool_ret")}])
 @spool(pass_arguments=True)
 def passed(*arguments, **named):
     note(["passed", arguments, named])
 @spoolraw
 def raw(job):
-    note(["raw", job["colour"]])
+    note(["raw", job["color"]])
     return uwsgi.SPOOL_OK
 @spoolforever
 def forever(job):
@@ -58,15 +58,15 @@ def application(environ, start_response):
 
 #: Calls that write jobs, and the notes of the jobs without their names.
 WRITTEN = [
-    "uwsgi.spool({b'colour': b'red', b'size': b''})",
-    "uwsgi.spool({b'colour': b'blue', b'body': bytes(range(256))})",
+    "uwsgi.spool({b'color': b'red', b'size': b''})",
+    "uwsgi.spool({b'color': b'blue', b'body': bytes(range(256))})",
     "uwsgi.spool({b'at': str(int(time.time()) - 5).encode(), b'priority': b'3'})",
     "uwsgi.send_to_spooler({b'large': b'v' * 60000, b'body': b'b' * 200000})",
     "uwsgi.spool({})",
-    "plain(colour='green')",
-    "plain.spool({'colour': 'white'})",
+    "plain(color='green')",
+    "plain.spool({'color': 'white'})",
     "passed(1, 'two', three=[3])",
-    "raw({'colour': 'black'})",
+    "raw({'color': 'black'})",
 ]
 
 #: Calls whose results have the same type, and errors the same words or more of them.
@@ -77,12 +77,12 @@ SAME = [
     "uwsgi.spool({7: b'a'})",
     "uwsgi.spool({b'spooler': b'/absent'})",
     "uwsgi.spool({b'one': b'v' * 40000, b'two': b'v' * 40000})",
-    "type(uwsgi.spool({b'colour': b'red', b'at': b'4000000000.5'}))",
+    "type(uwsgi.spool({b'color': b'red', b'at': b'4000000000.5'}))",
     "[os.path.basename(path)[:19] for path in uwsgi.spooler_jobs()]",
     "sorted(map(repr, uwsgi.spooler_get_task(uwsgi.spooler_jobs()[0].decode()).items()))[1:]",
     "uwsgi.spooler_get_task('/absent')",
     "type(uwsgi.spooler_pid()), type(uwsgi.spooler_pids()), len(uwsgi.spooler_pids())",
-    "type(uwsgi.spoolers), [os.path.basename(folder) for folder in uwsgi.spoolers]",
+    "type(uwsgi.spoolers), [os.path.basename(directory) for directory in uwsgi.spoolers]",
     "uwsgi.set_spooler_frequency(5), uwsgi.i_am_the_spooler()",
     "uwsgi.set_spooler_frequency('5')",
     "uwsgi.SPOOL_OK, uwsgi.SPOOL_RETRY, uwsgi.SPOOL_IGNORE",
@@ -103,16 +103,16 @@ STOP_SECONDS = 60
 class Real:
     """uWSGI itself with this application."""
 
-    def __init__(self, program, folder, port, options):
-        self.folder, self.port = folder, port
-        folder.mkdir(exist_ok=True)
-        (folder / "shop.py").write_text(SHOP)
+    def __init__(self, program, directory, port, options):
+        self.directory, self.port = directory, port
+        directory.mkdir(exist_ok=True)
+        (directory / "shop.py").write_text(SHOP)
         lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "master = true", "die-on-term = true", "module = shop:application"]
-        (folder / "uwsgi.ini").write_text("\n".join([*lines, *options]))
-        self.log = folder / "log"
+        (directory / "uwsgi.ini").write_text("\n".join([*lines, *options]))
+        self.log = directory / "log"
         with open(self.log, "wb") as output:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
-            self.process = subprocess.Popen([program, "uwsgi.ini"], cwd=folder, **streams)
+            self.process = subprocess.Popen([program, "uwsgi.ini"], cwd=directory, **streams)
         wait_until(lambda: "spawned uWSGI worker 1" in self.log.read_text(), "uWSGI to serve")
 
     def stop(self):
@@ -145,11 +145,11 @@ def ours(serve, tmp_path):
     """``ours("spooler = …")`` starts Bolide."""
 
     def start(*options):
-        folder = tmp_path / "ours"
-        folder.mkdir(exist_ok=True)
-        (folder / "shop.py").write_text(SHOP)
-        server = serve("\n".join([f"chdir = {folder}", "module = shop:application", "master = true", *options]))
-        server.folder_of_notes = folder
+        directory = tmp_path / "ours"
+        directory.mkdir(exist_ok=True)
+        (directory / "shop.py").write_text(SHOP)
+        server = serve("\n".join([f"chdir = {directory}", "module = shop:application", "master = true", *options]))
+        server.directory_of_notes = directory
         return server
 
     return start
@@ -160,8 +160,8 @@ def say(port, expression):
         return client.request("GET", f"/?{urlencode({'say': expression})}", [("Connection", "close")]).text
 
 
-def notes_in(folder):
-    file = folder / "notes"
+def notes_in(directory):
+    file = directory / "notes"
     # A line that is still written has no end yet.
     return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
 
@@ -178,21 +178,24 @@ def write_all(port):
 
 def test_jobs_of_uwsgi_are_worked_on_here_and_jobs_from_here_by_uwsgi(real, ours, tmp_path):
     theirs, here = tmp_path / "of-uwsgi", tmp_path / "of-bolide"
-    options = ["spooler = {folder}", "spooler-ordered = true", HOLD]
-    writing = real(*(option.format(folder=theirs) for option in options))
+    options = ["spooler = {directory}", "spooler-ordered = true", HOLD]
+    writing = real(*(option.format(directory=theirs) for option in options))
     write_all(writing.port)
     writing.stop()
-    server = ours(*(option.format(folder=here) for option in options))
+    server = ours(*(option.format(directory=here) for option in options))
     write_all(server.port)
     assert server.stop() == 0
-    names = {folder: jobs_in(folder) + jobs_in(folder / "3") for folder in (theirs, here)}
+    names = {directory: jobs_in(directory) + jobs_in(directory / "3") for directory in (theirs, here)}
     assert len(names[theirs]) == len(names[here]) == len(WRITTEN)
 
     server = ours(f"spooler = {theirs}", "spooler-ordered = true")
     working = real(f"spooler = {here}", "spooler-ordered = true", "spooler-frequency = 1")
-    for folder, notes, log in [(theirs, tmp_path / "ours", server.everything), (here, tmp_path / "real", working.log.read_text)]:
+    for directory, notes, log in [
+        (theirs, tmp_path / "ours", server.everything),
+        (here, tmp_path / "real", working.log.read_text),
+    ]:
         wait_until(lambda notes=notes: len(notes_in(notes)) >= len(WRITTEN), lambda log=log: log())
-        wait_until(lambda folder=folder: jobs_in(folder) + jobs_in(folder / "3") == [], lambda log=log: log())
+        wait_until(lambda directory=directory: jobs_in(directory) + jobs_in(directory / "3") == [], lambda log=log: log())
     by_us, by_uwsgi = notes_in(tmp_path / "ours"), notes_in(tmp_path / "real")
 
     def plain(notes):
@@ -206,24 +209,24 @@ def test_jobs_of_uwsgi_are_worked_on_here_and_jobs_from_here_by_uwsgi(real, ours
     assert len(worked_on) == 5
 
 
-def test_both_work_in_one_folder_at_the_same_time_and_no_job_is_worked_on_twice(real, ours, tmp_path):
-    folder = tmp_path / "jobs"
-    server = ours(f"spooler = {folder}", "spooler-processes = 2", "spooler-frequency = 1")
-    working = real(f"spooler = {folder}", "spooler-processes = 2", "spooler-frequency = 1")
+def test_both_work_in_one_directory_at_the_same_time_and_no_job_is_worked_on_twice(real, ours, tmp_path):
+    directory = tmp_path / "jobs"
+    server = ours(f"spooler = {directory}", "spooler-processes = 2", "spooler-frequency = 1")
+    working = real(f"spooler = {directory}", "spooler-processes = 2", "spooler-frequency = 1")
     for number in range(20):
         for port in (server.port, working.port):
             assert say(port, f"uwsgi.spool({{b'number': b'{number}-{port}'}})").startswith("bytes")
     notes = [tmp_path / "ours", tmp_path / "real"]
-    wait_until(lambda: jobs_in(folder) == [], lambda: server.everything() + working.log.read_text())
+    wait_until(lambda: jobs_in(directory) == [], lambda: server.everything() + working.log.read_text())
     names = [note[2] for one in notes for note in notes_in(one)]
     assert len(names) == len(set(names)) == 40
 
 
 def test_functions_of_the_spooler_have_uwsgis_types_results_and_errors(real, ours, tmp_path):
-    options = ["spooler = {folder}/jobs", "spooler-frequency = 60"]
+    options = ["spooler = {directory}/jobs", "spooler-frequency = 60"]
     theirs = real("spooler = jobs", *options[1:])
     server = ours(*options)
-    assert os.path.isdir(server.folder / "jobs")
+    assert os.path.isdir(server.directory / "jobs")
     for expression in SAME:
         one, other = say(theirs.port, expression), say(server.port, expression)
         # Our errors may say more.
@@ -243,6 +246,8 @@ def test_a_job_of_each_is_retried_by_the_other(real, ours, tmp_path):
     assert server.stop() == 0
     ours(f"spooler = {theirs}", "spooler-frequency = 1")
     real(f"spooler = {here}", "spooler-frequency = 1")
-    for folder in (tmp_path / "ours", tmp_path / "real"):
-        wait_until(lambda folder=folder: len(notes_in(folder)) >= 2, lambda folder=folder: str(notes_in(folder)))
+    for directory in (tmp_path / "ours", tmp_path / "real"):
+        wait_until(
+            lambda directory=directory: len(notes_in(directory)) >= 2, lambda directory=directory: str(notes_in(directory))
+        )
     assert len(jobs_in(theirs)) == len(jobs_in(here)) == 1

@@ -98,9 +98,9 @@ def test_uwsgis_own_scripts_pass_as_they_do_with_uwsgi(name, sources, uwsgi, alo
 
 
 def test_uwsgis_own_test_of_the_spoolers_decorators_passes(sources, alone):
-    folder = sources / "t/python/spooler_decorators"
-    (folder / "jobs").mkdir()
-    variables = {"PYTHONPATH": str(folder), "SPOOLER_DIR": str(folder / "jobs")}
+    directory = sources / "t/python/spooler_decorators"
+    (directory / "jobs").mkdir()
+    variables = {"PYTHONPATH": str(directory), "SPOOLER_DIR": str(directory / "jobs")}
     command = [*program(), "t/python/spooler_decorators/spooler_decorator_test.ini"]
     count, failed, done = outcome(command, sources, **variables)
     assert (count, failed, done.returncode) == (1, set(), 0), done.stdout

@@ -87,8 +87,8 @@ def application(environ, start_response):
     return [body]
 """
 CONFIGURATION = """\
-chdir = {folder}
-wsgi-file = {folder}/app.py
+chdir = {directory}
+wsgi-file = {directory}/app.py
 need-app = true
 master = true
 processes = 2
@@ -98,9 +98,9 @@ mule = true"""
 LASTING = ("everywhere", "second", "anywhere", "mule", "failing")
 
 
-def results_of(address, folder, log):
+def results_of(address, directory, log):
     """Raises each signal. Returns how often which notes were left, and what the functions returned."""
-    notes = folder / "notes"
+    notes = directory / "notes"
 
     def words():
         return [line.split() for line in notes.read_text().splitlines()] if notes.exists() else []
@@ -115,7 +115,7 @@ def results_of(address, folder, log):
     for name in ("tick", "tock", "minute"):
         wait_for(name, 1)
     # A timer has fired, so the master watches the file.
-    os.utime(folder / "watched", (1, 1))
+    os.utime(directory / "watched", (1, 1))
     wait_for("changed", 1)
     for number, name, count in ((17, "everywhere", 2), (18, "second", 1), (20, "mule", 2), (21, "failing", 1)):
         assert ask(f"/{number}") == "raised"
@@ -128,9 +128,9 @@ def results_of(address, folder, log):
 
 
 def test_an_application_of_signals_leaves_the_notes_that_it_leaves_in_uwsgi(serve, uwsgi, tmp_path, free_port):
-    folder, configuration = prepared(tmp_path / "theirs", CONFIGURATION, app=APPLICATION)
-    with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
-        theirs = results_of(address, folder, (folder / "log").read_text)
-    folder, configuration = prepared(tmp_path / "ours", CONFIGURATION, app=APPLICATION)
+    directory, configuration = prepared(tmp_path / "theirs", CONFIGURATION, app=APPLICATION)
+    with real_uwsgi(uwsgi, directory, free_port(), configuration) as address:
+        theirs = results_of(address, directory, (directory / "log").read_text)
+    directory, configuration = prepared(tmp_path / "ours", CONFIGURATION, app=APPLICATION)
     instance = serve(configuration)
-    assert results_of(instance.address(), folder, lambda: instance.log) == theirs
+    assert results_of(instance.address(), directory, lambda: instance.log) == theirs

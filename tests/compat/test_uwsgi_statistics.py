@@ -41,10 +41,10 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "1000")])
     return [b"x" * 1000]
 """
-LISTEN = ("http-socket = {folder}/http.sock", "stats = {folder}/stats.sock")
+LISTEN = ("http-socket = {directory}/http.sock", "stats = {directory}/stats.sock")
 #: With `memory-report` uWSGI measures its memory after each request.
 SETTINGS = (
-    "wsgi-file = main.py\nmaster = true\nthreads = 2\nmemory-report = true\nstatic-map = /files={folder}/files\nharakiri = 60"
+    "wsgi-file = main.py\nmaster = true\nthreads = 2\nmemory-report = true\nstatic-map = /files={directory}/files\nharakiri = 60"
 )
 
 #: Keys that uWSGI does not have.
@@ -70,10 +70,10 @@ OWN = {
 
 
 def started(server):
-    (server.folder / "main.py").write_text(APPLICATION)
-    (server.folder / "files").mkdir()
-    (server.folder / "files" / "a.txt").write_text("hello")
-    stats = str(server.folder / "stats.sock")
+    (server.directory / "main.py").write_text(APPLICATION)
+    (server.directory / "files").mkdir()
+    (server.directory / "files" / "a.txt").write_text("hello")
+    stats = str(server.directory / "stats.sock")
 
     def serves():
         with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def started(server):
 
 
 def ask(server, target):
-    with Client(str(server.folder / "http.sock")) as client:
+    with Client(str(server.directory / "http.sock")) as client:
         client.send(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         return client.read_to_end()
 
@@ -94,8 +94,8 @@ def traffic(server, stats):
     """Sends some requests of each kind, and one that is in flight when the numbers are read."""
     for target in ["/"] * 5 + ["/slow", "/boom", "/files/a.txt"]:
         ask(server, target)
-    gate = server.folder / "gate"
-    with Client(str(server.folder / "http.sock")) as client:
+    gate = server.directory / "gate"
+    with Client(str(server.directory / "http.sock")) as client:
         client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         wait_until(lambda: os.path.exists(f"{gate}.waiting"), "the request is in flight")
         wait_until(lambda: read_statistics(stats)["workers"][0]["requests"] == 8, "the others are counted")
@@ -184,10 +184,10 @@ def test_keys_types_and_numbers_are_uwsgis_under_the_same_traffic(both):
 #: uWSGI only kills the shell of a daemon, so the commands use exec.
 BESIDE = (
     "wsgi-file = main.py\nmaster = true\n"
-    'cron = -1 -1 -1 -1 -1 while [ ! -e {folder}/enough ]; do sleep 0.1; done # "a\\b"\nunique-cron = 59 23 31 2 -1 never\n'
+    'cron = -1 -1 -1 -1 -1 while [ ! -e {directory}/enough ]; do sleep 0.1; done # "a\\b"\nunique-cron = 59 23 31 2 -1 never\n'
     "cron2 = minute=-5,hour=3,week=2,unique=1,harakiri=9 echo never\n"
-    "attach-daemon = exec sleep 1000\nsmart-attach-daemon2 = {folder}/smart.pid exec sleep 1000\n"
-    "attach-daemon = exec {folder}/second"
+    "attach-daemon = exec sleep 1000\nsmart-attach-daemon2 = {directory}/smart.pid exec sleep 1000\n"
+    "attach-daemon = exec {directory}/second"
 )
 
 
@@ -195,32 +195,34 @@ def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
     # uWSGI counts the starts, but always reports 0.
     respawns = {"uwsgi": [0, 0, 0], "bolide": [0, 0, 1]}
 
-    def stands(stats, folder):
+    def stands(stats, directory):
         with contextlib.suppress(OSError, KeyError):
             told = read_statistics(stats)
-            is_second = (folder / "second.again").exists()
+            is_second = (directory / "second.again").exists()
             counted = [daemon["respawns"] for daemon in told["daemons"]]
             is_whole = all(daemon["pid"] for daemon in told["daemons"]) and told["crons"][0]["pid"] > 0
-            return told if is_second and is_whole and counted == respawns[folder.name] else None
+            return told if is_second and is_whole and counted == respawns[directory.name] else None
 
     told = {}
     for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
-        folder = tmp_path / name
-        server = Server(folder, BESIDE.replace("{folder}", str(folder)), LISTEN, command=[command])
+        directory = tmp_path / name
+        server = Server(directory, BESIDE.replace("{directory}", str(directory)), LISTEN, command=[command])
         try:
-            script = folder / "second"
+            script = directory / "second"
             script.write_text("#!/bin/sh\n[ -e $0.first ] || exec touch $0.first\n: > $0.again\nexec sleep 1000\n")
             script.chmod(0o755)
             server, stats = started(server)
-            told[name] = wait_until(lambda stats=stats, folder=folder: stands(stats, folder), f"everything runs with {name}")
+            told[name] = wait_until(
+                lambda stats=stats, directory=directory: stands(stats, directory), f"everything runs with {name}"
+            )
         finally:
-            (folder / "enough").touch()
+            (directory / "enough").touch()
             server.expects_alarms = True
             server.send_signal(signal.SIGQUIT)
             server.process.wait(timeout=TIMEOUT_SECONDS)
-            if (folder / "smart.pid").exists():
+            if (directory / "smart.pid").exists():
                 # It outlives its server.
-                processes.kill(int((folder / "smart.pid").read_text()))
+                processes.kill(int((directory / "smart.pid").read_text()))
             server.finish()
     theirs, ours = told["uwsgi"], told["bolide"]
     # Keys that uWSGI does not have come last.
@@ -232,7 +234,7 @@ def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
     for jobs in (theirs["crons"], ours["crons"]):
         assert jobs[0].pop("pid") > 0
         assert abs(jobs[0].pop("started_at") - time.time()) < 600
-    # Each command names its own folder.
+    # Each command names its own directory.
     assert json.loads(json.dumps(ours["crons"]).replace("/bolide/", "/uwsgi/")) == theirs["crons"]
 
 
@@ -243,9 +245,9 @@ def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):
             tmp_path / name, "wsgi-file = main.py\nmaster = true\nstats-http = true\nstats-min = true", LISTEN, command=[command]
         )
         try:
-            (server.folder / "main.py").write_text(APPLICATION)
+            (server.directory / "main.py").write_text(APPLICATION)
             server.launch()
-            stats = str(server.folder / "stats.sock")
+            stats = str(server.directory / "stats.sock")
             server.wait_for_log("spawned uWSGI worker 1 |bolide: ready")
             # uWSGI's worker loses a signal that comes before its first request.
             assert ask(server, "/").startswith(b"HTTP/1.1 200 ")
@@ -266,9 +268,9 @@ def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):
 @pytest.fixture
 def instance(bolide, tmp_path):
     """Bolide with statistics over HTTP at a free port, after three requests and an exception."""
-    listen = ("http-socket = {folder}/http.sock", "stats = 127.0.0.1:0", "stats-http = true")
+    listen = ("http-socket = {directory}/http.sock", "stats = 127.0.0.1:0", "stats-http = true")
     server = Server(tmp_path / "shop", "wsgi-file = main.py\nmaster = true\nprocesses = 2", listen, command=[bolide])
-    (server.folder / "main.py").write_text(APPLICATION)
+    (server.directory / "main.py").write_text(APPLICATION)
     server.expects_alarms = True
     try:
         server.start()

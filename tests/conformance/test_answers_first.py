@@ -17,10 +17,10 @@ LISTEN = [
     "fastcgi-socket = 127.0.0.1:0",
     "scgi-socket = 127.0.0.1:0",
 ]
-CONFIGURATION = "env = AFTERWARDS_FOLDER={folder}\nwsgi-file = {apps}/afterwards.py\n"
+CONFIGURATION = "env = AFTERWARDS_DIRECTORY={directory}\nwsgi-file = {apps}/afterwards.py\n"
 
-ASGI = "env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nasgi = {apps}/afterwards_asgi.py\n"
-STATIC = "static-map = /static={folder}/static\n"
+ASGI = "env = AFTERWARDS_DIRECTORY={directory}\npythonpath = {apps}\nasgi = {apps}/afterwards_asgi.py\n"
+STATIC = "static-map = /static={directory}/static\n"
 
 #: The responses of the application's variants.
 KINDS = ["list", "failing", "generator", "told", "freed", "environ", "file", "write", "written"]
@@ -49,8 +49,8 @@ def asynchronous(serve_module, tmp_path_factory):
 
 
 def with_file(both):
-    (both.server.folder / "static").mkdir()
-    (both.server.folder / "static" / "quick").write_bytes(TEXT)
+    (both.server.directory / "static").mkdir()
+    (both.server.directory / "static" / "quick").write_bytes(TEXT)
     return both
 
 
@@ -82,7 +82,7 @@ def assert_first(server, kind, ask):
     """``ask`` gets the target; when it returns, the client has its response."""
     name = f"{kind}-{next(numbers)}"
     body = ask(f"/{kind}?{name}")
-    (server.folder / name).touch()
+    (server.directory / name).touch()
     server.wait_for_log(f"^{name}: the client ")
     assert f"{name}: the client had its answer" in server.log
     return body

@@ -448,8 +448,8 @@ def test_the_log_has_one_line_for_each_request_with_its_bytes(server):
 
 
 def test_over_a_unix_socket_all_is_the_same(serve):
-    server = serve("asgi = {apps}/asgi_http.py", listen=("http-socket = {folder}/http.sock",))
-    with Client(str(server.folder / "http.sock")) as client:
+    server = serve("asgi = {apps}/asgi_http.py", listen=("http-socket = {directory}/http.sock",))
+    with Client(str(server.directory / "http.sock")) as client:
         for _ in range(3):
             assert client.request(target="/parts").body == b"one two three"
             assert client.request("POST", "/digest", body=b"hello").status == 200

@@ -21,7 +21,7 @@ def live(serve):
     """``live("name")`` serves the application with this name in tests/apps/asgi_lifespan.py."""
 
     def live(name, *lines, start=True):
-        configuration = "\n".join([f"asgi = {{apps}}/asgi_lifespan.py:{name}", "chdir = {folder}", *lines])
+        configuration = "\n".join([f"asgi = {{apps}}/asgi_lifespan.py:{name}", "chdir = {directory}", *lines])
         return serve(configuration) if start else serve.prepare(configuration)
 
     return live
@@ -152,7 +152,7 @@ def test_lazy_applications_have_their_lifespan_too(live):
 
 def test_a_reload_whose_startup_fails_leaves_the_old_generation_serving(live):
     server = live("fails_where_told", "lifespan = on", "processes = 2")
-    broken = server.folder / "broken"
+    broken = server.directory / "broken"
     broken.touch()
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(
@@ -171,7 +171,7 @@ def test_a_reload_whose_startup_fails_leaves_the_old_generation_serving(live):
 def test_a_worker_whose_startup_fails_later_is_tried_again_and_the_others_serve_on(live):
     server = live("fails_where_told", "processes = 2")
     server.expects_alarms = True
-    broken = server.folder / "broken"
+    broken = server.directory / "broken"
     broken.touch()
     os.kill(int(server.get("/").text), signal.SIGKILL)
     server.wait_for_log("^bolide: worker .: the application's lifespan startup failed: the database is away$")

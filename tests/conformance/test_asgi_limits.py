@@ -291,7 +291,7 @@ async def app(scope, receive, send):
 
 def test_a_413_of_the_application_closes_the_connection_if_the_body_was_not_read(serve):
     server = serve.prepare("asgi = app:app")
-    (server.folder / "app.py").write_text(REFUSING)
+    (server.directory / "app.py").write_text(REFUSING)
     server.start()
     for body, target, closes in [(b"", "/", True), (b"x" * 50, "/", True), (b"x" * 100, "/read", False)]:
         with server.connect() as client:

@@ -7,7 +7,7 @@ from support import uwsgi
 from support.server import APPS
 
 #: Name in the module -> the interface it reports without any further option.
-RECOGNISED = {
+RECOGNIZED = {
     "async_function": "async function",
     "object_with_async_call": "object",
     "method": "object",
@@ -29,10 +29,10 @@ def get(server, target="/a"):
 
 
 def test_auto_tells_the_interface_from_the_callable(serve):
-    mounts = [f"mount = /{number}=asgi_scope:{name}" for number, name in enumerate(RECOGNISED)]
+    mounts = [f"mount = /{number}=asgi_scope:{name}" for number, name in enumerate(RECOGNIZED)]
     server = serve("\n".join(["pythonpath = {apps}", "manage-script-name = true", *mounts]))
-    found = {name: get(server, f"/{number}/a")["way"] for number, name in enumerate(RECOGNISED)}
-    assert found == RECOGNISED
+    found = {name: get(server, f"/{number}/a")["way"] for number, name in enumerate(RECOGNIZED)}
+    assert found == RECOGNIZED
 
 
 @pytest.mark.parametrize(("name", "way"), [("async_function", "async function"), ("wsgi", "WSGI")])

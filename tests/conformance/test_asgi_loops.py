@@ -43,22 +43,22 @@ def test_auto_takes_uvloop_where_it_is_installed(serve):
     assert told(serve("asgi = {apps}/asgi_loops.py"), "/loop")["loop"] == CLASSES["uvloop"]
 
 
-def without(folder, name):
-    """A folder for the path that makes a module look uninstalled."""
-    (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n")
+def without(directory, name):
+    """A directory for the path that makes a module look uninstalled."""
+    (directory / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n")
 
 
 def test_auto_takes_asyncio_where_uvloop_is_not_installed(serve):
-    server = serve.prepare("asgi = {apps}/asgi_loops.py\npythonpath = {folder}")
-    without(server.folder, "uvloop")
+    server = serve.prepare("asgi = {apps}/asgi_loops.py\npythonpath = {directory}")
+    without(server.directory, "uvloop")
     assert told(server.start(), "/loop")["loop"] == CLASSES["asyncio"]
 
 
 @pytest.mark.parametrize("lazy", ["", "lazy-apps = true"], ids=["prototype", "lazy"])
 @pytest.mark.parametrize("name", ["uvloop", "rloop"])
 def test_a_loop_that_is_not_installed_fails_the_start_and_says_what_to_install(serve, name, lazy):
-    server = serve.prepare(f"asgi = {{apps}}/asgi_loops.py\npythonpath = {{folder}}\nloop = {name}\n{lazy}")
-    without(server.folder, name)
+    server = serve.prepare(f"asgi = {{apps}}/asgi_loops.py\npythonpath = {{directory}}\nloop = {name}\n{lazy}")
+    without(server.directory, name)
     server.launch()
     assert server.wait_for_exit() == LOAD_FAILED
     last = server.lines[-1]
@@ -74,8 +74,8 @@ def test_an_unknown_loop_is_an_error_that_names_the_known_ones(serve):
 
 
 def test_a_worker_of_wsgi_applications_does_not_import_asyncio(serve):
-    server = serve.prepare("wsgi-file = {folder}/shop.py\nloop = asyncio")
-    (server.folder / "shop.py").write_text(
+    server = serve.prepare("wsgi-file = {directory}/shop.py\nloop = asyncio")
+    (server.directory / "shop.py").write_text(
         "import sys\ndef application(environ, start_response):\n"
         "    body = str('asyncio' in sys.modules).encode()\n"
         "    start_response('200 OK', [('Content-Length', str(len(body)))])\n    return [body]\n"
@@ -108,8 +108,8 @@ def test_current_task_is_right_from_the_first_line_on(server):
 
 
 def test_current_task_is_right_in_a_coroutine_that_a_plain_function_returns(serve, loop):
-    server = serve.prepare(f"asgi = {{folder}}/shop.py\nloop = {loop}")
-    (server.folder / "shop.py").write_text(
+    server = serve.prepare(f"asgi = {{directory}}/shop.py\nloop = {loop}")
+    (server.directory / "shop.py").write_text(
         f"import sys\nsys.path.insert(0, {os.path.dirname(os.path.dirname(__file__)) + '/apps'!r})\n"
         "from asgi_loops import at_current_task_in_plain_code as application\n"
     )

@@ -12,7 +12,7 @@ ROUTES = ["tcp", "unix", "unbuffered", "http", "kept"]
 
 MEGABYTE = bytes(range(256)) * 4096
 
-SOCKETS = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0", "socket = {folder}/app.sock")
+SOCKETS = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0", "socket = {directory}/app.sock")
 
 
 @pytest.fixture(scope="module", params=["asyncio", "uvloop"])

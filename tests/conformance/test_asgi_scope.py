@@ -12,7 +12,7 @@ from support.client import Client
 def server(serve_module):
     return serve_module(
         "asgi = {apps}/asgi_scope.py",
-        listen=("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = 127.0.0.1:0"),
+        listen=("http-socket = 127.0.0.1:0", "http-socket = {directory}/http.sock", "socket = 127.0.0.1:0"),
     )
 
 
@@ -81,7 +81,7 @@ def test_method_in_lower_case_is_uppercased(server):
     assert raw(server, b"patch / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")["method"] == "PATCH"
 
 
-def test_scheme_is_http_unless_a_front_server_says_https(server):
+def test_scheme_is_http_unless_a_reverse_proxy_says_https(server):
     assert scope_of(server)["scheme"] == "http"
     assert scope_of(server, headers=[("X-Forwarded-Proto", "https")])["scheme"] == "https"
     assert scope_of(server, headers=[("X-Forwarded-Proto", "gopher")])["scheme"] == "http"
@@ -178,7 +178,7 @@ def test_server_is_host_and_port_of_the_listening_socket(server):
 
 
 def test_over_a_unix_socket_server_is_its_path_and_none_and_client_is_none(server):
-    path = str(server.folder / "http.sock")
+    path = str(server.directory / "http.sock")
     scope = raw(server, b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", address=path)
     assert scope["server"] == [path, None]
     assert scope["client"] is None
@@ -237,7 +237,7 @@ def test_a_request_over_the_uwsgi_protocol_has_the_same_scope(server):
     answer = uwsgi.ask(server.address("uwsgi"), "POST", "/a%20b?c=d", b"abc", extra)
     scope = json.loads(answer.body)
     assert (scope["type"], scope["method"], scope["http_version"], scope["scheme"]) == ("http", "POST", "1.1", "https")
-    # A real front server decodes PATH_INFO; this client passes its input on unchanged.
+    # A real reverse proxy decodes PATH_INFO; this client passes its input on unchanged.
     assert (scope["raw_path"], scope["query_string"]) == (as_bytes("/a%20b"), as_bytes("c=d"))
     assert (scope["client"], scope["server"]) == (["192.0.2.7", 4711], ["www.example.com", 80])
     assert pairs(scope) == [("content-length", "3"), ("host", "www.example.com"), ("x-one", "1"), ("accept-language", "de")]

@@ -15,7 +15,7 @@ def stuck(serve):
     """``stuck("loop-stall = 0.2")`` serves tests/apps/asgi_stuck.py."""
 
     def stuck(*lines):
-        server = serve("\n".join(["asgi = {apps}/asgi_stuck.py", "chdir = {folder}", *lines]))
+        server = serve("\n".join(["asgi = {apps}/asgi_stuck.py", "chdir = {directory}", *lines]))
         # Some of these tests kill a worker on purpose.
         server.expects_alarms = True
         return server

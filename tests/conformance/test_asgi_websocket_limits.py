@@ -38,7 +38,7 @@ KERNEL_BYTES = 16 * MEGABYTE
 
 @functools.lru_cache
 def bomb(size):
-    """Returns ``size`` compressed zero bytes without materialising them."""
+    """Returns ``size`` compressed zero bytes without materializing them."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     part = bytes(MEGABYTE)
     data = b"".join(compressor.compress(part) for _ in range(size // MEGABYTE)) + compressor.flush(zlib.Z_SYNC_FLUSH)

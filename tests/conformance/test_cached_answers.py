@@ -48,7 +48,7 @@ def failing():
 
 CONFIGURATION = r"""
 processes = 2
-wsgi-file = {folder}/application.py
+wsgi-file = {directory}/application.py
 cache2 = name=default,items=100
 cache2 = name=small,items=100,blocksize=1000
 cache2 = name=large,items=100,blocks=2000,bitmap=1,blocksize=10000
@@ -79,7 +79,7 @@ PLACES = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
 @pytest.fixture(scope="module")
 def server(serve_module):
     server = serve_module.prepare(CONFIGURATION, listen=PLACES)
-    (server.folder / "application.py").write_text(APPLICATION)
+    (server.directory / "application.py").write_text(APPLICATION)
     return server.start()
 
 
@@ -187,7 +187,7 @@ def test_response_routes_store_and_count(server):
     assert int.from_bytes(server.get("/item?lates").body, "little") == 1
 
 
-def test_a_front_server_gets_cached_answers_by_the_uwsgi_protocol(server):
+def test_a_reverse_proxy_gets_cached_answers_by_the_uwsgi_protocol(server):
     first = server.get("/page")
     answer = ask(server.address("uwsgi"), target="/page")
     assert (answer.status, answer.all("content-length"), answer.body) == (200, [str(len(answer.body))], server.get("/page").body)
@@ -195,10 +195,10 @@ def test_a_front_server_gets_cached_answers_by_the_uwsgi_protocol(server):
 
 
 def test_http2_streams_get_cached_answers(serve_module, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    (folder / "application.py").write_text(APPLICATION)
-    (folder / "tls").mkdir()
-    both = Both(serve_module, folder / "tls", CONFIGURATION.replace("{folder}", str(folder)))
+    directory = tmp_path_factory.mktemp("site")
+    (directory / "application.py").write_text(APPLICATION)
+    (directory / "tls").mkdir()
+    both = Both(serve_module, directory / "tls", CONFIGURATION.replace("{directory}", str(directory)))
     for way in ("plain", "tls"):
         connection = both.connect(way)
         first = connection.request(target="/page")
@@ -229,10 +229,10 @@ async def application(scope, receive, send):
 
 def test_answers_of_an_asgi_application_are_stored(serve):
     server = serve.prepare(
-        "module = application\npythonpath = {folder}\ncache2 = name=pages,items=10\n"
+        "module = application\npythonpath = {directory}\ncache2 = name=pages,items=10\n"
         "route-run = cache:key=${PATH_INFO}\nroute-run = cachestore:key=${PATH_INFO}"
     )
-    (server.folder / "application.py").write_text(ASGI)
+    (server.directory / "application.py").write_text(ASGI)
     server.start()
     assert [(server.get("/a").body, server.get("/a").get("content-type")) for _ in range(2)] == [(b"call 1", "text/html")] * 2
     for _ in range(2):
@@ -243,29 +243,29 @@ def test_answers_of_an_asgi_application_are_stored(serve):
 
 
 ITEMS = """
-wsgi-file = {folder}/application.py
+wsgi-file = {directory}/application.py
 cache2 = name=pages,items=100,blocksize=5000
 cache2 = name=others,items=100
 check-cache = others
 add-cache-item = pages greeting=hello = world
 add-cache-item = calls=
 add-cache-item = shared=in both
-load-file-in-cache = others {folder}/page.html
-load-file-in-cache-gzip = others {folder}/packed.html
-load-file-in-cache = pages {folder}/too-large.html
-load-file-in-cache = pages {folder}/missing.html
+load-file-in-cache = others {directory}/page.html
+load-file-in-cache-gzip = others {directory}/packed.html
+load-file-in-cache = pages {directory}/too-large.html
+load-file-in-cache = pages {directory}/missing.html
 route = ^/greeting$ cache:key=greeting
 route = ^/shared$ cache:key=shared,name=others
-route = ^/page$ cache:key={folder}/page.html,name=others
-route = ^/packed$ cache:key={folder}/packed.html,name=others,content_encoding=gzip
+route = ^/page$ cache:key={directory}/page.html,name=others
+route = ^/packed$ cache:key={directory}/packed.html,name=others,content_encoding=gzip
 route = ^/reply$ cacheset:key=/whole,name=others,value=HTTP/1.1 404 Not Here
 """
 
 
 def test_items_of_the_configuration_are_there_before_the_first_request_and_files_are_new_after_a_reload(serve):
     server = serve.prepare(ITEMS.replace("add-cache-item = calls=\n", ""))
-    fill(server.folder, {"page.html": b"<p>first", "packed.html": b"<p>" * 1000, "too-large.html": b"x" * 5001})
-    (server.folder / "application.py").write_text(APPLICATION)
+    fill(server.directory, {"page.html": b"<p>first", "packed.html": b"<p>" * 1000, "too-large.html": b"x" * 5001})
+    (server.directory / "application.py").write_text(APPLICATION)
     server.start()
     assert [server.get(path).body for path in ("/greeting", "/shared", "/page")] == [b"hello = world", b"in both", b"<p>first"]
     packed = server.get("/packed")
@@ -273,7 +273,7 @@ def test_items_of_the_configuration_are_there_before_the_first_request_and_files
     server.wait_for_log(r"load-file-in-cache \(.*:\d+\): the cache `pages` has no item `.*/too-large\.html`: .* larger than")
     server.wait_for_log(r"the cache `pages` has no item `.*/missing\.html`: .* can't be read: No such file")
     server.get("/put?greeting", method="POST", body=b"changed by the application")
-    (server.folder / "page.html").write_bytes(b"<p>second")
+    (server.directory / "page.html").write_bytes(b"<p>second")
     server.send_signal(1)
     wait_until(lambda: server.get("/page").body == b"<p>second", "the file is loaded again")
     assert server.get("/greeting").body == b"changed by the application"
@@ -281,8 +281,8 @@ def test_items_of_the_configuration_are_there_before_the_first_request_and_files
 
 def test_check_cache_answers_with_whole_responses(serve):
     server = serve.prepare(ITEMS.replace("add-cache-item = calls=\n", "").replace("check-cache = others", "check-cache"))
-    fill(server.folder, {"page.html": b"x", "packed.html": b"x", "too-large.html": b"x", "missing.html": b"x"})
-    (server.folder / "application.py").write_text(APPLICATION)
+    fill(server.directory, {"page.html": b"x", "packed.html": b"x", "too-large.html": b"x", "missing.html": b"x"})
+    (server.directory / "application.py").write_text(APPLICATION)
     server.start()
     whole = b"HTTP/1.0 404 Not Here\r\nX-Own: 1\r\nConnection: close\r\nContent-Length: 7\r\n\r\nthe body"
     server.get("/put?/whole?a", method="POST", body=whole)
@@ -300,7 +300,7 @@ def test_check_cache_answers_with_whole_responses(serve):
 PASTE = rb"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: session=evil\r\n\r\n<script>alert(1)</script>"
 
 PASTES = """
-wsgi-file = {{folder}}/application.py
+wsgi-file = {{directory}}/application.py
 cache2 = name=pages,items=100,blocksize=5000{more}
 check-cache = pages
 route-if = equal:${{REQUEST_METHOD}};GET cachestore:key=${{REQUEST_URI}},name=pages,expires=300
@@ -318,7 +318,7 @@ def test_a_body_that_was_stored_is_never_the_head_of_a_response(serve, tmp_path)
     """Not at the next visit, and not when a file keeps it beyond a restart."""
     for _ in range(2):
         server = serve.prepare(PASTES.format(more=f",store={tmp_path}/pages.cache"))
-        (server.folder / "application.py").write_text(PASTING)
+        (server.directory / "application.py").write_text(PASTING)
         server.start()
         for path in ("/paste", "/paste", "/set", "/was-set"):
             answer = server.get(path)

@@ -44,8 +44,8 @@ WORKERS = {"one": "threads = 1", "threads": "threads = 2", "gevent": "gevent = 1
 @pytest.fixture
 def shop(serve):
     def shop(text, options):
-        server = serve.prepare(f"pythonpath = {{folder}}\nmaster = true\nmetrics = 127.0.0.1:0\nhttp2 = h2c\n{options}")
-        (server.folder / "shop.py").write_text(text)
+        server = serve.prepare(f"pythonpath = {{directory}}\nmaster = true\nmetrics = 127.0.0.1:0\nhttp2 = h2c\n{options}")
+        (server.directory / "shop.py").write_text(text)
         return server.start()
 
     return shop

@@ -176,7 +176,7 @@ def test_http_1_0_gets_a_body_that_ends_with_the_connection(server):
         assert gzip.decompress(client.read_response().body) == TEXT
 
 
-def test_front_servers_get_it_too(server):
+def test_reverse_proxies_get_it_too(server):
     answer = uwsgi.ask(server.address("uwsgi"), "GET", "/parts", extra=[("HTTP_ACCEPT_ENCODING", "gzip")])
     assert gzip.decompress(answer.body) == b"".join(PARTS)
 

@@ -29,7 +29,7 @@ LINE = ["--bind", "127.0.0.1:0", "app:app"]
 @pytest.fixture(params=[[], ["-k", "gevent"]], ids=["threads", "gevent"])
 def server(request, serve):
     server = serve.prepare(arguments=[*LINE, *request.param])
-    (server.folder / "app.py").write_text(APPLICATION)
+    (server.directory / "app.py").write_text(APPLICATION)
     return server.start()
 
 
@@ -59,5 +59,5 @@ def test_a_malformed_hint_is_an_error(server, query):
 
 def test_an_application_under_options_of_uwsgi_has_none(serve):
     server = serve.prepare("module = app:app")
-    (server.folder / "app.py").write_text(APPLICATION)
+    (server.directory / "app.py").write_text(APPLICATION)
     assert server.start().get("/").body == b"absent"

@@ -1,4 +1,4 @@
-"""FastCGI responder: requests as front servers send them, and malformed ones, over TCP and UNIX sockets."""
+"""FastCGI responder: requests as reverse proxies send them, and malformed ones, over TCP and UNIX sockets."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from support.fastcgi import (
 from support.refusals import name_of, told_of
 from support.waiting import wait_until
 
-LISTEN = ("fastcgi-socket = 127.0.0.1:0", "fastcgi-socket = {folder}/app.sock", "uwsgi-socket = 127.0.0.1:0")
+LISTEN = ("fastcgi-socket = 127.0.0.1:0", "fastcgi-socket = {directory}/app.sock", "uwsgi-socket = 127.0.0.1:0")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def server(serve_module):
 
 @pytest.fixture(params=["tcp", "unix"])
 def address(server, request):
-    return server.address("fastcgi") if request.param == "tcp" else str(server.folder / "app.sock")
+    return server.address("fastcgi") if request.param == "tcp" else str(server.directory / "app.sock")
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def test_the_environ_is_that_of_the_uwsgi_protocol(server, address):
     assert told["environ"]["wsgi.url_scheme"] == "https"
 
 
-def test_the_answer_is_as_front_servers_expect_it(address):
+def test_the_answer_is_as_reverse_proxies_expect_it(address):
     answer = fastcgi.ask(address)
     assert answer.status_text == "200 OK"
-    # Date, Server and connection handling belong to the front server.
+    # Date, Server and connection handling belong to the reverse proxy.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -179,7 +179,7 @@ def test_a_failure_is_500_before_the_head_and_a_cut_stream_behind_it(serve):
         client.send(fastcgi.request(target="/exception", keep=True))
         assert fastcgi.read_answer(client).status == 500
         client.send(fastcgi.request(target="/exception_mid_stream", keep=True))
-        # Neither the stream nor the request ends, so that a front server cannot mistake it for complete.
+        # Neither the stream nor the request ends, so that a reverse proxy cannot mistake it for complete.
         assert fastcgi.read_cut_stream(client).endswith(b"\r\n\r\nbegun")
 
 
@@ -192,10 +192,10 @@ def test_the_head_may_be_one_of_http(serve):
 
 
 def test_files_are_served_without_the_application(serve):
-    server = serve("wsgi-file = {apps}/echo.py\nstatic-map = /static={folder}/files\nstatic-gzip-all = false", listen=LISTEN)
-    (server.folder / "files").mkdir()
+    server = serve("wsgi-file = {apps}/echo.py\nstatic-map = /static={directory}/files\nstatic-gzip-all = false", listen=LISTEN)
+    (server.directory / "files").mkdir()
     content = os.urandom(300_000)
-    (server.folder / "files" / "page.bin").write_bytes(content)
+    (server.directory / "files" / "page.bin").write_bytes(content)
     with Client(server.address("fastcgi")) as client:
         for _ in range(2):
             client.send(fastcgi.request(target="/static/page.bin", keep=True))
@@ -383,7 +383,7 @@ def test_another_protocol_is_told_from_this_one(server, address, data, words):
     assert told_of(server, words, name_of(address))
 
 
-def test_the_log_names_the_client_and_not_the_front_server(server, address):
+def test_the_log_names_the_client_and_not_the_reverse_proxy(server, address):
     fastcgi.ask(address, target="/logged", extra=[("REMOTE_USER", "ann")])
     server.wait_for_log(r"\] 192\.0\.2\.7 \(ann\) \{13 vars in \d+ bytes\} \[.*\] GET /logged => ")
 
@@ -461,7 +461,7 @@ def read_content(client, count):
 
 
 @pytest.mark.parametrize("way", ["abort", "close"])
-def test_a_front_server_that_gives_up_is_an_http_disconnect(asynchronous, way):
+def test_a_reverse_proxy_that_gives_up_is_an_http_disconnect(asynchronous, way):
     name = f"left-by-{way}"
     with Client(asynchronous.address("fastcgi")) as client:
         client.send(fastcgi.request(target=f"/wait_for_end?{name}", keep=True))

@@ -1,4 +1,4 @@
-"""Client information from front servers: it is used from trusted ones only, up to the first address that is not trusted."""
+"""Client information from reverse proxies: it is used from trusted ones only, up to the first address that is not trusted."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from support.front import View
 from support.http2 import Http2
 from support.nginx import Nginx
 
-LISTEN = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = 127.0.0.1:0")
+LISTEN = ("http-socket = 127.0.0.1:0", "http-socket = {directory}/http.sock", "socket = 127.0.0.1:0")
 
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/echo.py", "asgi": "asgi = {apps}/asgi_scope.py"}
 
@@ -49,7 +49,7 @@ def seen(server, headers, target="/", **options):
 
 
 def test_without_the_option_the_peers_of_this_machine_say_address_and_scheme(usual):
-    for address in (None, str(usual.folder / "http.sock")):
+    for address in (None, str(usual.directory / "http.sock")):
         view = seen(usual, EVERYTHING, address=address)
         assert (view.client, view.scheme) == (("192.0.2.1", "0"), "https")
         assert (view.host, view.prefix, view.path) == ("localhost", "", "/")
@@ -99,7 +99,7 @@ def test_addresses_networks_and_words_name_the_trusted(serve, proxies, is_truste
 def test_unix_sockets_are_trusted_by_their_word_alone(serve):
     for proxies, address in (("unix", "192.0.2.1"), ("127.0.0.1", ""), ("*", "192.0.2.1")):
         server = serve(APPLICATIONS["wsgi"] + f"\ntrusted-proxies = {proxies}", listen=LISTEN)
-        assert seen(server, [("X-Forwarded-For", "192.0.2.1")], address=str(server.folder / "http.sock")).address == address
+        assert seen(server, [("X-Forwarded-For", "192.0.2.1")], address=str(server.directory / "http.sock")).address == address
 
 
 # The resulting values.
@@ -174,7 +174,7 @@ def test_https_is_on_for_a_client_that_came_by_it(usual):
         assert (on.environ["HTTPS"], off.environ.get("HTTPS")) == ("on", None)
 
 
-def test_the_prefix_that_the_front_server_took_away_is_the_applications_root(trusting):
+def test_the_prefix_that_the_reverse_proxy_took_away_is_the_applications_root(trusting):
     view = seen(trusting, [("X-Forwarded-Prefix", "/shop/")], target="/a?b")
     assert (view.prefix, view.path) == ("/shop", "/shop/a")
 
@@ -272,7 +272,7 @@ def test_the_root_path_is_before_every_path(serve, application):
         ("/shop", "/shop/"),
         ("/shop", "/shop/a"),
     ]
-    # The information of the front server has precedence.
+    # The information of the reverse proxy has precedence.
     view = seen(server, [("X-Forwarded-Prefix", "/other")], target="/a")
     assert (view.prefix, view.path) == ("/other", "/other/a")
 
@@ -296,10 +296,10 @@ def test_routes_see_the_client_that_was_found(serve):
         assert server.connect(source=STRANGER).request(headers=headers).status == 200
 
 
-# The uwsgi protocol, whose variables come from the front server.
+# The uwsgi protocol, whose variables come from the reverse proxy.
 
 
-def test_by_the_uwsgi_protocol_the_front_server_says_all_of_it(usual):
+def test_by_the_uwsgi_protocol_the_reverse_proxy_says_all_of_it(usual):
     variables = {
         "REMOTE_ADDR": "192.0.2.9",
         "REMOTE_PORT": "7",
@@ -337,7 +337,7 @@ def test_log_x_forwarded_for_shows_the_list_as_it_came(serve):
     assert address_in_log(server, 4) == "203.0.113.1, 10.0.0.1"
 
 
-# A real front server.
+# A real reverse proxy.
 
 
 def test_behind_two_nginx_a_client_can_not_choose_its_address(serve, tmp_path, application, free_port):

@@ -60,12 +60,12 @@ def test_lengths_are_the_servers(serve):
     """The bytes after the head match the head, whatever a rule removes from it."""
     server = serve.prepare(
         "wsgi-file = {apps}/compressible.py\ndel-header = Content-Length\nroute-run = delheader:Content-Length\n"
-        "response-route-run = delheader:${NAME}\nroute-run = addvar:NAME=content-length\nstatic-map = /s={folder}/files\n"
+        "response-route-run = delheader:${NAME}\nroute-run = addvar:NAME=content-length\nstatic-map = /s={directory}/files\n"
         "pull-header = Content-Length LENGTH\nroute = ^/own$ return:404"
     )
-    (server.folder / "files").mkdir()
+    (server.directory / "files").mkdir()
     for name, size in (("small.txt", 10), ("large.txt", 100_000)):
-        (server.folder / "files" / name).write_bytes(b"x" * size)
+        (server.directory / "files" / name).write_bytes(b"x" * size)
     client = server.start().connect()
     for target, length in (("/short", 5), ("/s/small.txt", 10), ("/s/large.txt", 100_000), ("/own", 9), ("/short", 5)):
         response = client.request("GET", target)
@@ -81,13 +81,13 @@ def test_server_and_date_can_be_taken_out(serve):
 
 def test_error_pages_take_the_place_of_the_servers_own_words(serve):
     server = serve.prepare(
-        "wsgi-file = {apps}/failures.py\nerror-page-500 = {folder}/missing.html\nerror-page-500 = {folder}/500.html\n"
-        "error-page-404 = {folder}/404.html\nroute = ^/gone return:404\nerror-page-403 = {folder}/403.html\n"
+        "wsgi-file = {apps}/failures.py\nerror-page-500 = {directory}/missing.html\nerror-page-500 = {directory}/500.html\n"
+        "error-page-404 = {directory}/404.html\nroute = ^/gone return:404\nerror-page-403 = {directory}/403.html\n"
         "route = ^/no return:403\nroute = ^/kept return:410\nadd-header = X-All: 1"
     )
-    (server.folder / "500.html").write_text("<h1>It broke</h1>")
-    (server.folder / "403.html").write_text("<h1>Not for you</h1>")
-    (server.folder / "404.html").write_text("<h1>Not here</h1>")
+    (server.directory / "500.html").write_text("<h1>It broke</h1>")
+    (server.directory / "403.html").write_text("<h1>Not for you</h1>")
+    (server.directory / "404.html").write_text("<h1>Not here</h1>")
     client = server.start().connect()
     response = client.request("GET", "/exception")
     assert (response.status, response.get("content-type"), response.text) == (500, "text/html", "<h1>It broke</h1>")
@@ -114,9 +114,9 @@ def test_ignore_script_name_takes_the_application_of_no_mount(serve, ignored):
 def test_a_websocket_handshake_is_not_disturbed(serve):
     """Fields are added to it; response routes can't turn it into another response."""
     server = serve.prepare(
-        "wsgi-file = {folder}/chat.py\ncompress = gzip\nadd-header = X-All: 1\nresponse-route-run = clearheaders:404"
+        "wsgi-file = {directory}/chat.py\ncompress = gzip\nadd-header = X-All: 1\nresponse-route-run = clearheaders:404"
     )
-    (server.folder / "chat.py").write_text(
+    (server.directory / "chat.py").write_text(
         "async def application(scope, receive, send):\n"
         "    if scope['type'] != 'websocket': raise NotImplementedError\n"
         "    await receive(); await send({'type': 'websocket.accept'})\n"

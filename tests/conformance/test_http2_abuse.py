@@ -268,7 +268,7 @@ def test_many_connections_that_say_half_a_head(both, bounded):
 
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_a_busy_client_that_does_nothing_wrong_is_left_alone(both, way):
-    # Normal behaviour of browsers and proxies: many requests, an occasional reset, a PING, small windows that are opened in small
+    # Normal behavior of browsers and proxies: many requests, an occasional reset, a PING, small windows that are opened in small
     # steps.
     connection = both.connect(way)
     for turn in range(300):

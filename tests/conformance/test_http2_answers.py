@@ -12,9 +12,9 @@ LARGE = pattern(6 << 20)
 TEXT = b"a text that is long enough to be worth compressing " * 200
 
 CONFIGURATION = """
-wsgi-file = {folder}/application.py
-static-map = /files={folder}/files
-x-sendfile = {folder}/private
+wsgi-file = {directory}/application.py
+static-map = /files={directory}/files
+x-sendfile = {directory}/private
 compress = gzip
 route = ^/gone$ return:410
 route = ^/away$ redirect:https://example.com/
@@ -42,12 +42,12 @@ def application(environ, start_response):
 
 @pytest.fixture(scope="module")
 def both(serve_module, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    fill(folder, {"files/a.txt": b"0123456789", "files/large.bin": LARGE, "private/report.txt": b"the report"})
-    (folder / "application.py").write_text(APPLICATION)
-    (folder / "tls").mkdir()
-    both = Both(serve_module, folder / "tls", CONFIGURATION.replace("{folder}", str(folder)))
-    both.folder = folder
+    directory = tmp_path_factory.mktemp("site")
+    fill(directory, {"files/a.txt": b"0123456789", "files/large.bin": LARGE, "private/report.txt": b"the report"})
+    (directory / "application.py").write_text(APPLICATION)
+    (directory / "tls").mkdir()
+    both = Both(serve_module, directory / "tls", CONFIGURATION.replace("{directory}", str(directory)))
+    both.directory = directory
     return both
 
 
@@ -93,7 +93,7 @@ def test_paths_without_a_file_go_to_the_application(connection):
 
 
 def test_a_file_that_the_application_names_is_sent(both, connection):
-    answer = connection.request(target=f"/hands?{both.folder}/private/report.txt")
+    answer = connection.request(target=f"/hands?{both.directory}/private/report.txt")
     assert (answer.status, answer.body, answer.all("x-sendfile")) == (200, b"the report", [])
 
 
@@ -238,13 +238,13 @@ def application(environ, start_response):
 def short(request, serve_module, tmp_path_factory):
     """A server that keeps an idle connection for two seconds (1 would be the default), and whose responses take a moment."""
     kind, _, threads = request.param.partition(" ")
-    folder = tmp_path_factory.mktemp("short")
-    (folder / "application.py").write_text(IDLE_APPLICATIONS[kind])
-    (folder / "tls").mkdir()
-    application = f"wsgi-file = {folder}/application.py\nthreads = {threads}"
+    directory = tmp_path_factory.mktemp("short")
+    (directory / "application.py").write_text(IDLE_APPLICATIONS[kind])
+    (directory / "tls").mkdir()
+    application = f"wsgi-file = {directory}/application.py\nthreads = {threads}"
     if kind == "asgi":
-        application = f"asgi = {folder}/application.py\nlifespan = off"
-    return Both(serve_module, folder / "tls", f"{application}\nhttp-keepalive = 2\nhttp-timeout = 1\nsocket-timeout = 1")
+        application = f"asgi = {directory}/application.py\nlifespan = off"
+    return Both(serve_module, directory / "tls", f"{application}\nhttp-keepalive = 2\nhttp-timeout = 1\nsocket-timeout = 1")
 
 
 @pytest.mark.parametrize("way", ["plain", "tls"])
@@ -272,8 +272,8 @@ def test_a_connection_is_sent_away_after_a_body_that_stopped_and_after_a_reset(s
 
 
 def test_harakiri_of_one_stream_leaves_the_others(serve):
-    server = serve.prepare("asgi = {folder}/slow.py\nlifespan = off\nhttp2 = h2c\nroute = ^/short harakiri:1\nharakiri = 300")
-    (server.folder / "slow.py").write_text(
+    server = serve.prepare("asgi = {directory}/slow.py\nlifespan = off\nhttp2 = h2c\nroute = ^/short harakiri:1\nharakiri = 300")
+    (server.directory / "slow.py").write_text(
         "import asyncio\n"
         "gate = asyncio.Event()\n"
         "async def application(scope, receive, send):\n"

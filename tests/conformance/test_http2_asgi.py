@@ -380,9 +380,9 @@ def test_work_after_the_answer_goes_on(connection, server):
 
 @pytest.fixture(scope="module")
 def failing(serve_module, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("application")
-    (folder / "failing.py").write_text(FAILING)
-    return Both(serve_module, tmp_path_factory.mktemp("tls"), f"asgi = {folder}/failing.py\nlifespan = off")
+    directory = tmp_path_factory.mktemp("application")
+    (directory / "failing.py").write_text(FAILING)
+    return Both(serve_module, tmp_path_factory.mktemp("tls"), f"asgi = {directory}/failing.py\nlifespan = off")
 
 
 FAILING = """

@@ -193,9 +193,9 @@ def test_openssl_agrees_on_http_2(both):
 @pytest.fixture(scope="module")
 def front(both, tmp_path_factory):
     """An nginx that connects to the server over HTTPS, and over HTTP/2 without TLS."""
-    folder = tmp_path_factory.mktemp("nginx")
+    directory = tmp_path_factory.mktemp("nginx")
     nginx = Nginx(
-        folder,
+        directory,
         f"""
         client_max_body_size 20m;
         upstream secure {{ server 127.0.0.1:{both.server.address("https")[1]}; keepalive 4; }}

@@ -21,11 +21,11 @@ HELD_BYTES = 32 << 20
 @pytest.fixture(scope="module", params=["asgi", "wsgi"])
 def both(request, serve_module, tmp_path_factory):
     """A server with large responses of an application, and a large file."""
-    folder = tmp_path_factory.mktemp("site")
-    fill(folder, {"files/large.bin": LARGE, "files/small.txt": b"small"})
-    (folder / "tls").mkdir()
+    directory = tmp_path_factory.mktemp("site")
+    fill(directory, {"files/large.bin": LARGE, "files/small.txt": b"small"})
+    (directory / "tls").mkdir()
     application = {"asgi": "asgi = {apps}/asgi_http.py", "wsgi": "wsgi-file = {apps}/streams.py"}[request.param]
-    both = Both(serve_module, folder / "tls", f"{application}\nstatic-map = /files={folder}/files")
+    both = Both(serve_module, directory / "tls", f"{application}\nstatic-map = /files={directory}/files")
     both.parts = {"asgi": "/stream", "wsgi": "/large_parts"}[request.param]
     return both
 

@@ -28,7 +28,7 @@ def application(environ, start_response):
                 write(b"%c" % (97 + number) * {PART_BYTES})
             return [b"the end" * 1000]
         elif path == "/file":
-            uwsgi.sendfile(environ["bolide.folder"] + "/large.bin")
+            uwsgi.sendfile(environ["bolide.directory"] + "/large.bin")
         else:
             write(b"fine")
     finally:
@@ -44,11 +44,11 @@ SMALL_WINDOW_BYTES = 100
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def both(request, serve_module, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("write")
-    (folder / "large.bin").write_bytes(LARGE)
-    (folder / "application.py").write_text(APPLICATION.replace('environ["bolide.folder"]', repr(str(folder))))
-    (folder / "tls").mkdir()
-    both = Both(serve_module, folder / "tls", f"wsgi-file = {folder}/application.py\nthreads = {request.param}")
+    directory = tmp_path_factory.mktemp("write")
+    (directory / "large.bin").write_bytes(LARGE)
+    (directory / "application.py").write_text(APPLICATION.replace('environ["bolide.directory"]', repr(str(directory))))
+    (directory / "tls").mkdir()
+    both = Both(serve_module, directory / "tls", f"wsgi-file = {directory}/application.py\nthreads = {request.param}")
     both.threads = request.param
     return both
 

@@ -45,7 +45,7 @@ def test_a_connection_is_kept_alive(framing):
 
 
 def test_nothing_of_one_request_reaches_the_next_on_its_connection(echo):
-    # From a front server, a connection carries the requests of many people; repeated header blocks are cached.
+    # From a reverse proxy, a connection carries the requests of many people; repeated header blocks are cached.
     chance = random.Random(7)
     people = [[("Cookie", f"session={name}"), (f"X-{name}", name)] for name in ("ann", "bob", "cid")]
     for changes in (0.05, 0.3, 1.0):
@@ -140,7 +140,7 @@ def application(environ, start_response):
 
 def test_a_head_of_an_endless_answer_ends_when_its_client_does(serve):
     server = serve.prepare("wsgi-file = endless.py\nthreads = 2")
-    (server.folder / "endless.py").write_text(ENDLESS)
+    (server.directory / "endless.py").write_text(ENDLESS)
     server.start()
     for number, leave in enumerate(("end_sending", "close"), 1):
         client = server.connect()

@@ -249,14 +249,14 @@ def upload(size, path="fine"):
 
 def bytes_in_unlinked_files(server):
     """Returns the size of the temporary files that the youngest worker has open."""
-    folder = f"/proc/{server.processes()[-1].pid}/fd"
+    directory = f"/proc/{server.processes()[-1].pid}/fd"
     total = 0
-    for name in os.listdir(folder):
+    for name in os.listdir(directory):
         # A file may be closed between listing and stat.
         with contextlib.suppress(FileNotFoundError):
-            target = os.readlink(f"{folder}/{name}")
+            target = os.readlink(f"{directory}/{name}")
             if target.endswith(" (deleted)") and not target.startswith("/memfd:"):
-                total += os.stat(f"{folder}/{name}").st_size
+                total += os.stat(f"{directory}/{name}").st_size
     return total
 
 

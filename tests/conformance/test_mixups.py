@@ -89,17 +89,17 @@ def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
 
 
 def test_the_line_says_at_which_socket_and_where_that_was_asked_for(serve):
-    server = serve("wsgi-file = {apps}/hello.py", listen=(*SOCKETS, "socket = {folder}/app.sock"))
+    server = serve("wsgi-file = {apps}/hello.py", listen=(*SOCKETS, "socket = {directory}/app.sock"))
     for number, scheme in enumerate(("uwsgi", "scgi", "fastcgi"), start=3):
         host, port = server.address(scheme)
         mix_up(server, (host, port), HTTP)
         server.wait_for_log(
             rf"refused a request of {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): HTTP came to an? "
         )
-    with Client(str(server.folder / "app.sock")) as client:
+    with Client(str(server.directory / "app.sock")) as client:
         client.send(HTTP)
         client.read_to_end()
-    place = rf"{re.escape(str(server.folder))}/app\.sock \(.*/uwsgi\.ini:6\)"
+    place = rf"{re.escape(str(server.directory))}/app\.sock \(.*/uwsgi\.ini:6\)"
     server.wait_for_log(rf"refused a request of a local client with 400 at {place}: HTTP came to a uwsgi socket")
 
 

@@ -10,26 +10,26 @@ def application(environ, start_response):
 """
 #: The field, how it is collected, and the rule.
 RECIPES = {
-    "x-sendfile": ("X-Sendfile", "collect-header", "static:${FILE}", "{folder}/files/page.txt"),
-    "x-sendfile, pulled": ("X-Sendfile", "pull-header", "static:${FILE}", "{folder}/files/page.txt"),
-    "x-accel-redirect with whole paths": ("X-Accel-Redirect", "collect-header", "static:${FILE}", "{folder}/files/page.txt"),
-    "x-accel-redirect below a folder": ("X-Accel-Redirect", "collect-header", "static:{folder}/files${FILE}", "/page.txt"),
+    "x-sendfile": ("X-Sendfile", "collect-header", "static:${FILE}", "{directory}/files/page.txt"),
+    "x-sendfile, pulled": ("X-Sendfile", "pull-header", "static:${FILE}", "{directory}/files/page.txt"),
+    "x-accel-redirect with whole paths": ("X-Accel-Redirect", "collect-header", "static:${FILE}", "{directory}/files/page.txt"),
+    "x-accel-redirect below a directory": ("X-Accel-Redirect", "collect-header", "static:{directory}/files${FILE}", "/page.txt"),
 }
 
 
 def started(serve, recipe, more=""):
     field, option, action, _ = RECIPES[recipe]
     rule = f"{option} = {field} FILE\nresponse-route-if-not = empty:${{FILE}} {action}\n"
-    server = serve.prepare("wsgi-file = {folder}/app.py\n" + rule + more)
-    (server.folder / "app.py").write_text(f"FIELD = {field!r}\n{APPLICATION}")
-    (server.folder / "files").mkdir()
-    (server.folder / "files" / "page.txt").write_text("a page\n")
-    (server.folder / "secret.txt").write_text("a secret\n")
+    server = serve.prepare("wsgi-file = {directory}/app.py\n" + rule + more)
+    (server.directory / "app.py").write_text(f"FIELD = {field!r}\n{APPLICATION}")
+    (server.directory / "files").mkdir()
+    (server.directory / "files" / "page.txt").write_text("a page\n")
+    (server.directory / "secret.txt").write_text("a secret\n")
     return server.start()
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("safe", ["static-safe = {folder}/files\n", ""])
+@pytest.mark.parametrize("safe", ["static-safe = {directory}/files\n", ""])
 def test_the_file_that_the_field_names_is_the_answer(recipe, safe, serve):
     server = started(serve, recipe, safe)
     named = server.filled(RECIPES[recipe][3])
@@ -42,16 +42,16 @@ def test_the_file_that_the_field_names_is_the_answer(recipe, safe, serve):
 
 
 @pytest.mark.parametrize("recipe", ["x-sendfile", "x-accel-redirect with whole paths"])
-def test_static_safe_names_the_folder_of_the_files(recipe, serve):
-    server = started(serve, recipe, "static-safe = {folder}/files\n")
-    assert server.get(f"/?{server.folder}/secret.txt").status == 404
-    assert server.get(f"/?{server.folder}/files/../secret.txt").status == 404
+def test_static_safe_names_the_directory_of_the_files(recipe, serve):
+    server = started(serve, recipe, "static-safe = {directory}/files\n")
+    assert server.get(f"/?{server.directory}/secret.txt").status == 404
+    assert server.get(f"/?{server.directory}/files/../secret.txt").status == 404
     assert "may name every file" not in server.log
 
 
 def test_without_static_safe_the_start_says_that_any_file_may_be_named(serve):
     server = started(serve, "x-sendfile")
-    assert server.get(f"/?{server.folder}/secret.txt").text == "a secret\n"
+    assert server.get(f"/?{server.directory}/secret.txt").text == "a secret\n"
     assert "warning: the application may name every file that its user can read, as in uWSGI" in server.log
 
 

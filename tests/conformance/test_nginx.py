@@ -97,7 +97,7 @@ def connections_at(path):
 
 
 def test_behind_nginx_a_kept_connection_is_used_again(server, nginx):
-    path = server.folder / "fastcgi.sock"
+    path = server.directory / "fastcgi.sock"
     with nginx.connect() as client:
         assert client.request("GET", "/fastcgi-kept/echo").status == 200
         kept = connections_at(path)

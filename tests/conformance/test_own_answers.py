@@ -11,7 +11,7 @@ import pytest
 
 OWN_ANSWERS = """
 wsgi-file = {apps}/keeping.py
-static-map = /files={folder}/files
+static-map = /files={directory}/files
 route = ^/gone$ return:410
 enable-threads = true
 """
@@ -24,10 +24,10 @@ def keeping(serve):
 
     def start(threads, are_up=True):
         server = serve.prepare(f"{OWN_ANSWERS}\nthreads = {threads}")
-        (server.folder / "files").mkdir()
-        (server.folder / "files" / "a.txt").write_text("a file")
-        os.mkfifo(server.folder / "pipe")
-        pipes.append(os.open(server.folder / "pipe", os.O_RDWR))
+        (server.directory / "files").mkdir()
+        (server.directory / "files" / "a.txt").write_text("a file")
+        os.mkfifo(server.directory / "pipe")
+        pipes.append(os.open(server.directory / "pipe", os.O_RDWR))
         server.let_go = lambda: os.write(pipes[-1], b"1")
         server.start()
         if not are_up:

@@ -7,7 +7,7 @@ import pytest
 from support import uwsgi
 from support.client import Client
 
-LISTEN = ("puwsgi-socket = 127.0.0.1:0", "puwsgi-socket = {folder}/app.sock")
+LISTEN = ("puwsgi-socket = 127.0.0.1:0", "puwsgi-socket = {directory}/app.sock")
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def server(serve_module):
 
 @pytest.fixture(params=["tcp", "unix"])
 def address(server, request):
-    return server.address("puwsgi") if request.param == "tcp" else str(server.folder / "app.sock")
+    return server.address("puwsgi") if request.param == "tcp" else str(server.directory / "app.sock")
 
 
 def packet(method="GET", target="/", body=b""):

@@ -51,7 +51,7 @@ NONE = {
 
 @pytest.fixture(scope="module", params=APPLICATIONS)
 def server(request, serve_module):
-    sockets = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock")
+    sockets = ("http-socket = 127.0.0.1:0", "http-socket = {directory}/http.sock")
     return serve_module(APPLICATIONS[request.param] + "\nenable-proxy-protocol = true", listen=sockets)
 
 
@@ -91,7 +91,7 @@ def test_a_sender_that_speaks_for_itself_is_the_client(server, name):
 
 def test_a_unix_socket_has_its_headers_too(server):
     for header, client in HEADERS.values():
-        connection = server.connect(str(server.folder / "http.sock"))
+        connection = server.connect(str(server.directory / "http.sock"))
         connection.send(header)
         assert ask(connection).client == client
 
@@ -132,7 +132,7 @@ def test_a_header_has_its_time_as_a_whole(serve):
             assert connection.read_to_end() == b""
 
 
-# TLS terminated by the front server.
+# TLS terminated by the reverse proxy.
 
 
 def test_a_client_that_came_by_tls_has_https(server):
@@ -217,12 +217,12 @@ def test_header_fields_count_where_the_client_of_the_header_is_trusted(serve):
 
 
 def test_each_kind_of_socket_has_its_own_option(serve):
-    sockets = ("http = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = 127.0.0.1:0")
+    sockets = ("http = 127.0.0.1:0", "http-socket = {directory}/http.sock", "socket = 127.0.0.1:0")
     server = serve(APPLICATIONS["wsgi"] + "\nhttp-enable-proxy-protocol = true", listen=sockets)
     through_http = server.connect()
     through_http.send(line("192.0.2.1", 1))
     assert ask(through_http).address == "192.0.2.1"
-    assert ask(server.connect(str(server.folder / "http.sock"))).address == ""
+    assert ask(server.connect(str(server.directory / "http.sock"))).address == ""
 
 
 def test_an_option_without_a_socket_to_act_on_is_said(serve):
@@ -253,18 +253,18 @@ def test_a_drain_ends_connections_that_wait_for_their_header(serve):
 
 @pytest.fixture(scope="module")
 def haproxy(server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("haproxy")
-    authority = Authority(folder / "authority")
+    directory = tmp_path_factory.mktemp("haproxy")
+    authority = Authority(directory / "authority")
     credentials = authority.server("localhost")
-    bundle = folder / "bundle.pem"
+    bundle = directory / "bundle.pem"
     bundle.write_bytes(credentials.chain.read_bytes() + credentials.key.read_bytes())
     place = f"127.0.0.1:{server.port}"
     front = HAProxy(
-        folder,
+        directory,
         {
             "v1": ("", f"{place} send-proxy"),
             "v2": ("", f"{place} send-proxy-v2"),
-            "unix": ("", f"unix@{server.folder}/http.sock send-proxy-v2"),
+            "unix": ("", f"unix@{server.directory}/http.sock send-proxy-v2"),
             "checked": ("", f"{place} send-proxy-v2 check inter 50ms"),
             "ssl": (
                 f"ssl crt {bundle} ca-file {authority.certificate} verify optional",

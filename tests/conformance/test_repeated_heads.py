@@ -8,7 +8,7 @@ from support import fastcgi, http2, uwsgi
 from support.client import Client
 from support.http2 import END_HEADERS, END_STREAM, HEADERS, Both, frame
 
-#: Fields that a front server sets, or that HTTP/1 drops: a client that could send them could impersonate others.
+#: Fields that a reverse proxy sets, or that HTTP/1 drops: a client that could send them could impersonate others.
 FORGED = [("x_forwarded_for", "6.6.6.6"), ("remote_user", "root"), ("x_forwarded_proto", "https"), ("x-forwarded_host", "evil")]
 
 REQUESTS = 40

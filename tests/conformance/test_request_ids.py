@@ -18,7 +18,7 @@ LISTEN = (
 #: An identifier that the server has made.
 MADE = re.compile(r"[0-9a-f]{32}")
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-#: No peer is a trusted front server.
+#: No peer is a trusted reverse proxy.
 TRUSTS_NONE = "trusted-proxies = 192.0.2.1\n"
 
 ASGI = """\
@@ -85,7 +85,7 @@ def fields_of(answer):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_front_servers_identifier_and_trace_go_to_application_answer_and_log(server, way):
+def test_a_reverse_proxies_identifier_and_trace_go_to_application_answer_and_log(server, way):
     headers = [("X-Request-ID", f"front-{way}"), ("traceparent", PARENT), ("tracestate", "vendor=1")]
     answer = WAYS[way](server, f"/{way}", headers)
     environ = json.loads(answer.body)["environ"]

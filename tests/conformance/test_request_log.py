@@ -124,7 +124,7 @@ def test_a_refused_request_is_named_by_its_path_without_the_query(serve):
 @pytest.mark.parametrize("log", ["pipe", "file"])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_lines_are_whole_when_several_workers_share_the_log(serve, log, threads):
-    logto = "logto = {folder}/log" if log == "file" else ""
+    logto = "logto = {directory}/log" if log == "file" else ""
     server = serve(f"wsgi-file = {{apps}}/talkative.py\nprocesses = 4\nthreads = {threads}\n{logto}")
     visitors, requests = 16, 60
 

@@ -19,27 +19,27 @@ FILES = {
 }
 RULES = r"""
     static-index = index.html
-    route = ^/logo$ static:{folder}/files/logo.svg
-    route = ^/$ static:{folder}/files/logo.svg
-    route = ^/media/(.*)$ static:{folder}/files/media/$1
-    route = ^/media2(/.*)$ static:{folder}/files/media/$1
-    route-qs = ^file=(.*)$ static:{folder}/files/media/${qs[file]}
-    route = ^/down file:filename={folder}/files/down.html,status=503 Service Unavailable
-    route = ^/typed sendfile:filename={folder}/files/data.json,mime=1
-    route = ^/plain fastfile:filename={folder}/files/data.json,content_type=text/x-own
-    route = ^/gone file:filename={folder}/files/missing.html,status=410
-    route = ^/first/(.*)$ static-next:{folder}/files/media/$1
-    route = ^/next/(.*)$ file-next:filename={folder}/files/media/$1
+    route = ^/logo$ static:{directory}/files/logo.svg
+    route = ^/$ static:{directory}/files/logo.svg
+    route = ^/media/(.*)$ static:{directory}/files/media/$1
+    route = ^/media2(/.*)$ static:{directory}/files/media/$1
+    route-qs = ^file=(.*)$ static:{directory}/files/media/${qs[file]}
+    route = ^/down file:filename={directory}/files/down.html,status=503 Service Unavailable
+    route = ^/typed sendfile:filename={directory}/files/data.json,mime=1
+    route = ^/plain fastfile:filename={directory}/files/data.json,content_type=text/x-own
+    route = ^/gone file:filename={directory}/files/missing.html,status=410
+    route = ^/first/(.*)$ static-next:{directory}/files/media/$1
+    route = ^/next/(.*)$ file-next:filename={directory}/files/media/$1
     route = ^/rewritten$ setpathinfo:/media/a.txt
-    route = ^/media/a.txt$ static:{folder}/files/media/a.txt
+    route = ^/media/a.txt$ static:{directory}/files/media/a.txt
 """
 
 
-@pytest.fixture(scope="module", params=["", "static-map = /elsewhere={folder}/files/media"], ids=["alone", "beside a map"])
+@pytest.fixture(scope="module", params=["", "static-map = /elsewhere={directory}/files/media"], ids=["alone", "beside a map"])
 def server(serve_module, request):
     listen = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
     server = serve_module(f"wsgi-file = {{apps}}/hello.py\n{request.param}\n{RULES}", listen=listen)
-    fill(server.folder / "files", FILES)
+    fill(server.directory / "files", FILES)
     return server
 
 
@@ -90,16 +90,16 @@ def test_conditions_and_ranges_are_heard(server):
         "/x?file=%2e%2e%2fsecret.txt",
         "/x?file=/etc/passwd",
         "/media/link.txt",
-        "/media/folder/secret.txt",
+        "/media/directory/secret.txt",
         "/media/pipe",
         "/media/nothing",
         "/media/a.txt/",
         "/media/a.txt/b",
     ],
 )
-def test_nothing_but_the_files_of_its_folder_is_served(server, target):
-    media = server.folder / "files" / "media"
-    for link, to in ((media / "link.txt", "../secret.txt"), (media / "folder", "..")):
+def test_nothing_but_the_files_of_its_directory_is_served(server, target):
+    media = server.directory / "files" / "media"
+    for link, to in ((media / "link.txt", "../secret.txt"), (media / "directory", "..")):
         if not link.is_symlink():
             link.symlink_to(to)
     if not (media / "pipe").exists():
@@ -110,7 +110,7 @@ def test_nothing_but_the_files_of_its_folder_is_served(server, target):
     assert (response.status, response.text) == (404, "There is no such file.\n")
 
 
-def test_a_rule_about_a_folder_is_not_asked_for_a_path_that_leaves_it(server):
+def test_a_rule_about_a_directory_is_not_asked_for_a_path_that_leaves_it(server):
     client = server.connect()
     assert client.request("GET", "/media/../secret.txt").text == "hello"
     assert client.request("GET", "/secret/../media/sub/../a.txt").body == FILES["media/a.txt"]
@@ -152,8 +152,8 @@ def test_it_holds_for_the_uwsgi_protocol(server):
 
 
 def test_a_changed_file_is_seen(serve):
-    server = serve.prepare("wsgi-file = {apps}/hello.py\nroute = ^/page file:filename={folder}/page.html,status=503\n")
-    page = server.folder / "page.html"
+    server = serve.prepare("wsgi-file = {apps}/hello.py\nroute = ^/page file:filename={directory}/page.html,status=503\n")
+    page = server.directory / "page.html"
     page.write_bytes(b"x" * 100_000)
     client = server.start().connect()
     assert client.request("GET", "/page").body == b"x" * 100_000
@@ -161,33 +161,33 @@ def test_a_changed_file_is_seen(serve):
     assert client.request("GET", "/page").body == b"y" * 50_000
 
 
-def test_a_rule_must_say_in_which_folder_a_file_lies(serve):
+def test_a_rule_must_say_in_which_directory_a_file_lies(serve):
     server = serve.prepare(
         "wsgi-file = {apps}/hello.py\nroute = ^/(.*) static:$1\nroute-run = static:${DOCUMENT_ROOT}/x\n"
         "route = ^/(.*) file:filename=/$1\nroute-run = file:status=503"
     ).launch()
     assert server.wait_for_exit() != 0
     for line, said in (
-        (4, "`$1` does not say in which folder the file must be"),
+        (4, "`$1` does not say in which directory the file must be"),
         (5, "check-static-docroot"),
-        (6, "`/$1` does not say in which folder the file must be"),
+        (6, "`/$1` does not say in which directory the file must be"),
         (7, "names no file"),
     ):
         assert any(f"uwsgi.ini:{line}: error" in text and said in text for text in server.log.splitlines()), server.log
 
 
-def test_a_folder_that_is_not_there_yet_is_said_and_served_later(serve):
-    server = serve("wsgi-file = {apps}/hello.py\nroute = ^/f/(.*)$ static:{folder}/later/$1")
+def test_a_directory_that_is_not_there_yet_is_said_and_served_later(serve):
+    server = serve("wsgi-file = {apps}/hello.py\nroute = ^/f/(.*)$ static:{directory}/later/$1")
     server.wait_for_text("uwsgi.ini:4: warning: there is no `")
     client = server.connect()
     assert client.request("GET", "/f/a.txt").status == 404
-    fill(server.folder / "later", {"a.txt": b"text"})
+    fill(server.directory / "later", {"a.txt": b"text"})
     assert client.request("GET", "/f/a.txt").body == b"text"
 
 
 def test_asgi_applications_have_them_too(serve):
-    server = serve.prepare("wsgi-file = {apps}/compressible.py\ncallable = asgi\nroute = ^/f/(.*)$ static:{folder}/files/$1")
-    fill(server.folder / "files", {"a.txt": b"text"})
+    server = serve.prepare("wsgi-file = {apps}/compressible.py\ncallable = asgi\nroute = ^/f/(.*)$ static:{directory}/files/$1")
+    fill(server.directory / "files", {"a.txt": b"text"})
     client = server.start().connect()
     assert client.request("GET", "/f/a.txt").body == b"text"
     assert client.request("GET", "/f/b.txt").status == 404

@@ -47,7 +47,7 @@ route-if = ishigher:${HTTP_X_NUMBER};10 addvar:HIGHER=1
 route-if = islowerequal:${HTTP_X_NUMBER};10 addvar:LOWER_OR_EQUAL=1
 route-if = ipv4in:${REMOTE_ADDR};127.0.0.0/8 addvar:LOCAL=1
 route-if = exists:%d${PATH_INFO} addvar:EXISTS=1
-route-if = isdir:%d addvar:IS_FOLDER=1
+route-if = isdir:%d addvar:IS_DIRECTORY=1
 route-if = isfile:%d addvar:IS_FILE=1
 route = ^/cookie addvar:COOKIE_ID=${cookie[id]}
 route = ^/parameter addvar:PARAMETER=${qs[a]}
@@ -75,14 +75,14 @@ route-run = addvar:END=1
 class Uwsgi:
     """Real uWSGI, with the same rules."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, directory):
         self._held = reserve()
         self.port = self._held.getsockname()[1]
-        ini = folder / "uwsgi.ini"
+        ini = directory / "uwsgi.ini"
         lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{self.port}", f"wsgi-file = {APPS}/echo.py", "buffer-size = 32768"]
         ini.write_text("\n".join(lines) + RULES)
-        self.log = (folder / "log").open("w")
-        self.process = subprocess.Popen([program, str(ini)], stdout=self.log, stderr=self.log, cwd=folder)
+        self.log = (directory / "log").open("w")
+        self.process = subprocess.Popen([program, str(ini)], stdout=self.log, stderr=self.log, cwd=directory)
         wait_until(self.answers, "uWSGI serves")
 
     def answers(self):
@@ -143,7 +143,7 @@ VARIABLES = [
     ("/", {"X-Number": "11"}, {"HIGHER": "1", "LOWER_OR_EQUAL": None}),
     ("/", {"X-Number": "10"}, {"HIGHER": None, "LOWER_OR_EQUAL": "1"}),
     ("/", {}, {"HIGHER": None, "LOWER_OR_EQUAL": "1"}),
-    ("/uwsgi.ini", {}, {"EXISTS": "1", "IS_FOLDER": "1", "IS_FILE": None}),
+    ("/uwsgi.ini", {}, {"EXISTS": "1", "IS_DIRECTORY": "1", "IS_FILE": None}),
     ("/nothing-here", {}, {"EXISTS": None}),
     ("/cookie", {"Cookie": "theme=dark; id=42"}, {"COOKIE_ID": "42"}),
     ("/cookie", {}, {"COOKIE_ID": ""}),
@@ -293,8 +293,8 @@ MIN_TICKS = 100
 
 
 def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
-    server = serve.prepare("wsgi-file = {apps}/ticking.py\nroute = ^/staff basicauth:R,{folder}/htpasswd")
-    (server.folder / "htpasswd").write_text(f"ann:{SLOW_HASH}\n")
+    server = serve.prepare("wsgi-file = {apps}/ticking.py\nroute = ^/staff basicauth:R,{directory}/htpasswd")
+    (server.directory / "htpasswd").write_text(f"ann:{SLOW_HASH}\n")
     client = server.start().connect()
     client.request("GET", "/begin")
 
@@ -308,8 +308,8 @@ def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
 
 
 def test_a_password_file_is_read_and_followed(serve):
-    server = serve("wsgi-file = {apps}/echo.py\nroute-run = basicauth:R,{folder}/htpasswd")
-    file = server.folder / "htpasswd"
+    server = serve("wsgi-file = {apps}/echo.py\nroute-run = basicauth:R,{directory}/htpasswd")
+    file = server.directory / "htpasswd"
     client = server.connect()
     assert client.request("GET", "/", authorization("ann:secret")).status == 500
     server.wait_for_log(r"uwsgi\.ini:\d+: the password file .*htpasswd can't be read")
@@ -348,8 +348,8 @@ def test_routes_hold_for_the_uwsgi_protocol(serve):
 
 
 def test_harakiri_of_a_route_limits_its_requests_only(serve):
-    server = serve.prepare("wsgi-file = {folder}/slow.py\nroute = ^/short harakiri:1\nharakiri = 300")
-    (server.folder / "slow.py").write_text(
+    server = serve.prepare("wsgi-file = {directory}/slow.py\nroute = ^/short harakiri:1\nharakiri = 300")
+    (server.directory / "slow.py").write_text(
         "import time\n"
         "def application(environ, start_response):\n"
         "    start_response('200 OK', [])\n"
@@ -397,7 +397,7 @@ async def application(scope, receive, send):
 def test_routes_hold_for_asgi(serve):
     server = serve.prepare(
         r"""
-        wsgi-file = {folder}/scope.py
+        wsgi-file = {directory}/scope.py
         route = ^/re/(.*) rewrite:/new/$1?q=1
         route = ^/set setmethod:PUT
         route = ^/set setremoteaddr:10.1.1.1
@@ -410,7 +410,7 @@ def test_routes_hold_for_asgi(serve):
         response-route-run = addheader:X-Status: ${uwsgi[status]}
         """
     )
-    (server.folder / "scope.py").write_text(SCOPE_APP)
+    (server.directory / "scope.py").write_text(SCOPE_APP)
     client = server.start().connect()
     told = json.loads(client.request("GET", "/re/a?b=c").body)
     assert (told["method"], told["path"], told["query"], told["root_path"]) == ("GET", "/new/a", "q=1&b=c", "")
@@ -436,8 +436,8 @@ def test_routes_hold_for_asgi(serve):
 
 
 def test_harakiri_of_a_route_cancels_an_asynchronous_request(serve):
-    server = serve.prepare("wsgi-file = {folder}/slow.py\nroute = ^/short harakiri:1\nharakiri = 300")
-    (server.folder / "slow.py").write_text(
+    server = serve.prepare("wsgi-file = {directory}/slow.py\nroute = ^/short harakiri:1\nharakiri = 300")
+    (server.directory / "slow.py").write_text(
         "import asyncio\n"
         "async def application(scope, receive, send):\n"
         "    if scope['type'] != 'http': raise NotImplementedError\n"

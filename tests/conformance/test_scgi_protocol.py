@@ -1,4 +1,4 @@
-"""SCGI: requests as front servers send them, and malformed ones, over TCP and UNIX sockets."""
+"""SCGI: requests as reverse proxies send them, and malformed ones, over TCP and UNIX sockets."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from support.client import Client
 from support.refusals import name_of, told_of
 from support.scgi import block, netstring
 
-LISTEN = ("scgi-socket = 127.0.0.1:0", "scgi-socket = {folder}/app.sock", "uwsgi-socket = 127.0.0.1:0")
+LISTEN = ("scgi-socket = 127.0.0.1:0", "scgi-socket = {directory}/app.sock", "uwsgi-socket = 127.0.0.1:0")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def server(serve_module):
 
 @pytest.fixture(params=["tcp", "unix"])
 def address(server, request):
-    return server.address("scgi") if request.param == "tcp" else str(server.folder / "app.sock")
+    return server.address("scgi") if request.param == "tcp" else str(server.directory / "app.sock")
 
 
 def test_the_environ_is_that_of_the_uwsgi_protocol(server, address):
@@ -33,10 +33,10 @@ def test_the_environ_is_that_of_the_uwsgi_protocol(server, address):
     assert told["wsgi.url_scheme"] == "https"
 
 
-def test_the_answer_is_as_front_servers_expect_it(address):
+def test_the_answer_is_as_reverse_proxies_expect_it(address):
     answer = scgi.ask(address)
     assert answer.status_text == "200 OK"
-    # Date, Server and connection handling belong to the front server; the end of the connection ends the body.
+    # Date, Server and connection handling belong to the reverse proxy; the end of the connection ends the body.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -161,7 +161,7 @@ def test_another_protocol_is_told_from_this_one(server, address, data, words):
     assert told_of(server, words, name_of(address))
 
 
-def test_the_log_names_the_client_and_not_the_front_server(server, address):
+def test_the_log_names_the_client_and_not_the_reverse_proxy(server, address):
     scgi.ask(address, target="/logged", extra=[("REMOTE_USER", "ann")])
     server.wait_for_log(r"\] 192\.0\.2\.7 \(ann\) \{14 vars in \d+ bytes\} \[.*\] GET /logged => ")
 

@@ -13,7 +13,7 @@ TEXT = b"one two three"
 LARGE = bytes(range(256)) * 16384
 #: The bodies that the application frames itself, and whose framing is sent as it is.
 BODIES = {"plain": [TEXT], "parts": [b"4\r\none \r\n", b"9;name=value\r\ntwo three\r\n", b"0\r\nX-Trailer: 1\r\n\r\n"]}
-#: Protocols of front servers, which have no connection of their own to describe.
+#: Protocols of reverse proxies, which have no connection of their own to describe.
 GATEWAYS = {"uwsgi": uwsgi, "scgi": scgi, "fastcgi": fastcgi}
 LISTEN = ("http-socket = 127.0.0.1:0", "puwsgi-socket = 127.0.0.1:0", *(f"{name}-socket = 127.0.0.1:0" for name in GATEWAYS))
 FIELDS = [
@@ -48,12 +48,12 @@ def test_a_field_that_belongs_to_the_server_is_dropped(server, name, value):
 
 @pytest.mark.parametrize("gateway", GATEWAYS)
 @pytest.mark.parametrize(("name", "value"), [*FIELDS, ("Connection", "close")])
-def test_front_servers_get_no_such_field_either(server, gateway, name, value):
+def test_reverse_proxies_get_no_such_field_either(server, gateway, name, value):
     answer = GATEWAYS[gateway].ask(server.address(gateway), target=f"/field?{name}={value}")
     assert (answer.status, answer.body, answer.all(name)) == (200, TEXT, [])
 
 
-def test_the_kept_connection_of_a_front_server_outlives_such_a_field(server):
+def test_the_kept_connection_of_a_reverse_proxy_outlives_such_a_field(server):
     with server.connect(server.address("fastcgi")) as kept, server.connect(server.address("puwsgi")) as persistent:
         for name, value in [*FIELDS, ("Connection", "close"), ("Connection", "close")]:
             target = f"/field?{name}={value}"

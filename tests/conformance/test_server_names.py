@@ -84,7 +84,7 @@ def test_the_target_names_the_host_where_it_has_one(server):
     assert ask(server, "shop.example", "GET http://other.example/ HTTP/1.1").status == 421
 
 
-def test_a_trusted_front_servers_host_counts(server):
+def test_a_trusted_reverse_proxies_host_counts(server):
     assert ask(server, "inner", fields="X-Forwarded-Host: shop.example\r\n").status == 200
     assert ask(server, "shop.example", fields="X-Forwarded-Host: other.example\r\n").status == 421
     assert ask(server, "inner", fields="X-Forwarded-Host: shop.example\r\n", source="127.0.0.2").status == 421
@@ -95,7 +95,7 @@ def test_an_http_1_0_request_without_a_host_matches_no_name(server):
     assert ask(server, "shop.example", "GET / HTTP/1.0").status == 200
 
 
-def test_front_servers_of_other_protocols_are_asked_too(server):
+def test_reverse_proxies_of_other_protocols_are_asked_too(server):
     for host, status in (("shop.example", 200), ("other.example", 421)):
         assert uwsgi.ask(server.address("uwsgi"), extra=[("HTTP_HOST", host)]).status == status
 

@@ -222,7 +222,7 @@ def test_an_endless_answer_to_head_ends_when_its_client_leaves(serve):
 
 def begin_counting(server, name):
     """A client that reads nothing; returns the number of parts that its application had yielded when it was suspended."""
-    client = server.connect(str(server.folder / "s.sock"))
+    client = server.connect(str(server.directory / "s.sock"))
     client.send(f"GET /counting?10&{name} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n".encode())
     # One thread requests parts until the client is slow: the thread that requests one of them requests all.
     given = wait_until(lambda: int(server.get(f"/counted?0&{name}").body), f"client {name} is served")
@@ -236,7 +236,7 @@ COMPRESSED = "\ncompress = gzip\ncompress-types = application/octet-stream"
 def test_what_waits_for_slow_readers_has_a_bound_together(serve, more):
     """With many of them each gets a smaller buffer, and its application is suspended earlier."""
     # A UNIX socket has a buffer of a fixed size: the application's progress depends on our own buffer only.
-    listen = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock")
+    listen = ("http-socket = 127.0.0.1:0", "http-socket = {directory}/s.sock")
     # None times out for its slowness before all are connected.
     server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 600" + more, listen=listen)
     readers = [begin_counting(server, number) for number in range(400)]

@@ -26,15 +26,15 @@ FILES = {
 }
 LISTEN = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
 OPTIONS = """
-    static-map = /s={folder}/files
+    static-map = /s={directory}/files
     static-gzip-all = true
     static-serve = only
-    route = ^/r/(.*)$ static:{folder}/files/$1
+    route = ^/r/(.*)$ static:{directory}/files/$1
     compress = br,zstd,gzip
     add-header = X-Frame-Options: DENY
     del-header = Last-Modified
     response-route-status = 200 addheader:X-Status: ${uwsgi[status]}
-    error-page-404 = {folder}/404.html
+    error-page-404 = {directory}/404.html
 """
 
 
@@ -48,8 +48,8 @@ def decoded(coding, body):
 def server(serve_module, request):
     application = f"wsgi-file = {{apps}}/compressible.py\ncallable = {request.param}\n"
     server = serve_module(application + OPTIONS, listen=LISTEN)
-    fill(server.folder / "files", FILES)
-    (server.folder / "404.html").write_text("<h1>Not here</h1>")
+    fill(server.directory / "files", FILES)
+    (server.directory / "404.html").write_text("<h1>Not here</h1>")
     return server
 
 
@@ -145,7 +145,7 @@ def test_a_slow_client_gets_all_of_it(server):
         assert gzip.decompress(client.read_response().body) == TEXT
 
 
-def test_older_clients_and_front_servers_get_it_too(server):
+def test_older_clients_and_reverse_proxies_get_it_too(server):
     with Client(server.address()) as client:
         client.send(b"GET /s/large.css HTTP/1.0\r\nAccept-Encoding: gzip\r\n\r\n")
         assert gzip.decompress(client.read_response().body) == TEXT
@@ -162,7 +162,7 @@ def test_an_error_page_takes_the_place_of_the_servers_words(server):
 
 
 def test_a_file_that_shrinks_while_it_is_compressed_is_not_taken_for_whole(server):
-    path = server.folder / "files" / "shrinking.css"
+    path = server.directory / "files" / "shrinking.css"
     path.write_bytes(TEXT * 40)
     with Client(server.address(), receive_bytes=4096) as client:
         client.send(b"GET /s/shrinking.css HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")
@@ -191,9 +191,9 @@ async def asgi(scope, receive, send):
 
 @pytest.mark.parametrize("callable_name", ["application", "asgi"])
 def test_files_that_the_application_hands_over_are_compressed_too(serve, callable_name):
-    server = serve.prepare(f"wsgi-file = {{folder}}/app.py\ncallable = {callable_name}\ncompress = gzip")
-    (server.folder / "app.py").write_text(FILE_APP)
-    (server.folder / "body.css").write_bytes(TEXT)
+    server = serve.prepare(f"wsgi-file = {{directory}}/app.py\ncallable = {callable_name}\ncompress = gzip")
+    (server.directory / "app.py").write_text(FILE_APP)
+    (server.directory / "body.css").write_bytes(TEXT)
     server.start()
     for _ in range(2):
         response = ask(server, "/")
@@ -203,8 +203,8 @@ def test_files_that_the_application_hands_over_are_compressed_too(serve, callabl
 
 
 def test_nothing_is_changed_unless_it_is_asked_for(serve):
-    server = serve.prepare("wsgi-file = {apps}/hello.py\nstatic-map = /s={folder}/files")
-    fill(server.folder / "files", FILES)
+    server = serve.prepare("wsgi-file = {apps}/hello.py\nstatic-map = /s={directory}/files")
+    fill(server.directory / "files", FILES)
     server.start()
     for name in ("small.css", "large.css"):
         response = ask(server, f"/s/{name}")
@@ -214,7 +214,7 @@ def test_nothing_is_changed_unless_it_is_asked_for(serve):
 
 def test_data_is_sent_while_the_rest_is_compressed(server):
     """A large file is not compressed as a whole before its first byte leaves."""
-    path = server.folder / "files" / "huge.css"
+    path = server.directory / "files" / "huge.css"
     path.write_bytes(TEXT * 20)
     with Client(server.address(), receive_bytes=4096) as client:
         client.send(b"GET /s/huge.css HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(4 * BROWSER_SECONDS)
 VIDEO_SECONDS = 30
 IMAGES = 12
 IMAGE_PIXELS = 40
-#: Tolerance for the browser's colour conversion: less than half of the step between two frames.
+#: Tolerance for the browser's color conversion: less than half of the step between two frames.
 GREY_TOLERANCE = 1.9
 
 PAGE = """<!doctype html>
@@ -43,7 +43,7 @@ video.currentTime = seconds;
 
 
 def picture(number):
-    """Returns a PNG of one colour."""
+    """Returns a PNG of one color."""
     row = b"\0" + bytes([number * 16, 80, 160]) * IMAGE_PIXELS
 
     def chunk(kind, data):
@@ -64,14 +64,14 @@ def server(serve_module):
         "site.mjs": b"document.body.dataset.script = 'ran';",
         "film.mp4": video(VIDEO_SECONDS),
     }
-    fill(server.folder / "files", {**files, **{f"images/{number}.png": picture(number) for number in range(IMAGES)}})
+    fill(server.directory / "files", {**files, **{f"images/{number}.png": picture(number) for number in range(IMAGES)}})
     return server.start()
 
 
 @pytest.fixture(scope="module")
 def browser(server):
     with chromium() as browser:
-        # Without the slash: relative links are right only if the folder is redirected.
+        # Without the slash: relative links are right only if the directory is redirected.
         browser.get(f"http://127.0.0.1:{server.port}/s")
         yield browser
 
@@ -113,5 +113,5 @@ def test_a_page_that_is_loaded_again_is_not_sent_again(server, browser):
 
 
 def as_shown(luma):
-    """Returns the red component of a grey of this luma (ITU-R BT.601: 16 is black, 235 is white)."""
+    """Returns the red component of a gray of this luma (ITU-R BT.601: 16 is black, 235 is white)."""
     return (luma - 16) * 255 / 219

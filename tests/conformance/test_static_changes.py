@@ -21,7 +21,7 @@ GROWTH_BYTES = 16 * MEGABYTE
 def server(serve):
     # A client that stops reading on purpose must not time out meanwhile, however busy the machine is.
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nsocket-timeout = 600")
-    fill(server.folder / "files", {"large.bin": pattern(LARGE), "small.txt": b"small"})
+    fill(server.directory / "files", {"large.bin": pattern(LARGE), "small.txt": b"small"})
     return server.start()
 
 
@@ -35,7 +35,7 @@ def begin(server, name="large.bin"):
 
 
 def file_of(server, name="large.bin"):
-    return server.folder / "files" / name
+    return server.directory / "files" / name
 
 
 # Changes.
@@ -74,8 +74,8 @@ def test_a_file_that_is_rewritten_in_place_is_never_a_mixture(server):
 
 def test_a_file_that_is_replaced_is_sent_to_its_end_as_it_was(server):
     client = begin(server)
-    fill(server.folder, {"new.bin": b"new" * 1000})
-    os.rename(server.folder / "new.bin", file_of(server))
+    fill(server.directory, {"new.bin": b"new" * 1000})
+    os.rename(server.directory / "new.bin", file_of(server))
     assert_same(client.read_exactly(LARGE), pattern(LARGE))
     # A connection that has carried a whole response carries the next.
     assert client.request(target="/s/large.bin").body == b"new" * 1000
@@ -99,10 +99,10 @@ def test_a_file_that_was_removed_gives_its_room_back(server):
     def held():
         found = []
         for one in server.processes():
-            folder = f"/proc/{one.pid}/fd"
-            for name in os.listdir(folder):
+            directory = f"/proc/{one.pid}/fd"
+            for name in os.listdir(directory):
                 with contextlib.suppress(FileNotFoundError):
-                    found.append(os.readlink(f"{folder}/{name}"))
+                    found.append(os.readlink(f"{directory}/{name}"))
         return [path for path in found if "removed.bin" in path]
 
     # No request comes meanwhile: the worker itself closes files that were not requested for some seconds.
@@ -113,8 +113,8 @@ def test_a_file_that_was_removed_gives_its_room_back(server):
 def test_a_change_is_seen_within_little_more_than_a_second(server, size):
     for round_number in range(3):
         content = bytes([65 + round_number]) * size
-        fill(server.folder, {"next": content})
-        os.rename(server.folder / "next", file_of(server, "changing"))
+        fill(server.directory, {"next": content})
+        os.rename(server.directory / "next", file_of(server, "changing"))
         server.wait_for(lambda content=content: server.get("/s/changing").body == content, "the change is seen")
         response = server.get("/s/changing")
         # Head and body are of the same version.
@@ -128,8 +128,8 @@ def test_files_that_are_replaced_all_the_time_are_always_whole(server):
     contents = [bytes([97 + number]) * size for number, size in enumerate(sizes)]
     with server.connect() as client:
         for number in range(300):
-            fill(server.folder, {"next": contents[number % 3]})
-            os.rename(server.folder / "next", file_of(server, "moving"))
+            fill(server.directory, {"next": contents[number % 3]})
+            os.rename(server.directory / "next", file_of(server, "moving"))
             response = client.request(target="/s/moving")
             assert response.status == 200
             assert response.body in contents
@@ -138,14 +138,14 @@ def test_files_that_are_replaced_all_the_time_are_always_whole(server):
 
 
 def test_a_root_that_is_switched_by_a_link_is_followed(serve):
-    """As deployments do it: `current` is switched to another folder."""
+    """As deployments do it: `current` is switched to another directory."""
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=current")
-    fill(server.folder, {"one/a.txt": b"one", "two/a.txt": b"two"})
-    (server.folder / "current").symlink_to("one")
+    fill(server.directory, {"one/a.txt": b"one", "two/a.txt": b"two"})
+    (server.directory / "current").symlink_to("one")
     server.start()
     assert server.get("/s/a.txt").body == b"one"
-    (server.folder / "next").symlink_to("two")
-    os.rename(server.folder / "next", server.folder / "current")
+    (server.directory / "next").symlink_to("two")
+    os.rename(server.directory / "next", server.directory / "current")
     server.wait_for(lambda: server.get("/s/a.txt").body == b"two", "the switch is seen")
 
 
@@ -157,11 +157,11 @@ def test_ten_thousand_files_through_a_small_cache(serve):
         "wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nstatic-cache-files = 100\nstatic-cache-memory = 1000000\n"
         "disable-logging = true"
     )
-    folder = server.folder / "files"
-    folder.mkdir()
+    directory = server.directory / "files"
+    directory.mkdir()
     for number in range(10_000):
         size = 20_000 if number % 10 == 0 else 300
-        (folder / str(number)).write_bytes(str(number).encode() + b"." * size)
+        (directory / str(number)).write_bytes(str(number).encode() + b"." * size)
     server.start()
     worker = worker_of(server)
     with server.connect() as client:

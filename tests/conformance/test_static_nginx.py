@@ -17,8 +17,8 @@ CONFIGURATION = """
 daemon off;
 master_process off;
 worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log;
 events {{ worker_connections 256; }}
 http {{
     access_log off;
@@ -27,11 +27,11 @@ http {{
     sendfile on;
     types {{ text/plain txt; text/html html; text/css css; image/png png; }}
     default_type application/octet-stream;
-    client_body_temp_path {folder}/client;
-    proxy_temp_path {folder}/proxy;
-    uwsgi_temp_path {folder}/uwsgi;
-    fastcgi_temp_path {folder}/fastcgi;
-    scgi_temp_path {folder}/scgi;
+    client_body_temp_path {directory}/client;
+    proxy_temp_path {directory}/proxy;
+    uwsgi_temp_path {directory}/uwsgi;
+    fastcgi_temp_path {directory}/fastcgi;
+    scgi_temp_path {directory}/scgi;
     server {{
         listen 127.0.0.1:{port};
         location /s/ {{ alias {files}/; index index.html; gzip_static on; expires 60s; }}
@@ -70,7 +70,7 @@ REQUESTS = {
     "umlaut": ("GET", "/s/%C3%A4.txt", {}),
     "index": ("GET", "/s/d/", {}),
     "none": ("GET", "/s/none", {}),
-    "folder without index": ("GET", "/s/", {}),
+    "directory without index": ("GET", "/s/", {}),
     "traversal": ("GET", "/s/../../etc/passwd", {}),
     "not modified by tag": ("GET", "/s/small.txt", {"If-None-Match": ETAG}),
     "not modified by weak tag": ("GET", "/s/small.txt", {"If-None-Match": f"W/{ETAG}"}),
@@ -115,7 +115,7 @@ REQUESTS = {
     "dots within": ("GET", "/s/d/../small.txt", {}),
     "dot file": ("GET", "/s/.hidden", {}),
     "post": ("POST", "/s/small.txt", {}),
-    "folder without a slash": ("GET", "/s/d", {}),
+    "directory without a slash": ("GET", "/s/d", {}),
 }
 
 #: Name: (our status, nginx's, why).
@@ -131,42 +131,42 @@ DIFFERENCES = {
     "range of an empty file": (416, 200, "RFC 9110 section 15.5.17; nginx answers the whole, which is nothing"),
     "double slash": (404, 200, "nginx merges slashes; here a path with empty components names no file"),
     "dot file": (404, 200, "`static-dot-files` is off"),
-    "folder without index": (404, 403, "what is no file is not forbidden but not there"),
+    "directory without index": (404, 403, "what is no file is not forbidden but not there"),
     "traversal": (200, 400, "nginx refuses a path that climbs above the root; here it stays there"),
 }
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "files"
-    fill(folder, {**FILES, ".hidden": b"hidden"})
-    return folder
+def directory(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("site") / "files"
+    fill(directory, {**FILES, ".hidden": b"hidden"})
+    return directory
 
 
 @pytest.fixture(scope="module")
-def ours(serve_module, folder):
+def ours(serve_module, directory):
     return serve_module(
-        f"wsgi-file = {{apps}}/static_front.py\nstatic-map = /s={folder}\nstatic-index = index.html\nstatic-gzip-all = true\n"
+        f"wsgi-file = {{apps}}/static_front.py\nstatic-map = /s={directory}\nstatic-index = index.html\nstatic-gzip-all = true\n"
         "static-charset = utf-8\nstatic-serve = only\n"
         + "\n".join(f"static-expires-type = {kind}=60" for kind in ("text/plain", "text/html", "text/css"))
     )
 
 
 class Nginx:
-    def __init__(self, folder, files):
+    def __init__(self, directory, files):
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "nginx is not installed: apt-get install nginx"
-        self.folder = folder
+        self.directory = directory
         self._held = reserve()
         self.port = self._held.getsockname()[1]
-        configuration = folder / "nginx.conf"
-        configuration.write_text(CONFIGURATION.format(folder=folder, files=files, port=self.port))
-        command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(configuration)]
+        configuration = directory / "nginx.conf"
+        configuration.write_text(CONFIGURATION.format(directory=directory, files=files, port=self.port))
+        command = [program, "-p", str(directory), "-e", str(directory / "error.log"), "-c", str(configuration)]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         wait_until(self.answers, "nginx serves")
 
     def answers(self):
-        assert self.process.poll() is None, "nginx does not start: " + (self.folder / "error.log").read_text()
+        assert self.process.poll() is None, "nginx does not start: " + (self.directory / "error.log").read_text()
         try:
             Client(("127.0.0.1", self.port)).close()
         except OSError:
@@ -183,12 +183,12 @@ class Nginx:
 
 
 @pytest.fixture(scope="module")
-def nginx(tmp_path_factory, folder):
+def nginx(tmp_path_factory, directory):
     # Both read the same files, whatever users they run as.
-    for parent in (folder, *folder.parents[:-2]):
-        if parent.owner() == folder.owner() and parent.name.startswith(("site", "files")):
+    for parent in (directory, *directory.parents[:-2]):
+        if parent.owner() == directory.owner() and parent.name.startswith(("site", "files")):
             parent.chmod(0o755)
-    server = Nginx(tmp_path_factory.mktemp("nginx"), folder)
+    server = Nginx(tmp_path_factory.mktemp("nginx"), directory)
     yield server
     server.finish()
 

@@ -12,11 +12,11 @@ WHOLE = "wsgi-file = {apps}/static_front.py\n"
 
 @pytest.fixture
 def site(serve):
-    """``site("static-map = …", {"a.txt": b"…"})``: a server with a folder ``files``."""
+    """``site("static-map = …", {"a.txt": b"…"})``: a server with a directory ``files``."""
 
     def start(configuration, files, **options):
         server = serve.prepare(WHOLE + configuration, **options)
-        fill(server.folder / "files", files)
+        fill(server.directory / "files", files)
         return server.start()
 
     return start
@@ -28,7 +28,7 @@ def from_application(response):
 
 def test_static_map_takes_its_prefix_away(site):
     server = site(
-        "static-map = /static=files\nstatic-map = /slash/={folder}/files\nstatic-map = /one=files/a.txt",
+        "static-map = /static=files\nstatic-map = /slash/={directory}/files\nstatic-map = /one=files/a.txt",
         {"a.txt": b"a", "d/b.txt": b"b"},
     )
     for path, body in [
@@ -101,7 +101,7 @@ def test_static_serve_only_answers_without_the_application(site):
     assert from_application(server.get("/other", method="POST", body=b"x"))
 
 
-def test_static_index_stands_for_its_folder(site):
+def test_static_index_stands_for_its_directory(site):
     server = site(
         "static-map = /s=files\nstatic-index = index.html\nstatic-index = index.txt",
         {"d/index.html": b"html", "d/index.txt": b"text", "e/index.txt": b"text", "f/x": b"x", "index.html": b"top"},
@@ -143,19 +143,19 @@ def test_dot_files_are_served_only_when_asked_for(site):
 
 def test_static_safe_names_where_links_may_lead(site):
     server = site(
-        "static-map = /s=files/root\nstatic-safe = {folder}/files/shared",
+        "static-map = /s=files/root\nstatic-safe = {directory}/files/shared",
         {"root/x": b"x", "shared/a": b"a", "sharedother/a": b"no", "secret": b"no"},
     )
-    root = server.folder / "files" / "root"
-    (root / "good").symlink_to(server.folder / "files" / "shared" / "a")
-    (root / "goodfolder").symlink_to("../shared")
+    root = server.directory / "files" / "root"
+    (root / "good").symlink_to(server.directory / "files" / "shared" / "a")
+    (root / "gooddirectory").symlink_to("../shared")
     (root / "bad").symlink_to("../secret")
-    (root / "worse").symlink_to(server.folder / "files" / "sharedother")
+    (root / "worse").symlink_to(server.directory / "files" / "sharedother")
     assert server.get("/s/good").body == b"a"
-    assert server.get("/s/goodfolder/a").body == b"a"
+    assert server.get("/s/gooddirectory/a").body == b"a"
     for path in ("/s/bad", "/s/worse/a"):
         assert from_application(server.get(path)), path
-    server.wait_for_log(r"security error: /s/bad is a link that leads out of its folder")
+    server.wait_for_log(r"security error: /s/bad is a link that leads out of its directory")
 
 
 # Expires and Cache-Control.
@@ -296,38 +296,38 @@ def test_types_and_charsets(site):
     assert server.get("/s/a.html").get("content-type") == "text/html; charset=iso-8859-1"
 
 
-# Front servers.
+# Reverse proxies.
 
 
 @pytest.mark.parametrize(
     ("mode", "field"), [("x-sendfile", "X-Sendfile"), ("nginx", "X-Accel-Redirect"), ("x-accel-redirect", "X-Accel-Redirect")]
 )
-def test_file_serve_mode_names_the_file_to_the_front_server(site, mode, field):
+def test_file_serve_mode_names_the_file_to_the_reverse_proxy(site, mode, field):
     server = site(
         f"static-map = /s=files\nfile-serve-mode = {mode}",
         {"a b.css": b"a"},
         listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"),
     )
     answer = ask(server.address("uwsgi"), target="/s/a b.css")
-    path = str(server.folder.resolve() / "files" / "a b.css")
+    path = str(server.directory.resolve() / "files" / "a b.css")
     assert answer.all(field) == [path if field == "X-Sendfile" else path.replace(" ", "%20")]
     assert (answer.status, answer.body) == (200, b"")
     assert answer.all("Content-Type") == ["text/css"]
 
 
-def test_check_static_docroot_looks_where_the_front_server_says(site):
+def test_check_static_docroot_looks_where_the_reverse_proxy_says(site):
     server = site("check-static-docroot = true", {"a.txt": b"a"}, listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"))
-    root = [("DOCUMENT_ROOT", str(server.folder / "files"))]
+    root = [("DOCUMENT_ROOT", str(server.directory / "files"))]
     assert ask(server.address("uwsgi"), target="/a.txt", extra=root).body == b"a"
     for extra in ([], [("DOCUMENT_ROOT", "files")], [("DOCUMENT_ROOT", "/nonexistent")], [("DOCUMENT_ROOT", "")]):
         assert ask(server.address("uwsgi"), target="/a.txt", extra=extra).all("X-From") == ["application"], extra
     # An HTTP client can't send it.
-    assert from_application(server.get("/a.txt", [("Document-Root", str(server.folder / "files"))]))
+    assert from_application(server.get("/a.txt", [("Document-Root", str(server.directory / "files"))]))
 
 
 def test_manage_script_name_takes_the_mount_away_first(serve):
     server = serve.prepare("mount = /app={apps}/static_front.py\nmanage-script-name = true\nstatic-map = /s=files")
-    fill(server.folder / "files", {"a.txt": b"a"})
+    fill(server.directory / "files", {"a.txt": b"a"})
     server.start()
     assert server.get("/app/s/a.txt").body == b"a"
     assert server.get("/s/a.txt").body == b"a"
@@ -336,19 +336,19 @@ def test_manage_script_name_takes_the_mount_away_first(serve):
 # The start.
 
 
-def test_a_folder_that_is_not_there_yet_is_a_warning_and_served_when_it_comes(site):
+def test_a_directory_that_is_not_there_yet_is_a_warning_and_served_when_it_comes(site):
     server = site("static-map = /s=files/later", {"x": b"x"})
     server.wait_for_log(r"uwsgi\.ini:\d+: .*there is no .*/files/later")
     assert from_application(server.get("/s/a.txt"))
-    fill(server.folder / "files", {"later/a.txt": b"a"})
+    fill(server.directory / "files", {"later/a.txt": b"a"})
     assert server.get("/s/a.txt").body == b"a"
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("static-map = /static", "names no folder"),
-        ("static-map = /static=", "names no folder"),
+        ("static-map = /static", "names no directory"),
+        ("static-map = /static=", "names no directory"),
         ("static-expires = .*\\.css", "has no time"),
         ("static-expires = (?=look) 10", "look-around"),
         ("static-expires-type = text/css", "has no time"),

@@ -21,11 +21,11 @@ LATER = "Fri, 31 Dec 2100 23:59:59 GMT"
 def server(serve_module):
     listen = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
     server = serve_module(
-        "wsgi-file = {apps}/hello.py\nstatic-map = /s={folder}/files\nstatic-expires-type = text/plain=60\n"
+        "wsgi-file = {apps}/hello.py\nstatic-map = /s={directory}/files\nstatic-expires-type = text/plain=60\n"
         "static-cache-control = public, max-age=60",
         listen=listen,
     )
-    fill(server.folder / "files", FILES)
+    fill(server.directory / "files", FILES)
     return server
 
 
@@ -64,7 +64,7 @@ def test_a_file_comes_with_its_validators_and_its_type(server, target):
     assert response.get("etag").startswith('"'), "section 8.8.3: a strong one"
     assert response.get("etag").endswith('"')
     changed = email.utils.parsedate_to_datetime(response.get("last-modified"))
-    path = server.folder / "files" / target.removeprefix("/s/")
+    path = server.directory / "files" / target.removeprefix("/s/")
     assert changed.timestamp() == int(path.stat().st_mtime)
     assert changed <= email.utils.parsedate_to_datetime(response.get("date")), "section 8.8.2.1"
 
@@ -80,10 +80,10 @@ def test_9_3_2_head_has_the_fields_of_get_and_no_body(server, target):
 
 
 def test_8_8_3_the_etag_changes_with_the_content(server):
-    fill(server.folder / "files", {"changing.txt": b"one"})
+    fill(server.directory / "files", {"changing.txt": b"one"})
     before = server.get("/s/changing.txt")
-    fill(server.folder / "files", {"other.txt": b"two"})
-    (server.folder / "files" / "other.txt").rename(server.folder / "files" / "changing.txt")
+    fill(server.directory / "files", {"other.txt": b"two"})
+    (server.directory / "files" / "other.txt").rename(server.directory / "files" / "changing.txt")
     response = server.get("/s/changing.txt", [("If-None-Match", before.get("etag"))])
     server.wait_for(lambda: server.get("/s/changing.txt").body == b"two", "the change is seen")
     response = server.get("/s/changing.txt", [("If-None-Match", before.get("etag"))])

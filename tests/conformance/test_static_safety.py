@@ -49,7 +49,7 @@ TRAVERSALS = [
     "..%2f..%2f..%2f..%2f..%2f..%2f..%2fetc/passwd",
     "../../../../../../../../etc/passwd",
     "out/secret.txt",
-    "outfolder/secret.txt",
+    "outdirectory/secret.txt",
     "absolute",
     "proc/self/environ",
     "a.txt/../../secret.txt",
@@ -66,10 +66,10 @@ def server(serve_module):
         "static-map = /s=files/root\nstatic-map = /slash/=files/root",
         listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"),
     )
-    fill(server.folder / "files", {"root/a.txt": b"a", "root/d/b.txt": b"b", "secret.txt": SECRET, "rootother/x": SECRET})
-    root = server.folder / "files" / "root"
+    fill(server.directory / "files", {"root/a.txt": b"a", "root/d/b.txt": b"b", "secret.txt": SECRET, "rootother/x": SECRET})
+    root = server.directory / "files" / "root"
     (root / "out").symlink_to("..")
-    (root / "outfolder").symlink_to(server.folder / "files")
+    (root / "outdirectory").symlink_to(server.directory / "files")
     (root / "absolute").symlink_to("/etc/passwd")
     (root / "proc").symlink_to("/proc")
     return server
@@ -80,7 +80,7 @@ def is_harmless(status, body):
 
 
 @pytest.mark.parametrize("path", TRAVERSALS)
-def test_no_way_leads_out_of_the_folder(server, path):
+def test_no_way_leads_out_of_the_directory(server, path):
     for prefix in ("/s/", "/slash/", "/", "/s/d/", "/s"):
         with Client(server.address()) as client:
             client.send(f"GET {prefix}{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"))
@@ -95,7 +95,7 @@ def test_no_way_leads_out_of_the_folder(server, path):
 @pytest.mark.parametrize(
     "path", ["../secret.txt", "d/../../secret.txt", "out/secret.txt", "..\\secret.txt", "a.txt\0", "\0", "", "//"]
 )
-def test_no_front_server_can_lead_out_of_the_folder(server, path):
+def test_no_reverse_proxy_can_lead_out_of_the_directory(server, path):
     for prefix in ("/s/", "/slash/", "/", ""):
         extra = [("PATH_INFO", prefix + path)]
         answer = ask(server.address("uwsgi"), target="/s/x", extra=extra)
@@ -103,13 +103,13 @@ def test_no_front_server_can_lead_out_of_the_folder(server, path):
         assert answer.all("X-From") == ["application"]
 
 
-def test_a_neighbour_with_a_longer_name_is_not_below_the_folder(server):
+def test_a_neighbor_with_a_longer_name_is_not_below_the_directory(server):
     for path in ("/sother/x", "/s/../rootother/x", "/s/%2e%2e/rootother/x", "/s../rootother/x"):
         assert server.get(path).get("x-from") == "application"
 
 
 def test_devices_pipes_and_sockets_are_no_files_and_are_not_waited_for(server):
-    root = server.folder / "files" / "root"
+    root = server.directory / "files" / "root"
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         here = os.getcwd()
@@ -128,8 +128,8 @@ def test_devices_pipes_and_sockets_are_no_files_and_are_not_waited_for(server):
 
 
 def test_a_link_that_is_switched_while_it_is_asked_for_never_leads_out(server):
-    """A thousand lookups of a name that alternates between a folder and a link to the outside."""
-    root = server.folder / "files" / "root"
+    """A thousand lookups of a name that alternates between a directory and a link to the outside."""
+    root = server.directory / "files" / "root"
     (root / "switch").mkdir()
     (root / "switch" / "secret.txt").write_bytes(b"harmless")
     (root / "away").symlink_to("..")
@@ -165,10 +165,10 @@ def without_roots_rights():
 def test_what_may_not_be_read_is_forbidden_and_no_fault(serve):
     configuration = "wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\ncheck-static = files"
     server = serve.prepare(configuration, command=without_roots_rights())
-    folder = server.folder / "files"
-    fill(folder, {"open.txt": b"open", "closed.txt": b"closed", "d/in.txt": b"in"})
-    (folder / "closed.txt").chmod(0o000)
-    (folder / "d").chmod(0o000)
+    directory = server.directory / "files"
+    fill(directory, {"open.txt": b"open", "closed.txt": b"closed", "d/in.txt": b"in"})
+    (directory / "closed.txt").chmod(0o000)
+    (directory / "d").chmod(0o000)
     try:
         server.start()
         assert server.get("/s/open.txt").body == b"open"
@@ -177,7 +177,7 @@ def test_what_may_not_be_read_is_forbidden_and_no_fault(serve):
         # If every path is looked up, the application answers for inaccessible ones.
         assert server.get("/d/in.txt").get("x-from") == "application"
     finally:
-        (folder / "d").chmod(0o755)
+        (directory / "d").chmod(0o755)
 
 
 # Descriptors.
@@ -185,7 +185,7 @@ def test_what_may_not_be_read_is_forbidden_and_no_fault(serve):
 
 def test_a_full_descriptor_table_is_503_and_passes(serve):
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nstatic-cache-files = 0")
-    fill(server.folder / "files", {f"{number}.bin": pattern(3_000_000) for number in range(40)})
+    fill(server.directory / "files", {f"{number}.bin": pattern(3_000_000) for number in range(40)})
     server.start()
     worker = processes_of_workers(server)[0]
     held = len(os.listdir(f"/proc/{worker}/fd"))
@@ -211,7 +211,7 @@ def test_a_full_descriptor_table_is_503_and_passes(serve):
 
 def test_the_cache_gives_its_descriptors_back_when_they_are_short(serve):
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files")
-    fill(server.folder / "files", {f"{number}.bin": pattern(20_000) for number in range(30)})
+    fill(server.directory / "files", {f"{number}.bin": pattern(20_000) for number in range(30)})
     server.start()
     worker = processes_of_workers(server)[0]
     with server.connect() as client:

@@ -16,7 +16,7 @@ SETTLED_SECONDS = 3.1
 KINDS = ["empty", "part", "parts", "length", "written"]
 LOADED = {"wsgi": "wsgi-file = {apps}/handing.py", "asgi": "pythonpath = {apps}\nasgi = handing:asgi"}
 FIELDS = {
-    "path": ("X-Sendfile", "{folder}/private/"),
+    "path": ("X-Sendfile", "{directory}/private/"),
     "location": ("X-Accel-Redirect", "/inside/"),
 }
 
@@ -34,16 +34,16 @@ def server(request, serve_module):
         "private/site.css.gz": b"compressed",
         "outside.txt": b"outside",
     }
-    fill(server.folder, files)
-    (server.folder / "private" / "out.txt").symlink_to(server.folder / "outside.txt")
-    (server.folder / "private" / "shut.txt").mkdir()
+    fill(server.directory, files)
+    (server.directory / "private" / "out.txt").symlink_to(server.directory / "outside.txt")
+    (server.directory / "private" / "shut.txt").mkdir()
     return server.start()
 
 
 @pytest.fixture(params=FIELDS)
 def words(request, server):
     field, start = FIELDS[request.param]
-    return field, start.replace("{folder}", str(server.folder))
+    return field, start.replace("{directory}", str(server.directory))
 
 
 def ask(server, words, name, headers=(), method="GET", **asked):
@@ -56,7 +56,7 @@ def ask(server, words, name, headers=(), method="GET", **asked):
 @pytest.mark.parametrize("name", ["report.txt", "large.bin"])
 def test_the_file_is_sent_in_place_of_the_body(server, words, name, body):
     response = ask(server, words, name, body=body)
-    content = (server.folder / "private" / name).read_bytes()
+    content = (server.directory / "private" / name).read_bytes()
     assert response.status == 200
     assert_same(response.body, content)
     assert response.all("content-length") == [str(len(content))]
@@ -138,7 +138,7 @@ def test_names_with_a_dot_are_the_applications_choice(server, words):
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "../outside.txt", "out.txt", "shut.txt", "", "a/../report.txt", "report.txt/"])
-def test_a_name_without_a_file_in_the_folder_is_404_and_logged(server, words, name):
+def test_a_name_without_a_file_in_the_directory_is_404_and_logged(server, words, name):
     before = server.log.count(words[0])
     response = ask(server, words, name, header=["Content-Disposition: attachment"])
     assert (response.status, response.get(words[0].lower()), response.get("content-disposition")) == (404, None, None)
@@ -146,7 +146,7 @@ def test_a_name_without_a_file_in_the_folder_is_404_and_logged(server, words, na
     wait_until(lambda: server.log.count(words[0]) > before, "the log says why")
 
 
-def test_other_folders_are_refused(server):
+def test_other_directories_are_refused(server):
     for field, name in [("X-Sendfile", "/etc/passwd"), ("X-Sendfile", "report.txt"), ("X-Accel-Redirect", "/insides/report.txt")]:
         response = server.get("/?" + urlencode({"field": field, "name": name}))
         assert (response.status, b"root" in response.body) == (404, False)
@@ -158,7 +158,7 @@ def test_letters_beyond_ascii(server):
 
 
 def test_a_file_that_was_written_just_now_is_sent_as_it_is_now(server, words):
-    path = server.folder / "private" / "fresh.txt"
+    path = server.directory / "private" / "fresh.txt"
     for number in range(20):
         # Alternately modified in place and replaced.
         target = path if number % 2 else path.with_suffix(".new")
@@ -174,21 +174,21 @@ def test_without_the_option_it_is_a_field_like_any_other(serve):
     assert (response.body, response.get("x-sendfile")) == (b"of the application", "/etc/passwd")
 
 
-def test_behind_a_front_server_that_speaks_uwsgi(serve):
+def test_behind_a_reverse_proxy_that_speaks_uwsgi(serve):
     server = serve.prepare("wsgi-file = {apps}/handing.py\nx-sendfile = private", listen=("socket = 127.0.0.1:0",))
-    fill(server.folder, {"private/report.txt": b"the report"})
+    fill(server.directory, {"private/report.txt": b"the report"})
     server.start()
-    query = urlencode({"field": "X-Sendfile", "name": f"{server.folder}/private/report.txt"})
+    query = urlencode({"field": "X-Sendfile", "name": f"{server.directory}/private/report.txt"})
     answer = uwsgi.ask(server.address("uwsgi"), target="/?" + query, extra=[("HTTP_RANGE", "bytes=4-9")])
     assert (answer.status, answer.body) == (206, b"report")
 
 
 @pytest.mark.parametrize("value", ["private", "inside=private", "/inside="])
-def test_a_location_without_its_folder_is_an_error_with_its_line(serve, value):
+def test_a_location_without_its_directory_is_an_error_with_its_line(serve, value):
     server = serve.prepare(f"wsgi-file = {{apps}}/handing.py\nx-accel-redirect = {value}").launch()
     assert server.wait_for_exit() != 0
     server.wait_for_text("uwsgi.ini:4: ")
-    server.wait_for_text("/path=FOLDER")
+    server.wait_for_text("/path=DIRECTORY")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_a_location_without_its_folder_is_an_error_with_its_line(serve, value):
 def test_a_named_file_is_compressed_as_any_answer_is(serve, loaded):
     server = serve.prepare(f"{loaded}\nx-sendfile = private\ncompress = gzip")
     texts = {"small.txt": b"text " * 1000, "large.txt": b"a longer text " * 300_000}
-    fill(server.folder, {f"private/{name}": text for name, text in texts.items()})
+    fill(server.directory, {f"private/{name}": text for name, text in texts.items()})
     client = server.start().connect()
     for name, text in texts.items():
         for body in KINDS:
-            query = urlencode({"field": "X-Sendfile", "name": f"{server.folder}/private/{name}", "body": body})
+            query = urlencode({"field": "X-Sendfile", "name": f"{server.directory}/private/{name}", "body": body})
             response = client.request("GET", "/?" + query, [("Accept-Encoding", "gzip")])
             assert (response.status, response.all("content-encoding")) == (200, ["gzip"])
             assert_same(gzip.decompress(response.body), text)
@@ -214,7 +214,7 @@ def test_a_named_file_is_compressed_as_any_answer_is(serve, loaded):
 def test_pathsend_sends_what_the_file_is_at_the_moment(serve, size):
     server = serve.prepare(LOADED["asgi"])
     client = server.start().connect()
-    path = server.folder / "file.bin"
+    path = server.directory / "file.bin"
     for number in range(6):
         content = pattern(size)[number:] + bytes(number)
         if number % 2:

@@ -45,8 +45,8 @@ def application(environ, start_response):
 
 def test_threads_share_few_arenas_of_the_allocator(serve):
     """Each arena keeps its peak memory."""
-    server = serve.prepare("wsgi-file = {folder}/arenas.py\nthreads = 8")
-    (server.folder / "arenas.py").write_text(ARENAS)
+    server = serve.prepare("wsgi-file = {directory}/arenas.py\nthreads = 8")
+    (server.directory / "arenas.py").write_text(ARENAS)
     server.start()
     assert max(int(text) for text in ask_at_once(server, ["/"] * 8)) <= 2
 
@@ -82,7 +82,7 @@ def test_a_blocked_call_delays_no_other_request(serve, how, threads):
     assert blocked.request(target="/fine").text == "fine"
 
 
-#: Interval of the timer of a worker's loop, in seconds. A request that waits for the timer was not signalled.
+#: Interval of the timer of a worker's loop, in seconds. A request that waits for the timer was not signaled.
 LOOK_AT_CLOCK_SECONDS = 0.5
 
 

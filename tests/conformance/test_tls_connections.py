@@ -219,7 +219,7 @@ def test_the_uwsgi_protocol_is_spoken_within_tls_too(serve, authority, context):
     with TlsClient(place[1:], context_of(authority, alpn=())) as client:
         client.send(b"\0" + len(packet).to_bytes(2, "little") + b"\0" + packet)
         told = json.loads(client.read_to_end().partition(b"\r\n\r\n")[2])
-    # The front server's TLS is not its client's.
+    # The reverse proxy's TLS is not its client's.
     assert told["environ"]["wsgi.url_scheme"] == "http"
     assert "HTTPS" not in told["environ"]
 

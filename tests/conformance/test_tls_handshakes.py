@@ -294,9 +294,9 @@ def test_certificates_of_another_authority_and_those_of_servers_are_refused(serv
     server.wait_for_log("its certificate was not accepted")
 
 
-def self_signed(folder, name, *extensions):
+def self_signed(directory, name, *extensions):
     """Returns credentials that a client has made for itself."""
-    key, certificate = folder / f"{name}.key", folder / f"{name}.crt"
+    key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
     openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", key)
     added = [part for extension in extensions for part in ("-addext", extension)]
     openssl("req", "-x509", "-new", "-key", key, "-subj", f"/O=Bolide/CN={name}", "-days", 30, *added, "-out", certificate)
@@ -425,11 +425,11 @@ def test_secrets_are_written_where_that_was_asked_for(serve, authority, credenti
 CURVE = ("EC", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 
-def of_version_1(folder, *kind):
+def of_version_1(directory, *kind):
     """Returns a certificate and its key as the recipe in uWSGI's documentation creates them: without extensions, and therefore
     X.509 version 1.
     """
-    key, certificate = folder / "old.key", folder / "old.crt"
+    key, certificate = directory / "old.key", directory / "old.crt"
     openssl("genpkey", "-algorithm", *kind, "-out", key)
     request = openssl("req", "-new", "-key", key, "-subj", "/CN=localhost")
     openssl("x509", "-req", "-days", "30", "-signkey", key, "-out", certificate, stdin=request)

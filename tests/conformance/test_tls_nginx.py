@@ -10,7 +10,7 @@ LOCATIONS = """
     server {{
         listen 127.0.0.1:{{port}};
         client_max_body_size 20m;
-        include {folder}/parameters;
+        include {directory}/parameters;
         location /suwsgi/ {{
             uwsgi_pass suwsgi://127.0.0.1:{suwsgi};
             uwsgi_ssl_verify on; uwsgi_ssl_trusted_certificate {authority}; uwsgi_ssl_name localhost; {client}
@@ -40,7 +40,7 @@ def front(serve, tmp_path):
         (tmp_path / "parameters").write_text(parameters())
         lines = f"uwsgi_ssl_certificate {shown.chain}; uwsgi_ssl_certificate_key {shown.key};" if shown else ""
         http = LOCATIONS.format(
-            folder=tmp_path,
+            directory=tmp_path,
             suwsgi=server.address("suwsgi")[1],
             https=server.address("https")[1],
             authority=authority.certificate,
@@ -64,7 +64,7 @@ def test_bodies_go_both_ways_through_an_encrypted_socket(location, front):
             assert json.loads(answer.body)["body"].encode() == BODY
 
 
-def test_a_front_server_without_the_certificate_that_is_asked_for_gets_nothing(front):
+def test_a_reverse_proxy_without_the_certificate_that_is_asked_for_gets_nothing(front):
     nginx = front()
     with nginx.connect() as client:
         assert client.request("GET", "/suwsgi/").status == 502

@@ -6,7 +6,7 @@ import pytest
 from support.client import Client
 from support.http2 import Both, Reset
 
-#: Fields that the server or a front server decides about, and their variable.
+#: Fields that the server or a reverse proxy decides about, and their variable.
 DECIDED = [
     ("X_Forwarded_For", "6.6.6.6"),
     ("x_forwarded-proto", "https"),
@@ -111,7 +111,7 @@ def test_script_name_of_the_environment_is_the_prefix_in_the_words_of_gunicorn(s
         arguments=[*LISTEN, *words, "echo:application"], environment={"SCRIPT_NAME": "/shop/"} if way == "environment" else None
     )
     if way == "raw_env":
-        (server.folder / "gunicorn.conf.py").write_text("raw_env = ['SCRIPT_NAME=/shop']\n")
+        (server.directory / "gunicorn.conf.py").write_text("raw_env = ['SCRIPT_NAME=/shop']\n")
     server.start()
     assert paths(server.get("/shop/cart")) == ("/shop", "/cart")
     assert paths(server.get("/shop")) == ("/shop", "")
@@ -151,7 +151,7 @@ def test_elsewhere_the_field_script_name_is_dropped(serve, words):
 
 def test_an_asgi_application_has_the_prefix_as_its_root_path(serve):
     server = serve.prepare(arguments=["--bind", "127.0.0.1:0", "-k", "asgi", "app:app"], environment={"SCRIPT_NAME": "/shop"})
-    (server.folder / "app.py").write_text(
+    (server.directory / "app.py").write_text(
         "async def app(scope, receive, send):\n"
         "    if scope['type'] != 'http':\n"
         "        return\n"

@@ -1,4 +1,4 @@
-"""The uwsgi protocol (modifier1 0), as front servers use it: over TCP and UNIX sockets."""
+"""The uwsgi protocol (modifier1 0), as reverse proxies use it: over TCP and UNIX sockets."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from support.client import Client
 from support.ports import ipv6_is_there
 from support.refusals import told_of
 
-TCP_AND_UNIX = ("socket = 127.0.0.1:0", "socket = {folder}/app.sock")
+TCP_AND_UNIX = ("socket = 127.0.0.1:0", "socket = {directory}/app.sock")
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def server(serve_module):
 
 @pytest.fixture(params=["tcp", "unix"])
 def address(server, request):
-    return server.address("uwsgi") if request.param == "tcp" else str(server.folder / "app.sock")
+    return server.address("uwsgi") if request.param == "tcp" else str(server.directory / "app.sock")
 
 
 def test_variables_become_the_environ(address):
@@ -42,7 +42,7 @@ def test_the_last_of_doubled_variables_counts(address):
 
 
 @pytest.mark.parametrize("scheme", ["UWSGI_SCHEME", "HTTP_X_FORWARDED_PROTO"])
-def test_the_front_server_tells_the_scheme(address, scheme):
+def test_the_reverse_proxy_tells_the_scheme(address, scheme):
     assert json.loads(uwsgi.ask(address, extra=[(scheme, "https")]).body)["environ"]["wsgi.url_scheme"] == "https"
     assert json.loads(uwsgi.ask(address).body)["environ"]["wsgi.url_scheme"] == "http"
     for strange in ("javascript", "https, http", ""):
@@ -66,10 +66,10 @@ def test_a_packet_may_come_byte_by_byte(address):
     assert (told["environ"]["PATH_INFO"], told["body"]) == ("/slow", "abc")
 
 
-def test_the_answer_is_as_front_servers_expect_it(address):
+def test_the_answer_is_as_reverse_proxies_expect_it(address):
     answer = uwsgi.ask(address)
     assert answer.status_line == "HTTP/1.1 200 OK"
-    # Date, Server and connection handling belong to the front server; the end of the connection ends the body.
+    # Date, Server and connection handling belong to the reverse proxy; the end of the connection ends the body.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -136,7 +136,7 @@ def test_a_truncated_packet_reaches_no_application(server, address, cut):
     assert target not in server.log
 
 
-def test_the_log_names_the_client_and_not_the_front_server(server, address):
+def test_the_log_names_the_client_and_not_the_reverse_proxy(server, address):
     uwsgi.ask(address, target="/logged", extra=[("REMOTE_USER", "ann")])
     server.wait_for_log(r"\] 192\.0\.2\.7 \(ann\) \{13 vars in \d+ bytes\} \[.*\] GET /logged => ")
 
@@ -150,9 +150,9 @@ def test_every_kind_of_socket_serves_at_once(serve):
             "http = 127.0.0.1:0",
             f"http11-socket = {local}:0",
             f"socket = {local}:0",
-            "uwsgi-socket = {folder}/one.sock",
-            "http-socket = {folder}/two.sock",
-            "socket = @bolide-test-{folder}",
+            "uwsgi-socket = {directory}/one.sock",
+            "http-socket = {directory}/two.sock",
+            "socket = @bolide-test-{directory}",
         ),
     )
     places = server.places()

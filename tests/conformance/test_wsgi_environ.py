@@ -12,7 +12,7 @@ from support import uwsgi
 def server(serve_module):
     return serve_module(
         "wsgi-file = {apps}/echo.py",
-        listen=("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "socket = {folder}/uwsgi.sock"),
+        listen=("http-socket = 127.0.0.1:0", "http-socket = {directory}/http.sock", "socket = {directory}/uwsgi.sock"),
     )
 
 
@@ -52,8 +52,8 @@ def told_over_http(server, address=None, **options):
 def test_environ_has_every_key_with_its_type(server):
     for told in (
         told_over_http(server),
-        told_over_http(server, str(server.folder / "http.sock")),
-        json.loads(uwsgi.ask(str(server.folder / "uwsgi.sock")).body),
+        told_over_http(server, str(server.directory / "http.sock")),
+        json.loads(uwsgi.ask(str(server.directory / "uwsgi.sock")).body),
     ):
         assert {key: told["types"].get(key) for key in TYPES} == TYPES
         # PEP 3333: CGI variables are native strings, and the dictionary contains nothing else of a request.
@@ -118,8 +118,8 @@ def test_bytes_beyond_ascii_are_unchanged_in_raw_uri(server):
     assert answer.status == 400 or json.loads(answer.body)["environ"]["RAW_URI"] == "/\xc3\xa9?\xff"
 
 
-def test_raw_uri_is_what_a_front_server_sends_as_request_uri(server):
-    address = str(server.folder / "uwsgi.sock")
+def test_raw_uri_is_what_a_reverse_proxy_sends_as_request_uri(server):
+    address = str(server.directory / "uwsgi.sock")
     seen = json.loads(uwsgi.ask(address, target="/a%2Fb?c").body)["environ"]
     assert (seen["RAW_URI"], seen["REQUEST_URI"]) == ("/a%2Fb?c", "/a%2Fb?c")
     seen = json.loads(uwsgi.ask(address, target="/a", extra=[("RAW_URI", "/its%20own")]).body)["environ"]
@@ -137,7 +137,7 @@ def application(environ, start_response):
 def test_raw_uri_is_the_object_of_request_uri_unless_they_differ(serve):
     more = "mount = /shop=told.py\nmanage-script-name = true\nroute = ^/shop/moved addvar:REQUEST_URI=/elsewhere"
     server = serve.prepare(f"wsgi-file = told.py\n{more}", listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"))
-    (server.folder / "told.py").write_text(SAME_OBJECT)
+    (server.directory / "told.py").write_text(SAME_OBJECT)
     server.start()
     asks = {
         "http": lambda target: server.get(target).body,
@@ -151,7 +151,7 @@ def test_raw_uri_is_the_object_of_request_uri_unless_they_differ(serve):
 
 
 def test_a_client_of_a_unix_socket_has_no_address(server):
-    seen = told_over_http(server, str(server.folder / "http.sock"))["environ"]
+    seen = told_over_http(server, str(server.directory / "http.sock"))["environ"]
     assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["SERVER_PORT"]) == ("", "", "80")
 
 
@@ -253,13 +253,13 @@ def test_a_mount_is_chosen_without_dot_segments(mounts, target, name, script, pa
     assert json.loads(mounts.get(target).body) == [name, script, path, target]
 
 
-def test_a_front_server_s_path_stays_as_it_is(mounts):
-    """The front server decides how to resolve dots; its path is used unchanged over the uwsgi protocol."""
+def test_a_reverse_proxy_s_path_stays_as_it_is(mounts):
+    """The reverse proxy decides how to resolve dots; its path is used unchanged over the uwsgi protocol."""
     answer = uwsgi.ask(mounts.address("uwsgi"), target="/x", extra=[("SCRIPT_NAME", ""), ("PATH_INFO", "/one/../two")])
     assert json.loads(answer.body)[:3] == ["one", "/one", "/../two"]
 
 
-def test_the_front_server_may_choose_the_mount_by_script_name(serve):
+def test_the_reverse_proxy_may_choose_the_mount_by_script_name(serve):
     server = serve(MOUNTS, listen=("socket = 127.0.0.1:0",))
     for script, path, name in (
         ("/one", "/x", "one"),

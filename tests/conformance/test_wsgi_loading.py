@@ -47,8 +47,8 @@ def test_the_command_line_names_an_application(serve, arguments, answer):
 
 
 def test_a_file_may_have_any_extension(serve):
-    server = serve.prepare("wsgi-file = {folder}/application.wsgi")
-    (server.folder / "application.wsgi").write_text(
+    server = serve.prepare("wsgi-file = {directory}/application.wsgi")
+    (server.directory / "application.wsgi").write_text(
         "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [__name__.encode()]\n"
     )
     server.start()
@@ -58,16 +58,16 @@ def test_a_file_may_have_any_extension(serve):
 BROKEN = {
     "missing module": ("module = nowhere", "there is no module 'nowhere'"),
     "missing module of a package": ("module = package.nowhere:app", "there is no module 'package.nowhere'"),
-    "missing file": ("wsgi-file = {folder}/nowhere.py", "there is no file"),
+    "missing file": ("wsgi-file = {directory}/nowhere.py", "there is no file"),
     "missing callable": ("module = package.module:nowhere", "'package.module' has no 'nowhere'; it has 'app'"),
-    "missing default callable": ("wsgi-file = {folder}/app_only.py", "has no 'application'; it has 'app'"),
+    "missing default callable": ("wsgi-file = {directory}/app_only.py", "has no 'application'; it has 'app'"),
     "missing callable of mount": ("mount = /x=package.module:nowhere", "'package.module' has no 'nowhere'"),
     "not callable": ("module = package.module:not_callable", "is a int, which can't be called"),
     "call with a name": ("module = package.module:create_app(x)", "a call with literal arguments such as create_app('prod')"),
-    "syntax error": ("wsgi-file = {folder}/syntax_error.py", "SyntaxError"),
-    "exception": ("wsgi-file = {folder}/raises.py", "RuntimeError: at import"),
-    "exits": ("wsgi-file = {folder}/exits.py", "SystemExit"),
-    "missing dependency": ("wsgi-file = {folder}/needs.py", "No module named 'nowhere_at_all'"),
+    "syntax error": ("wsgi-file = {directory}/syntax_error.py", "SyntaxError"),
+    "exception": ("wsgi-file = {directory}/raises.py", "RuntimeError: at import"),
+    "exits": ("wsgi-file = {directory}/exits.py", "SystemExit"),
+    "missing dependency": ("wsgi-file = {directory}/needs.py", "No module named 'nowhere_at_all'"),
     "factory fails": ("module = factory:create()", "ValueError: no settings"),
 }
 
@@ -85,10 +85,10 @@ FILES = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_an_application_that_does_not_load_ends_the_start_and_the_last_line_says_why(serve, name, lazy):
     configuration, words = BROKEN[name]
-    server = serve.prepare(f"{configuration}\npythonpath = {{apps}}\npythonpath = {{folder}}\nlazy-apps = {lazy}")
+    server = serve.prepare(f"{configuration}\npythonpath = {{apps}}\npythonpath = {{directory}}\nlazy-apps = {lazy}")
     server.expects_alarms = True
     for file, text in FILES.items():
-        (server.folder / file).write_text(text)
+        (server.directory / file).write_text(text)
     assert server.launch().wait_for_exit() == LOAD_FAILED
     server.wait_for_text(words)
     last = server.lines[-1]
@@ -97,13 +97,13 @@ def test_an_application_that_does_not_load_ends_the_start_and_the_last_line_says
 
 
 @pytest.mark.parametrize("lazy", ["", "lazy-apps = true"])
-@pytest.mark.parametrize("form", ["module = broken", "wsgi-file = {folder}/broken.py"])
+@pytest.mark.parametrize("form", ["module = broken", "wsgi-file = {directory}/broken.py"])
 def test_a_failed_load_is_told_from_the_applications_first_line_on(serve, form, lazy):
-    server = serve.prepare(f"{form}\npythonpath = {{folder}}\n{lazy}")
-    (server.folder / "broken.py").write_text("def begin():\n    raise KeyError('colour')\nbegin()\n")
+    server = serve.prepare(f"{form}\npythonpath = {{directory}}\n{lazy}")
+    (server.directory / "broken.py").write_text("def begin():\n    raise KeyError('color')\nbegin()\n")
     server.launch()
     assert server.wait_for_exit() == LOAD_FAILED
     told = server.log[server.log.index("Traceback") :].splitlines()
     assert 'broken.py", line 3, in <module>' in told[1], server.log
     assert not [name for name in ("importlib", "load.py") if name in server.log]
-    assert any("KeyError: 'colour'" in line for line in told)
+    assert any("KeyError: 'color'" in line for line in told)

@@ -11,22 +11,22 @@ import shutil
 import subprocess
 import sys
 
-from session import FOLDER
+from session import DIRECTORY
 from support.ports import reserve
 from support.waiting import TIMEOUT_SECONDS
 
 NGINX = """
 daemon off;
-pid {folder}/nginx.pid;
+pid {directory}/nginx.pid;
 error_log stderr;
 events {{ worker_connections 64; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/client;
-    proxy_temp_path {folder}/proxy;
-    uwsgi_temp_path {folder}/uwsgi;
-    fastcgi_temp_path {folder}/fastcgi;
-    scgi_temp_path {folder}/scgi;
+    client_body_temp_path {directory}/client;
+    proxy_temp_path {directory}/proxy;
+    uwsgi_temp_path {directory}/uwsgi;
+    fastcgi_temp_path {directory}/fastcgi;
+    scgi_temp_path {directory}/scgi;
     {inner}
 }}
 """
@@ -53,20 +53,20 @@ def program(name):
     return path
 
 
-def check(step, folder):
+def check(step, directory):
     """Fails with the error in the block; returns False for a block that cannot be checked."""
     if step.language == "ini" and "[Unit]" in step.text:
-        unit(step, folder)
+        unit(step, directory)
     elif step.language in CONFIGURATIONS:
-        configurations([step], folder)
+        configurations([step], directory)
     elif step.language in CHECKS:
-        CHECKS[step.language](step, folder)
+        CHECKS[step.language](step, directory)
     else:
         return False
     return True
 
 
-def configurations(steps, folder):
+def configurations(steps, directory):
     """Returns the findings of `bolide check` in configurations, all at once; findings about files of their own machine are left
     out.
     """
@@ -75,7 +75,7 @@ def configurations(steps, folder):
         if step.language == "json":
             json.loads(step.text)
         if is_ours(step):
-            path = folder / f"{number}.{step.language}"
+            path = directory / f"{number}.{step.language}"
             headless = step.language == "ini" and not re.search(r"^\[", step.text, re.MULTILINE)
             path.write_text("[uwsgi]\n" * headless + step.text)
             places[str(path)] = step.place
@@ -83,7 +83,9 @@ def configurations(steps, folder):
         return
     # The tests' own environment variables are no options of a configuration.
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
-    status, said = run([sys.executable, "-m", "bolide", "check", "--no-paths", "--format", "lines", *places], cwd=folder, env=own)
+    status, said = run(
+        [sys.executable, "-m", "bolide", "check", "--no-paths", "--format", "lines", *places], cwd=directory, env=own
+    )
     assert status in (0, 1, 2), f"bolide check ended with {status}:\n{said}"
     problems = [line for line in said.splitlines() if is_problem(line)]
     for path, place in places.items():
@@ -105,7 +107,7 @@ def is_ours(step):
 
 #: Findings that are expected because the file is a fragment or is meant for another machine.
 FRAGMENT = re.compile(
-    r"there is no (file|folder|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
+    r"there is no (file|directory|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
     r"|no application is named"
     r"|no address speaks (HTTP|TLS)|has no effect without `|has no effect: there is no|`allow-missing` permits that"
     r"|are written to /tmp/keys.log"
@@ -117,21 +119,21 @@ def is_problem(line):
     return re.search(r": (error|warning): ", line) is not None and FRAGMENT.search(line) is None
 
 
-def unit(step, folder):
+def unit(step, directory):
     """Checks a unit with systemd; its program does not exist on this machine."""
     name = step.name.rsplit("/", 1)[-1] or "bolide.service"
     text = re.sub(r"^(Exec\w+=)\S+", rf"\1{shutil.which('true')}", step.text, flags=re.MULTILINE)
-    path = folder / name
+    path = directory / name
     path.write_text(text)
     if name.endswith(".socket"):
         path.with_suffix(".service").write_text(f"[Service]\nExecStart={shutil.which('true')}\n")
-    status, said = run([program("systemd-analyze"), "verify", "--man=no", str(path)], cwd=folder)
+    status, said = run([program("systemd-analyze"), "verify", "--man=no", str(path)], cwd=directory)
     own = [line for line in said.splitlines() if name in line]
     assert not own, f"{step.place}: systemd-analyze verify says\n" + "\n".join(own)
     assert status == 0 or not own, f"{step.place}: {said}"
 
 
-def nginx(step, folder):
+def nginx(step, directory):
     held = []
 
     def free(match):
@@ -139,24 +141,24 @@ def nginx(step, folder):
         return f"listen 127.0.0.1:{held[-1].getsockname()[1]}"
 
     text = re.sub(r"\blisten +[\d.:\[\]]+", free, step.text)
-    text = FOLDER.sub(lambda match: str(folder) + match["folder"], text)
+    text = DIRECTORY.sub(lambda match: str(directory) + match["directory"], text)
     top, server = [], []
     for block in blocks(text):
         (top if re.match(r"\s*(server|upstream|map|limit_|log_format|geo|split_clients|#)", block) else server).append(block)
     if server:
-        top.append("server {\n listen unix:" + str(folder / "nginx.sock") + ";\n" + "\n".join(server) + "\n}")
+        top.append("server {\n listen unix:" + str(directory / "nginx.sock") + ";\n" + "\n".join(server) + "\n}")
     named = set(re.findall(r"_pass (?:https?://)?([a-z_]+)\s*;", text)) - set(re.findall(r"upstream (\w+)", text))
     top += [f"upstream {name} {{ server 127.0.0.1:9; }}" for name in sorted(named)]
     for parameters in ("uwsgi_params", "fastcgi_params", "scgi_params", "proxy_params"):
         if os.path.exists(f"{NGINX_FILES}/{parameters}"):
-            shutil.copy(f"{NGINX_FILES}/{parameters}", folder)
-    file = folder / "nginx.conf"
+            shutil.copy(f"{NGINX_FILES}/{parameters}", directory)
+    file = directory / "nginx.conf"
     if re.search(r"ssl_certificate ", text):
-        certificate(folder)
-        text_of = re.sub(r"(ssl_certificate(?:_key)? )[^;]+", rf"\1{folder}/site.pem", "\n".join(top))
+        certificate(directory)
+        text_of = re.sub(r"(ssl_certificate(?:_key)? )[^;]+", rf"\1{directory}/site.pem", "\n".join(top))
         top = [text_of]
-    file.write_text(NGINX.format(folder=folder, inner="\n".join(top)))
-    status, said = run([program("nginx"), "-t", "-p", str(folder), "-c", str(file)])
+    file.write_text(NGINX.format(directory=directory, inner="\n".join(top)))
+    status, said = run([program("nginx"), "-t", "-p", str(directory), "-c", str(file)])
     for one in held:
         one.close()
     assert status == 0, f"{step.place}: nginx -t says\n{said}"
@@ -176,7 +178,7 @@ def blocks(text):
     return found
 
 
-def certificate(folder):
+def certificate(directory):
     command = [
         "openssl",
         "req",
@@ -189,38 +191,38 @@ def certificate(folder):
         "-subj",
         "/CN=shop.example",
     ]
-    status, said = run([*command, "-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")])
+    status, said = run([*command, "-keyout", str(directory / "key.pem"), "-out", str(directory / "certificate.pem")])
     assert status == 0, said
-    (folder / "site.pem").write_text((folder / "certificate.pem").read_text() + (folder / "key.pem").read_text())
+    (directory / "site.pem").write_text((directory / "certificate.pem").read_text() + (directory / "key.pem").read_text())
 
 
-def haproxy(step, folder):
+def haproxy(step, directory):
     text = step.text
     if not HAPROXY_SECTION.search(text):
         text = "backend shop\n" + text
     if re.search(r"\bcrt ", text):
-        certificate(folder)
-        text = re.sub(r"\bcrt \S+", f"crt {folder}/site.pem", text)
-    text = FOLDER.sub(lambda match: str(folder) + match["folder"], text)
+        certificate(directory)
+        text = re.sub(r"\bcrt \S+", f"crt {directory}/site.pem", text)
+    text = DIRECTORY.sub(lambda match: str(directory) + match["directory"], text)
     if not re.search(r"^\s*bind\b", text, re.MULTILINE):
-        text += f"\nfrontend any\n    mode tcp\n    bind unix@{folder}/haproxy.sock\n"
-    path = folder / "haproxy.cfg"
+        text += f"\nfrontend any\n    mode tcp\n    bind unix@{directory}/haproxy.sock\n"
+    path = directory / "haproxy.cfg"
     path.write_text(("" if re.search(r"^defaults", text, re.MULTILINE) else HAPROXY) + text)
     status, said = run([program("haproxy"), "-c", "-f", str(path)])
     assert status == 0, f"{step.place}: haproxy -c says\n{said}"
 
 
-def logrotate(step, folder):
+def logrotate(step, directory):
     text = re.sub(r"^(\s*)(su|create) .*$", "", step.text, flags=re.MULTILINE)
-    path = folder / "rotate"
+    path = directory / "rotate"
     path.write_text(text)
     path.chmod(0o644)
-    status, said = run([program("logrotate"), "-d", "-s", str(folder / "state"), str(path)])
+    status, said = run([program("logrotate"), "-d", "-s", str(directory / "state"), str(path)])
     assert status == 0, f"{step.place}: logrotate -d says\n{said}"
     assert "error:" not in said, f"{step.place}: logrotate -d says\n{said}"
 
 
-def python(step, folder):
+def python(step, directory):
     ast.parse(step.text)
 
 

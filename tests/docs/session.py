@@ -1,8 +1,8 @@
-"""A reader who follows a page in a private folder: writes its files, types its commands, keeps its server running.
+"""A reader who follows a page in a private directory: writes its files, types its commands, keeps its server running.
 
-Ports are replaced by free ones, and server folders (/srv, /run, /var/log) by folders inside the private one, wherever they occur.
-A command that serves runs until the next one that serves, or until the end of the page; the commands after it run when it is
-ready.
+Ports are replaced by free ones, and server directories (/srv, /run, /var/log) by directories inside the private one, wherever
+they occur. A command that serves runs until the next one that serves, or until the end of the page; the commands after it run
+when it is ready.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Ports as pages write them: after a colon, or as an option's value.
 PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
-FOLDER = re.compile(r"(?<![\w./~%-])(?P<folder>/srv|/run|/var/log|/var/lib|/etc/bolide)(?=/|\b)")
+DIRECTORY = re.compile(r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib|/etc/bolide)(?=/|\b)")
 #: The log line of a start that serves.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
-COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: Replacement for `pip install`: checks whether the tests' environment contains the packages of a page.
 PIP = """
 import importlib.metadata, re, sys
@@ -34,9 +34,9 @@ for word in words:
 """
 PROGRAMS = {
     "bolide": 'exec "{python}" -m bolide "$@"',
-    "pip": 'exec "{python}" "{folder}/pip.py" "$@"',
+    "pip": 'exec "{python}" "{directory}/pip.py" "$@"',
     "python": (
-        '[ "$1 $2" = "-m venv" ] && exec "{folder}/venv.sh" "$3"\n'
+        '[ "$1 $2" = "-m venv" ] && exec "{directory}/venv.sh" "$3"\n'
         '[ "$1 $2" = "-m pip" ] && shift 2 && exec pip "$@"\n'
         'exec "{python}" "$@"'
     ),
@@ -44,29 +44,29 @@ PROGRAMS = {
     "pytest": 'exec "{python}" -m pytest -p no:cacheprovider "$@"',
 }
 VENV = """mkdir -p "$1/bin"
-for program in {names}; do ln -sf "{folder}/$program" "$1/bin/$program"; done
+for program in {names}; do ln -sf "{directory}/$program" "$1/bin/$program"; done
 echo "PATH=$(cd "$1/bin" && pwd):\\$PATH" >"$1/bin/activate"
 """
 
 
 class Session:
-    def __init__(self, folder, words):
-        self.folder = folder / "reader"
-        self.folder.mkdir()
-        self.at = self.folder
+    def __init__(self, directory, words):
+        self.directory = directory / "reader"
+        self.directory.mkdir()
+        self.at = self.directory
         self.words = words
-        self._tools = folder / "bin"
+        self._tools = directory / "bin"
         self._tools.mkdir()
-        self._root = folder / "root"
+        self._root = directory / "root"
         self._held = contextlib.ExitStack()
         self._ports = {}
         self._server = None
-        self.log = folder / "server.log"
+        self.log = directory / "server.log"
         self._begun = 0
         self._make_tools()
         self.environment = {
             "PATH": f"{self._tools}:{os.environ['PATH']}:/usr/sbin:/sbin",
-            "HOME": str(folder),
+            "HOME": str(directory),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -74,7 +74,7 @@ class Session:
         }
 
     def _make_tools(self):
-        values = {"python": sys.executable, "folder": self._tools, "names": " ".join(PROGRAMS)}
+        values = {"python": sys.executable, "directory": self._tools, "names": " ".join(PROGRAMS)}
         (self._tools / "pip.py").write_text(PIP)
         for name, text in (*PROGRAMS.items(), ("venv.sh", VENV)):
             tool = self._tools / name
@@ -87,12 +87,12 @@ class Session:
         return self._ports[number]
 
     def here(self, text):
-        """Returns a page's text with the ports and folders of this session."""
+        """Returns a page's text with the ports and directories of this session."""
         text = PORT.sub(lambda match: match["before"] + self.port(match["port"]), text)
-        return FOLDER.sub(lambda match: self._made(match["folder"]), text)
+        return DIRECTORY.sub(lambda match: self._made(match["directory"]), text)
 
-    def _made(self, folder):
-        own = self._root / folder.lstrip("/")
+    def _made(self, directory):
+        own = self._root / directory.lstrip("/")
         own.mkdir(parents=True, exist_ok=True)
         return str(own)
 
@@ -129,7 +129,7 @@ class Session:
         return not asked & set(words)
 
     def _run(self, command, status, place):
-        noted = self.folder.parent / "at"
+        noted = self.directory.parent / "at"
         script = f"cd {shlex.quote(str(self.at))}\n{command}\nstatus=$?\npwd >{shlex.quote(str(noted))}\nexit $status\n"
         done = subprocess.run(
             ["sh", "-c", script],
@@ -139,7 +139,7 @@ class Session:
             stderr=subprocess.STDOUT,
             timeout=TIMEOUT_SECONDS,
         )
-        said = COLOUR.sub("", done.stdout.decode(errors="replace"))
+        said = COLOR.sub("", done.stdout.decode(errors="replace"))
         log = self._said() if self._server else ""
         assert done.returncode == status, f"{place}: `{command}` ended with {done.returncode}:\n{said}\n{log}"
         self.at = Path(noted.read_text().strip()) if noted.exists() else self.at
@@ -176,7 +176,7 @@ class Session:
     def _said(self):
         with self.log.open("rb") as log:
             log.seek(self._begun)
-            return COLOUR.sub("", log.read().decode(errors="replace"))
+            return COLOR.sub("", log.read().decode(errors="replace"))
 
     def _wait_for_shown(self, shown, said, place):
         shown = self.here("\n".join(shown)).splitlines()

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "bench" / "the-benchmarker"
-ENTRIES = sorted(path.name for path in (FOLDER / "python").iterdir())
+DIRECTORY = ROOT / "bench" / "the-benchmarker"
+ENTRIES = sorted(path.name for path in (DIRECTORY / "python").iterdir())
 
 
 if sys.version_info < (3, 11):
@@ -18,13 +18,13 @@ if sys.version_info < (3, 11):
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_has_the_files_that_the_contract_wants(entry):
-    folder = FOLDER / "python" / entry
-    framework = yaml.safe_load((folder / "config.yaml").read_text())["framework"]
+    directory = DIRECTORY / "python" / entry
+    framework = yaml.safe_load((directory / "config.yaml").read_text())["framework"]
     assert sorted(framework) == ["engines", "version", "website"]
     assert framework["engines"] == ["bolide"]
-    # That project installs the folder as the package `server`, by flit.
-    assert 'name = "server"' in (folder / "pyproject.toml").read_text()
-    assert (folder / "server.py").read_text().startswith('"""')
+    # That project installs the directory as the package `server`, by flit.
+    assert 'name = "server"' in (directory / "pyproject.toml").read_text()
+    assert (directory / "server.py").read_text().startswith('"""')
 
 
 def test_the_run_of_the_entries_knows_each_of_them():

@@ -49,9 +49,9 @@ def test_the_configurations_of_a_page_are_right(page, tmp_path):
     configurations([step for step in shown if is_configuration(step)], tmp_path)
     for number, step in enumerate(shown):
         if not is_configuration(step):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            assert check(step, folder) or step.language in SHOWN, f"{step.place}: nobody checks `{step.language}`"
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            assert check(step, directory) or step.language in SHOWN, f"{step.place}: nobody checks `{step.language}`"
 
 
 @pytest.mark.parametrize("page", pages.names())
@@ -82,10 +82,10 @@ def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
     for step in pages.steps(
         "here", wrong + "```logrotate\n/var/log/x {\n    dayly\n```\n```ini\n[Unit]\n[Service]\nExcStart=/x\n```\n"
     ):
-        folder = tmp_path / step.language
-        folder.mkdir(exist_ok=True)
+        directory = tmp_path / step.language
+        directory.mkdir(exist_ok=True)
         with pytest.raises(AssertionError):
-            check(step, folder)
+            check(step, directory)
 
 
 def test_shown_output_is_compared_in_order_and_without_digits():

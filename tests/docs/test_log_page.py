@@ -18,8 +18,8 @@ def quoted():
 
 def texts():
     """Returns each source as one text, in which … replaces placeholders."""
-    for folder, pattern in SOURCES:
-        for path in sorted((ROOT / folder).rglob(pattern)):
+    for directory, pattern in SOURCES:
+        for path in sorted((ROOT / directory).rglob(pattern)):
             if "test" not in path.name and "target" not in path.parts:
                 text = GOES_ON.sub("", path.read_text(encoding="utf-8"))
                 yield OPEN.sub("…", text.replace('\\"', '"').replace("`", ""))

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT))
 
 from bench import charts, figures  # noqa: E402
 
-#: Tables of CPU per request: the heading, the folder of the run, its Python in labels, and the scenario of each column with its
-#: factor (the page has milliseconds for large files).
+#: Tables of CPU per request: the heading, the directory of the run, its Python in labels, and the scenario of each column with
+#: its factor (the page has milliseconds for large files).
 TABLES = {
     "WSGI": ("2026-11", "", ["hello", "fibonacci", "django", "nginx-uwsgi"], [1, 1, 1, 1]),
     "ASGI": (
@@ -50,16 +50,16 @@ ROWS = {
 }
 
 
-def results(folder):
-    return json.loads((RESULTS / folder / "results.json").read_text(encoding="utf-8"))
+def results(directory):
+    return json.loads((RESULTS / directory / "results.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("heading", TABLES)
 def test_each_figure_of_a_table_is_the_median_of_its_run_which_is_named(heading):
-    folder, python, columns, factors = TABLES[heading]
-    run = results(folder)
+    directory, python, columns, factors = TABLES[heading]
+    run = results(directory)
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
-    assert f"](../bench/results/{folder}/results.md)" in section
+    assert f"](../bench/results/{directory}/results.md)" in section
     assert run["date"].split()[0] in section
     compared = 0
     for row in re.findall(r"^\|(.+)\|$", section, re.MULTILINE)[2:]:
@@ -76,11 +76,11 @@ def test_each_figure_of_a_table_is_the_median_of_its_run_which_is_named(heading)
     assert compared >= 2 * len(columns)
 
 
-@pytest.mark.parametrize("folder", sorted({folder for folder, *_ in TABLES.values()}))
-def test_the_ratios_in_a_chart_are_those_of_the_figures_beside_them(folder):
-    for files in charts.charts(results(folder)["scenarios"]).values():
+@pytest.mark.parametrize("directory", sorted({directory for directory, *_ in TABLES.values()}))
+def test_the_ratios_in_a_chart_are_those_of_the_figures_beside_them(directory):
+    for files in charts.charts(results(directory)["scenarios"]).values():
         for name, drawn in files.items():
-            assert (RESULTS / folder / name).read_text(encoding="utf-8") == drawn, name
+            assert (RESULTS / directory / name).read_text(encoding="utf-8") == drawn, name
             text = re.sub(r"<[^>]*>", " ", drawn)
             shown = [(float(cost), float(ratio)) for cost, ratio in re.findall(r"([\d.]+)  \(([\d.]+) × limit\)", text)]
             for (first, ratio_of_first), (cost, ratio) in zip(shown, shown[1:], strict=False):

@@ -23,15 +23,15 @@ CANONICAL = re.compile(r"""rel=["']?(?:canonical|alternate)""")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    built = build(ROOT, folder)
+    directory = tmp_path_factory.mktemp("site")
+    built = build(ROOT, directory)
     assert built.returncode == 0, built.stdout
-    return folder
+    return directory
 
 
-def build(root, folder):
+def build(root, directory):
     """Like `make docs`. (With `--quiet` warnings would not be counted.)"""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
     return subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -36,7 +36,7 @@ def test_pages_quote_what_was_measured():
     for page in documents.pages():
         text = page.read_text(encoding="utf-8")
         for match in documents.QUOTE.finditer(text):
-            results = json.loads((BENCH / "results" / match["folder"] / "results.json").read_text(encoding="utf-8"))
+            results = json.loads((BENCH / "results" / match["directory"] / "results.json").read_text(encoding="utf-8"))
             table = documents.quotes(results["scenarios"])[match["name"]]
             assert match["text"].strip() == table.strip(), f"{page.name}, {match['name']}: python3 -m bench.documents"
             quoted += 1
@@ -81,11 +81,11 @@ def programs(tmp_path_factory):
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no C compiler")
-    folder = tmp_path_factory.mktemp("programs")
+    directory = tmp_path_factory.mktemp("programs")
     for name in ("waiting_load", "waiting_limit"):
-        command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", folder / name, BENCH / f"{name}.c"]
+        command = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", directory / name, BENCH / f"{name}.c"]
         subprocess.run(command, check=True)
-    return folder
+    return directory
 
 
 def is_open(port):

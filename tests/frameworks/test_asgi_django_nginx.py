@@ -73,5 +73,5 @@ def test_the_fields_of_a_body_stand_once_in_the_scope(scopes, route):
     )
     assert ("x-own", "1") in headers
     names = [name["bytes"] for name, _ in json.loads(bare.body)["headers"]]
-    # SCGI front servers always send the length.
+    # SCGI reverse proxies always send the length.
     assert [name for name in names if name.startswith("content-")] == (["content-length"] if route == "scgi" else [])

@@ -60,12 +60,12 @@ def application(environ, start_response):
 
 @pytest.mark.parametrize("path", ["plain", "template", "stream", "file"])
 def test_a_django_response_leaves_before_request_finished_handlers_run(serve, path):
-    server = serve.prepare("env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nwsgi-file = {folder}/finished.py")
-    (server.folder / "finished.py").write_text(FINISHED)
+    server = serve.prepare("env = AFTERWARDS_DIRECTORY={directory}\npythonpath = {apps}\nwsgi-file = {directory}/finished.py")
+    (server.directory / "finished.py").write_text(FINISHED)
     server.start()
     for number in range(3):
         assert server.get(f"/{path}?answer-{number}").body == TEXT
-        (server.folder / f"answer-{number}").touch()
+        (server.directory / f"answer-{number}").touch()
         server.wait_for_text(f"answer-{number}: the client had its answer")
 
 

@@ -90,8 +90,8 @@ async def group(scope, receive, send):
 @pytest.fixture
 def shop(serve):
     def shop(name, more=""):
-        server = serve.prepare(f"asgi = shop:{name}\npythonpath = {{folder}}\nlifespan = off\n{more}")
-        (server.folder / "shop.py").write_text(APPLICATION)
+        server = serve.prepare(f"asgi = shop:{name}\npythonpath = {{directory}}\nlifespan = off\n{more}")
+        (server.directory / "shop.py").write_text(APPLICATION)
         return server.start()
 
     return shop
@@ -166,8 +166,8 @@ def test_a_client_that_leaves_its_own_body_is_no_traceback(shop):
 
 
 def test_a_client_that_leaves_a_wsgi_iterator_is_no_traceback(serve):
-    server = serve.prepare("module = shop\npythonpath = {folder}")
-    (server.folder / "shop.py").write_text(
+    server = serve.prepare("module = shop\npythonpath = {directory}")
+    (server.directory / "shop.py").write_text(
         "import time\ndef application(environ, start_response):\n    start_response('200 OK', [])\n"
         "    def ticks():\n        while True:\n            yield b'tick'\n            time.sleep(0.01)\n    return ticks()\n"
     )

@@ -14,11 +14,11 @@ TIMEOUT_SECONDS = 60
 
 
 def serve_example(serve, name):
-    folder = EXAMPLES / name
-    text = (folder / "uwsgi.ini").read_text()
+    directory = EXAMPLES / name
+    text = (directory / "uwsgi.ini").read_text()
     assert text.count("http = 127.0.0.1:8080\n") == text.count("chdir = %d\n") == 1
-    server = serve.prepare(arguments=["{folder}/uwsgi.ini"])
-    server.ini.write_text(text.replace("127.0.0.1:8080", "127.0.0.1:0").replace("%d", str(folder)))
+    server = serve.prepare(arguments=["{directory}/uwsgi.ini"])
+    server.ini.write_text(text.replace("127.0.0.1:8080", "127.0.0.1:0").replace("%d", str(directory)))
     return server.start()
 
 
@@ -28,7 +28,7 @@ def clock(serve):
 
 
 def test_every_example_has_a_test():
-    assert {folder.name for folder in EXAMPLES.iterdir()} == {"clock", "fibonacci"}
+    assert {directory.name for directory in EXAMPLES.iterdir()} == {"clock", "fibonacci"}
 
 
 def test_the_fibonacci_example_answers(serve):

@@ -30,8 +30,8 @@ def application(environ, start_response):
 @pytest.mark.parametrize("more", ["", "lazy-apps = true"])
 @pytest.mark.parametrize("threads", ["1", "2", "auto"])
 def test_a_patched_application_is_served_by_native_threads(serve, threads, more):
-    server = serve.prepare(f"module = shop\npythonpath = {{folder}}\nthreads = {threads}\n{more}")
-    (server.folder / "shop.py").write_text(APPLICATION)
+    server = serve.prepare(f"module = shop\npythonpath = {{directory}}\nthreads = {threads}\n{more}")
+    (server.directory / "shop.py").write_text(APPLICATION)
     server.start()
     clients = [server.connect() for _ in range(4)]
     for _ in range(5):
@@ -118,8 +118,8 @@ def meeting():
 
 @pytest.fixture(scope="module")
 def patched(serve_module):
-    server = serve_module.prepare("module = shop\npythonpath = {folder}\ngevent = 20\ngevent-monkey-patch = true")
-    (server.folder / "shop.py").write_text(TOGETHER)
+    server = serve_module.prepare("module = shop\npythonpath = {directory}\ngevent = 20\ngevent-monkey-patch = true")
+    (server.directory / "shop.py").write_text(TOGETHER)
     return server.start()
 
 

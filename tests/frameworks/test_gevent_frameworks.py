@@ -137,8 +137,8 @@ application = get_wsgi_application()
 @pytest.fixture
 def site(serve):
     def start(more="", text=SITE):
-        server = serve.prepare(f"module = shop\npythonpath = {{folder}}\ngevent = 50\ngevent-monkey-patch = true\n{more}")
-        (server.folder / "shop.py").write_text(text)
+        server = serve.prepare(f"module = shop\npythonpath = {{directory}}\ngevent = 50\ngevent-monkey-patch = true\n{more}")
+        (server.directory / "shop.py").write_text(text)
         return server.start()
 
     return start
@@ -215,7 +215,7 @@ def test_a_view_that_waits_for_redis_lets_another_one_feed_it(site):
 def test_views_of_django_wait_for_postgresql_beside_each_other(site):
     database = Postgresql()
     try:
-        server = site(f"env = POSTGRESQL={database.folder}", DJANGO)
+        server = site(f"env = POSTGRESQL={database.directory}", DJANGO)
         # It releases its locks when the ten wait.
         holder = begin(server, "/hold")
         wait_until(lambda: server.get("/held").text == "True", "the locks")

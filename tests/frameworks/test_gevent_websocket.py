@@ -19,7 +19,7 @@ from support.websocket import WebSocket
 #: One response to a poll contains all waiting events; a client accepts 16 by default.
 Payload.max_decode_packets = 1000
 
-GEVENT = "module = shop\npythonpath = {folder}\ngevent = 100\ngevent-monkey-patch = true"
+GEVENT = "module = shop\npythonpath = {directory}\ngevent = 100\ngevent-monkey-patch = true"
 MODES = ["gevent", "gevent_uwsgi"]
 
 CHAT = """
@@ -147,7 +147,7 @@ CLIENTS = 60
 def shop(serve):
     def start(text, more="", **options):
         server = serve.prepare(f"{GEVENT}\n{more}", **options)
-        (server.folder / "shop.py").write_text(text)
+        (server.directory / "shop.py").write_text(text)
         return server.start()
 
     return start

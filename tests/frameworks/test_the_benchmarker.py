@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[2] / "bench" / "the-benchmarker"
-ENTRIES = sorted(path.name for path in (FOLDER / "python").iterdir())
+DIRECTORY = Path(__file__).resolve().parents[2] / "bench" / "the-benchmarker"
+ENTRIES = sorted(path.name for path in (DIRECTORY / "python").iterdir())
 #: The routes, and what each answers.
 ROUTES = [
     ("GET", "/", ""),
@@ -21,7 +21,7 @@ ROUTES = [
 
 
 def engine():
-    return yaml.safe_load((FOLDER / "engine.yaml").read_text())["language"]["engines"]["bolide"]
+    return yaml.safe_load((DIRECTORY / "engine.yaml").read_text())["language"]["engines"]["bolide"]
 
 
 def command_line():
@@ -41,7 +41,7 @@ def site(request, serve_module):
     programs = Path(sys.executable).parent
     environment = {**engine()["environment"], "PATH": f"{programs}:/usr/bin:/bin"}
     server = serve_module.prepare(command=command_line(), arguments=[], environment=environment)
-    shutil.copy(FOLDER / "python" / request.param / "server.py", server.folder)
+    shutil.copy(DIRECTORY / "python" / request.param / "server.py", server.directory)
     return server.start()
 
 

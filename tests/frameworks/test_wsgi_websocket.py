@@ -84,8 +84,8 @@ def server(serve_module, request):
 
 
 def shop(serve, text, more):
-    server = serve.prepare(f"module = shop\npythonpath = {{folder}}\n{more}")
-    (server.folder / "shop.py").write_text(text)
+    server = serve.prepare(f"module = shop\npythonpath = {{directory}}\n{more}")
+    (server.directory / "shop.py").write_text(text)
     return server.start()
 
 

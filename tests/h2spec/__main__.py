@@ -34,8 +34,8 @@ def main():
     parser.add_argument("--program", type=Path, required=True, help="h2spec")
     parser.add_argument("--table", type=Path, required=True, help="the file that is written when all is well")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="h2spec-") as folder:
-        runs = all_runs(arguments.program, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="h2spec-") as directory:
+        runs = all_runs(arguments.program, Path(directory))
     problems = judge(runs)
     for problem in problems:
         print(f"bolide: {problem}", file=sys.stderr)
@@ -48,20 +48,20 @@ def main():
     return 1 if problems else 0
 
 
-def all_runs(program, folder):
+def all_runs(program, directory):
     """Returns ``{application and connection type: findings}`` of every pair."""
     runs = {}
     for interface, (configuration, path) in APPLICATIONS.items():
         servers = []
 
         def serve(text, **options):
-            servers.append(Server(folder / interface, text, **options))  # noqa: B023
+            servers.append(Server(directory / interface, text, **options))  # noqa: B023
             return servers[-1].start()  # noqa: B023
 
         try:
-            both = Both(serve, folder, configuration)
+            both = Both(serve, directory, configuration)
             for name, way in WAYS.items():
-                runs[f"{interface}, {name}"] = run(program, both.server, way, path, folder / f"{interface}-{name}.xml")
+                runs[f"{interface}, {name}"] = run(program, both.server, way, path, directory / f"{interface}-{name}.xml")
         finally:
             for server in servers:
                 server.finish()

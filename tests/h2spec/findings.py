@@ -69,7 +69,7 @@ def introduction(runs, bolide):
     said = [f"* {name}: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts[name].items()))}" for name in runs]
     return [
         "`make h2spec` writes this page. The suite talks to a Bolide worker with TLS and without it, for an ASGI application",
-        "and a WSGI one. It was written for RFC 7540; where RFC 9113 changed a rule, its cases accept both behaviours.",
+        "and a WSGI one. It was written for RFC 7540; where RFC 9113 changed a rule, its cases accept both behaviors.",
         "",
         f"* Bolide {bolide}",
         *said,

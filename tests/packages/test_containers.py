@@ -68,7 +68,7 @@ def test_each_runtime_waits_longer_than_requests_may_take_at_a_stop():
 
 @pytest.fixture
 def example(tmp_path):
-    """The example's folder as in the image: without the files that .dockerignore names."""
+    """The example's directory as in the image: without the files that .dockerignore names."""
     left_out = (EXAMPLE / ".dockerignore").read_text().split()
     return Path(shutil.copytree(EXAMPLE, tmp_path / "shop", ignore=shutil.ignore_patterns(*left_out, "__pycache__")))
 
@@ -84,11 +84,11 @@ def run_for(free_port):
     """Runs a command with PORT in its environment until the test ends. Returns the process and the port."""
     running = []
 
-    def run_for(command, folder):
+    def run_for(command, directory):
         port = free_port()
         environment = {**os.environ, "PORT": str(port), "PATH": f"{SCRIPTS}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
-        log = open(folder / "log", "wb")  # noqa: SIM115
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        log = open(directory / "log", "wb")  # noqa: SIM115
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=subprocess.STDOUT)
         log.close()
         running.append(process)
         return process, port
@@ -107,8 +107,8 @@ def answers(port):
         return False
 
 
-def log_of(folder):
-    return lambda: f"an answer: {(folder / 'log').read_text()}"
+def log_of(directory):
+    return lambda: f"an answer: {(directory / 'log').read_text()}"
 
 
 def healthcheck(port):
@@ -125,7 +125,7 @@ def test_the_image_serves_is_called_healthy_and_ends_at_sigterm(example, run_for
     wait_until(lambda: answers(port), log_of(example))
     assert healthcheck(port) == 0
     requests.get(f"http://127.0.0.1:{port}/page", timeout=TIMEOUT_SECONDS)
-    # The request of the liveness probe, to process 1 there.
+    # The request of the liveness probe, to PID 1 there.
     status = subprocess.run([SCRIPTS / "bolide", "status", str(process.pid)], capture_output=True, text=True)
     assert (status.returncode, "serving" in status.stdout) == (0, True), status
     process.send_signal(signal.SIGTERM)

@@ -40,10 +40,10 @@ def run(*command, **options):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("deb")
+    directory = tmp_path_factory.mktemp("deb")
     wheels = list((ROOT / "build" / "wheels").glob("bolide-*.whl"))
     assert len(wheels) == 1, f"scripts/test builds one wheel into build/wheels before its tests; there are {wheels}"
-    made = run(ROOT / "scripts" / "deb", "--fast", "--wheel", wheels[0], "--out", folder)
+    made = run(ROOT / "scripts" / "deb", "--fast", "--wheel", wheels[0], "--out", directory)
     return Path(made.splitlines()[-1])
 
 
@@ -55,16 +55,16 @@ def dpkg(system, *arguments):
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory, package):
-    """A folder that is another system's root, with the package installed."""
-    folder = tmp_path_factory.mktemp("system")
+    """A directory that is another system's root, with the package installed."""
+    directory = tmp_path_factory.mktemp("system")
     for name in ("updates", "info", "triggers"):
-        (folder / "var/lib/dpkg" / name).mkdir(parents=True)
-    (folder / "var/lib/dpkg/status").touch()
-    (folder / "etc").mkdir()
-    (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-    (folder / "etc/group").write_text("root:x:0:\n")
-    dpkg(folder, "--install", package)
-    return folder
+        (directory / "var/lib/dpkg" / name).mkdir(parents=True)
+    (directory / "var/lib/dpkg/status").touch()
+    (directory / "etc").mkdir()
+    (directory / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (directory / "etc/group").write_text("root:x:0:\n")
+    dpkg(directory, "--install", package)
+    return directory
 
 
 def fields(package):
@@ -138,8 +138,8 @@ def serve_installed(serve, system, configuration=""):
     python = system / "path/python3"
     if not python.exists():
         python.symlink_to(PYTHON)
-    server = serve.prepare(f"wsgi-file = {{folder}}/app.py\n{configuration}", command=command, environment=environment)
-    (server.folder / "app.py").write_text(APPLICATION)
+    server = serve.prepare(f"wsgi-file = {{directory}}/app.py\n{configuration}", command=command, environment=environment)
+    (server.directory / "app.py").write_text(APPLICATION)
     return server.start()
 
 

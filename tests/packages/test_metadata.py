@@ -32,7 +32,7 @@ def test_every_classifier_is_one_of_pypi_s(metadata):
     classifiers = metadata.get_all("Classifier")
     assert len(classifiers) > 15
     assert sorted(set(classifiers) - trove_classifiers.classifiers) == []
-    # The licence is an expression; PyPI accepts no licence classifier besides it.
+    # The license is an expression; PyPI accepts no license classifier besides it.
     assert metadata["License-Expression"] == "MIT OR Apache-2.0"
     assert not [one for one in classifiers if one.startswith("License")]
 
@@ -54,7 +54,7 @@ def test_the_readme_of_pypi_is_made_from_the_readme():
 
 @pytest.fixture
 def checkout(tmp_path):
-    """The files that scripts/pypi-readme reads and writes, in a private folder."""
+    """The files that scripts/pypi-readme reads and writes, in a private directory."""
     for name in ("scripts/pypi-readme", "README.md", "pyproject.toml", "packaging/README-pypi.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -95,10 +95,10 @@ def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(chec
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sdist")
-    done = run(sys.executable, "-m", "maturin", "sdist", "--out", folder, cwd=ROOT)
+    directory = tmp_path_factory.mktemp("sdist")
+    done = run(sys.executable, "-m", "maturin", "sdist", "--out", directory, cwd=ROOT)
     assert done.returncode == 0, done.stdout
-    (made,) = folder.iterdir()
+    (made,) = directory.iterdir()
     return made
 
 
@@ -107,7 +107,7 @@ def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive
     assert done.returncode == 0, done.stdout
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    (folder,) = tmp_path.iterdir()
+    (directory,) = tmp_path.iterdir()
     for name in (
         "LICENSE-MIT",
         "LICENSE-APACHE",
@@ -116,11 +116,11 @@ def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive
         "adapters/cpython/build.rs",
         "python/bolide/py.typed",
     ):
-        assert (folder / name).is_file(), name
+        assert (directory / name).is_file(), name
     sources = run("git", "ls-files", "crates/*.rs", "adapters/cpython/*.rs", "python/*.py*", "crates/*/Cargo.toml", cwd=ROOT)
-    assert [name for name in sources.stdout.split() if (ROOT / name).exists() and not (folder / name).is_file()] == []
+    assert [name for name in sources.stdout.split() if (ROOT / name).exists() and not (directory / name).is_file()] == []
     # The lock file belongs to the packed sources: no other version is resolved.
-    done = run("cargo", "metadata", "--locked", "--offline", "--format-version", "1", cwd=folder)
+    done = run("cargo", "metadata", "--locked", "--offline", "--format-version", "1", cwd=directory)
     assert done.returncode == 0, done.stdout
 
 

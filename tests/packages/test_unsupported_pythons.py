@@ -10,7 +10,7 @@ import bolide
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The folder of the tested build.
+#: The directory of the tested build.
 BUILT = Path(os.environ.get("BOLIDE_BINARY", ROOT / "target" / "quick" / "bolide")).parent
 
 #: The information about an interpreter that PyO3 passes to build scripts.

@@ -61,11 +61,11 @@ def proxy(redis):
     proxy.finish()
 
 
-def run_to_end(arguments, folder, seconds, options):
-    """Runs `bolide` in a folder until it ends by itself. Returns its status and all its output."""
+def run_to_end(arguments, directory, seconds, options):
+    """Runs `bolide` in a directory until it ends by itself. Returns its status and all its output."""
     command = [*program(), *map(str, arguments)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, cwd=folder, timeout=seconds, **streams, **options)
+    done = subprocess.run(command, cwd=directory, timeout=seconds, **streams, **options)
     return done.returncode, done.stdout.decode()
 
 
@@ -81,27 +81,27 @@ def fail(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def open_folders():
-    """The folder of those that every user may enter; pytest's folders are for one user only."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        yield Path(folder)
+def open_directories():
+    """The directory of those that every user may enter; pytest's directories are for one user only."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield Path(directory)
 
 
 @pytest.fixture
-def open_folder(open_folders):
-    """A folder that every user may enter. It outlives the instances of its test, which may write to it until they have ended."""
-    folder = Path(tempfile.mkdtemp(dir=open_folders))
-    folder.chmod(0o755)
-    return folder
+def open_directory(open_directories):
+    """A directory that every user may enter. It outlives the instances of its test, which may write to it until they have ended."""
+    directory = Path(tempfile.mkdtemp(dir=open_directories))
+    directory.chmod(0o755)
+    return directory
 
 
 @pytest.fixture
 def call(tmp_path):
     """Runs `bolide` with these arguments. Returns its status and all its output."""
 
-    def call(*arguments, folder=tmp_path, **options):
-        return run_to_end(arguments, folder, COMMAND_SECONDS, options)
+    def call(*arguments, directory=tmp_path, **options):
+        return run_to_end(arguments, directory, COMMAND_SECONDS, options)
 
     return call
 

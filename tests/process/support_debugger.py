@@ -109,8 +109,8 @@ class Session:
 @contextlib.contextmanager
 def launched(port, configuration, breakpoints, environment):
     """Lets an adapter launch a program, as an editor's "Run and Debug" does. Yields the session."""
-    folder = tempfile.TemporaryDirectory()
-    endpoints = Path(folder.name) / "endpoints.json"
+    directory = tempfile.TemporaryDirectory()
+    endpoints = Path(directory.name) / "endpoints.json"
     adapter = subprocess.Popen(
         [sys.executable, "-m", "debugpy.adapter", "--port", str(port)],
         env={**environment, "DEBUGPY_ADAPTER_ENDPOINTS": str(endpoints)},
@@ -130,4 +130,4 @@ def launched(port, configuration, breakpoints, environment):
             session.close()
         adapter.kill()
         adapter.wait()
-        folder.cleanup()
+        directory.cleanup()

@@ -1,4 +1,4 @@
-"""A folder of another user, that user's actions in it, and files beside it that must not change."""
+"""A directory of another user, that user's actions in it, and files beside it that must not change."""
 
 import os
 import shutil
@@ -14,12 +14,12 @@ ACT_SECONDS = 60
 
 
 class Ground:
-    """``theirs`` is a folder of the user `nobody`; ``outside`` contains files and folders of root, which are monitored."""
+    """``theirs`` is a directory of the user `nobody`; ``outside`` contains files and directories of root, which are monitored."""
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.theirs = folder / "theirs"
-        self.outside = folder / "outside"
+    def __init__(self, directory):
+        self.directory = directory
+        self.theirs = directory / "theirs"
+        self.outside = directory / "outside"
         self.outside.mkdir(mode=0o755)
         self.secret = self.outside / "secret"
         self.secret.write_text("secret\n")
@@ -31,19 +31,19 @@ class Ground:
         (self.outside / "closed").mkdir(mode=0o700)
         (self.outside / "closed" / "app.log").write_text("a log of root's\n")
         (self.outside / "open").mkdir(mode=0o755)
-        shutil.copy(APPLICATIONS / "probe.py", folder)
+        shutil.copy(APPLICATIONS / "probe.py", directory)
         self.make(self.theirs)
         self.before = self.look()
 
     def make(self, path):
-        """Creates a folder that belongs to the user `nobody`."""
+        """Creates a directory that belongs to the user `nobody`."""
         path.mkdir()
         path.chmod(0o755)
         os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
         return path
 
     def act(self, command):
-        """Returns a command line that runs as the user `nobody` in the folder."""
+        """Returns a command line that runs as the user `nobody` in the directory."""
         identity = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
         environment = {"PATH": os.environ["PATH"], "OUTSIDE": str(self.outside)}
         subprocess.run(["/bin/sh", "-ec", command], cwd=self.theirs, env=environment, check=True, timeout=ACT_SECONDS, **identity)
@@ -64,10 +64,10 @@ def facts(path, names):
     return contents, found.st_uid, found.st_gid, found.st_mode, found.st_ino, found.st_nlink if names else None
 
 
-def identity_options(folder):
+def identity_options(directory):
     """Returns the options and the Python of an instance whose application runs as the user `nobody`."""
-    python = python_for_everybody(folder)
+    python = python_for_everybody(directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
-    options = ("--chdir", folder, "--uid", "nobody", "--gid", str(NOBODY.pw_gid))
+    options = ("--chdir", directory, "--uid", "nobody", "--gid", str(NOBODY.pw_gid))
     return options, [python, "-m", "bolide"]

@@ -21,7 +21,7 @@ COMMAND_SECONDS = 60
 
 
 class Instance(Server):
-    """Serves the probe application of this folder by default."""
+    """Serves the probe application of this directory by default."""
 
     @property
     def pid(self):

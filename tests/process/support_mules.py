@@ -29,21 +29,21 @@ def failing():
 """
 
 
-def prepare(serve, folder, *options, source="", files=None, master="master = true"):
+def prepare(serve, directory, *options, source="", files=None, master="master = true"):
     """Writes the shop and starts it. The server has the function `notes`, which returns the pids of a note."""
-    (folder / "shop.py").write_text(SHOP + source)
+    (directory / "shop.py").write_text(SHOP + source)
     for name, text in (files or {}).items():
-        (folder / name).write_text(text)
-    instance = serve("\n".join([f"chdir = {folder}", "module = shop:application", master, *options]))
-    instance.notes = lambda what: [pid for word, pid in all_notes(folder) if word == what]
-    instance.shop = folder
-    instance.words = lambda: [word for word, _ in all_notes(folder)]
+        (directory / name).write_text(text)
+    instance = serve("\n".join([f"chdir = {directory}", "module = shop:application", master, *options]))
+    instance.notes = lambda what: [pid for word, pid in all_notes(directory) if word == what]
+    instance.shop = directory
+    instance.words = lambda: [word for word, _ in all_notes(directory)]
     return instance
 
 
-def all_notes(folder):
+def all_notes(directory):
     """Returns the notes so far as pairs of words and pids. A last line that is not whole yet does not count."""
-    file = folder / "notes"
+    file = directory / "notes"
     lines = file.read_text().split("\n")[:-1] if file.exists() else []
     return [(word, int(pid)) for word, pid in (line.rsplit(" ", 1) for line in lines)]
 

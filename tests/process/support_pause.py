@@ -15,8 +15,8 @@ KINDS = {"WSGI": ("pausing:wsgi", ()), "threads": ("pausing:wsgi", ("--threads",
 class Pausable:
     """An instance of one worker that also serves HTTP/2: the answer to a PING shows that everything before it was read."""
 
-    def __init__(self, start, call, folder, kind="WSGI", options=()):
-        self.begun_file = folder / "begun"
+    def __init__(self, start, call, directory, kind="WSGI", options=()):
+        self.begun_file = directory / "begun"
         self.begun_file.touch()
         module, more = KINDS[kind]
         self.call = call

@@ -25,11 +25,11 @@ def begin(start, interface, *options, **more):
     return instance
 
 
-def stick(instance, folder, workers=1):
+def stick(instance, directory, workers=1):
     """Brings every thread of every worker into a view that does not end. Returns the connections, and the pids."""
     stuck, files = [], []
     for number in range(workers * instance.calls):
-        file = folder / f"never-{number}"
+        file = directory / f"never-{number}"
         one = Kept(instance)
         one.send(f"/wait?{file}")
         waiting = Path(f"{file}.waiting")

@@ -12,31 +12,31 @@ SERVES = r"^bolide: upgrade: the new master \(pid (\d+)\) serves, this one ends 
 HELD = "import os, time\nwhile os.path.exists({path!r}): time.sleep(0.01)\n"
 
 
-def pidfile(folder):
-    return folder / "shop.pid"
+def pidfile(directory):
+    return directory / "shop.pid"
 
 
-def pid_of(folder):
+def pid_of(directory):
     """Returns the pid of the current master."""
-    file = pidfile(folder)
+    file = pidfile(directory)
     text = file.read_text() if file.exists() else ""
     return int(text) if text else None
 
 
-def upgrade(folder):
+def upgrade(directory):
     """Requests an upgrade, and waits until another master has taken over. Returns its pid."""
-    before = pid_of(folder)
+    before = pid_of(directory)
     os.kill(before, UPGRADE)
-    return wait_for_another(folder, before)
+    return wait_for_another(directory, before)
 
 
-def wait_for_another(folder, before):
-    return wait_until(lambda: (pid := pid_of(folder)) not in (None, before) and pid, "the pidfile of the new master")
+def wait_for_another(directory, before):
+    return wait_until(lambda: (pid := pid_of(directory)) not in (None, before) and pid, "the pidfile of the new master")
 
 
-def stop(folder):
+def stop(directory):
     """Stops the current master, if there is one."""
-    pid = pid_of(folder)
+    pid = pid_of(directory)
     if pid and is_alive(pid):
         os.kill(pid, signal.SIGQUIT)
         wait_until(lambda: not is_alive(pid), "the end of the master that took over")

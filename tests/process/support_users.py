@@ -11,18 +11,18 @@ import bolide
 NOBODY = pwd.getpwnam("nobody")
 
 
-def python_for_everybody(folder):
+def python_for_everybody(directory):
     """Returns the Python of a new environment with Bolide that any user may run, of this Python's version, or None."""
     version = "python{}.{}".format(*sys.version_info)
     for candidate in [sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"]:
         try:
             subprocess.run([candidate, "-c", ""], user="nobody", check=True, stderr=subprocess.DEVNULL)
-            subprocess.run([candidate, "-m", "venv", "--without-pip", str(folder / "everybody")], check=True)
+            subprocess.run([candidate, "-m", "venv", "--without-pip", str(directory / "everybody")], check=True)
         except (OSError, subprocess.CalledProcessError):
             continue
-        (packages,) = folder.glob("everybody/lib/python*/site-packages")
+        (packages,) = directory.glob("everybody/lib/python*/site-packages")
         shutil.copytree(Path(bolide.__file__).parent, packages / "bolide")
-        return str(folder / "everybody" / "bin" / "python")
+        return str(directory / "everybody" / "bin" / "python")
     return None
 
 

@@ -21,7 +21,7 @@ def write(tmp_path, version, before=""):
 
 @pytest.fixture
 def shop(start, tmp_path):
-    """``shop("--processes", 2)`` serves the application of this folder, which tests rewrite."""
+    """``shop("--processes", 2)`` serves the application of this directory, which tests rewrite."""
 
     def shop(*options, **more):
         write(tmp_path, "version-1")

@@ -32,11 +32,11 @@ WAYS = {
 
 @pytest.fixture
 def package(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(SHOP)
-    (folder / "views.py").write_text(VIEWS.format(text="old"))
-    return folder
+    directory = tmp_path / "shop"
+    directory.mkdir()
+    (directory / "__init__.py").write_text(SHOP)
+    (directory / "views.py").write_text(VIEWS.format(text="old"))
+    return directory
 
 
 def watched(start, *options, **more):

@@ -23,11 +23,11 @@ START_SECONDS = 60
 class Background:
     """Starts an instance that daemonizes, and kills its remaining processes at the end."""
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.pidfile = folder / "app.pid"
-        self.socket = folder / "app.sock"
-        self.log = folder / "app.log"
+    def __init__(self, directory):
+        self.directory = directory
+        self.pidfile = directory / "app.pid"
+        self.socket = directory / "app.sock"
+        self.log = directory / "app.log"
 
     def start(self, *options, module="probe"):
         """Returns the status and the lines of the command that starts it."""
@@ -35,7 +35,7 @@ class Background:
         arguments += ["--pidfile", str(self.pidfile), "--master", *map(str, options)]
         done = subprocess.run(
             [*program(), *arguments],
-            cwd=self.folder,
+            cwd=self.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -191,8 +191,8 @@ def test_an_instance_that_has_served_leaves_its_pidfile_as_ever(start, tmp_path)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can have another user's files written")
 def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp_path):
-    for folder in [tmp_path, *tmp_path.parents[:-2]]:
-        folder.chmod(0o755)
+    for directory in [tmp_path, *tmp_path.parents[:-2]]:
+        directory.chmod(0o755)
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
@@ -230,7 +230,7 @@ def test_daemonize_opens_its_sockets_to_everybody_and_says_so_and_nothing_else(b
         assert background.log.stat().st_mode & 0o007 == 0
         background.finish()
     background.socket.unlink(missing_ok=True)
-    (background.folder / "shop.ini").write_text(
+    (background.directory / "shop.ini").write_text(
         "[uwsgi]\nmodule = probe\nsocket = app.sock\ndaemonize = app.log\nmaster = true\n"
     )
     assert said in call("check", "shop.ini")[1]
@@ -243,14 +243,14 @@ def test_without_daemonize_a_socket_has_the_mode_of_the_umask(start, tmp_path):
 
 @pytest.mark.parametrize("order", [("--logto", "--daemonize"), ("--daemonize", "--logto")], ids=["before", "after"])
 def test_lines_go_to_the_file_of_daemonize_also_where_logto_names_another(order, background):
-    paths = {"--logto": background.folder / "other.log", "--daemonize": background.log}
+    paths = {"--logto": background.directory / "other.log", "--daemonize": background.log}
     status, lines = background.start(*[part for option in order for part in (option, paths[option])])
     assert status == 0, lines
     assert "bolide: ready: " in background.log.read_text()
     assert not paths["--logto"].exists()
 
 
-def test_relative_files_of_loggers_and_the_fifo_lie_in_the_folder_of_chdir(start, tmp_path):
+def test_relative_files_of_loggers_and_the_fifo_lie_in_the_directory_of_chdir(start, tmp_path):
     (tmp_path / "shop").mkdir()
     paths = {
         "--logger": "file:messages.log",

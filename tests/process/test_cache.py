@@ -36,7 +36,7 @@ def test_what_one_process_stores_the_others_read_and_the_application_may_store_w
 def test_a_reload_keeps_a_cache_and_other_settings_begin_an_empty_one(serve):
     server = serve(CONFIGURATION + "cache2 = name=other,items=10")
     assert value(server.address(), "uwsgi.cache_set('key', 'x'), uwsgi.cache_set('key', 'y', 0, 'other')") == "(True, True)"
-    # What only changes the behaviour of processes, or the order, keeps the memory.
+    # What only changes the behavior of processes, or the order, keeps the memory.
     server.configure(
         CONFIGURATION.replace("items=100", "items=100,purge_lru=1").replace("cache2", "cache2 = name=other,items=20\ncache2")
     )
@@ -69,12 +69,12 @@ def test_writers_that_are_killed_block_no_other_and_tear_no_value(serve):
     while died_inside < 3:
         before = len(pids)
         writer = Evaluation(server.address(), "open('pid', 'w').write(str(os.getpid()) + '.')", letters)
-        text = wait_until(lambda: (server.folder / "pid").exists() and (server.folder / "pid").read_text(), "it writes")
+        text = wait_until(lambda: (server.directory / "pid").exists() and (server.directory / "pid").read_text(), "it writes")
         pid = int(text.rstrip("."))
         wait_until(lambda: value(server.address(), "uwsgi.cache_get('key') is not None") == "True", "it has written")
         os.kill(pid, signal.SIGKILL)
         assert writer.result() is None
-        (server.folder / "pid").unlink()
+        (server.directory / "pid").unlink()
         pids.add(pid)
         assert len(pids) == before + 1
         # Another process reads a whole value, and writes, at once.
@@ -177,7 +177,7 @@ def test_a_file_with_other_settings_begins_empty_also_in_a_reload(serve, tmp_pat
     held = Evaluation(
         server.address(), "there('in')", "await_it('go')", "uwsgi.cache_update('old', 'y')", "uwsgi.cache_get('key')"
     )
-    wait_until((server.folder / "in").exists, "an old worker has a request")
+    wait_until((server.directory / "in").exists, "an old worker has a request")
     server.configure(configuration.replace("items=100", "items=200"))
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(READY, count=2)
@@ -187,7 +187,7 @@ def test_a_file_with_other_settings_begins_empty_also_in_a_reload(serve, tmp_pat
     wait_until(lambda: value(server.address(), "uwsgi.cache_keys()") == "[]", "the new generation answers")
     assert value(server.address(), "uwsgi.cache_set('key', 'new')") == "True"
     # The old worker still has its cache, in the file without a name.
-    (server.folder / "go").touch()
+    (server.directory / "go").touch()
     assert held.result()[2:] == ["True", "b'x'"]
     assert value(server.address(), "uwsgi.cache_keys()") == "[b'key']"
 
@@ -232,11 +232,11 @@ def test_an_item_is_not_returned_after_its_time(serve):
 
 
 def test_statistics_and_status_have_the_numbers_of_each_cache(serve):
-    server = serve(CONFIGURATION + "cache2 = name=other,items=1,blocksize=10,lastmod=1\nstats = {folder}/stats.sock")
+    server = serve(CONFIGURATION + "cache2 = name=other,items=1,blocksize=10,lastmod=1\nstats = {directory}/stats.sock")
     calls = ["uwsgi.cache_set('key', 'x')", "uwsgi.cache_get('key')", "uwsgi.cache_get('absent'), uwsgi.cache_get('key')"]
     evaluate(server.address(), *calls, "uwsgi.cache_set('a', 'x' * 11, 0, 'other'), uwsgi.cache_set('a', 'x', 0, 'other')")
     assert value(server.address(), "uwsgi.cache_set('b', 'x', 0, 'other')") == "None"
-    pages, other = read_statistics(str(server.folder / "stats.sock"))["caches"]
+    pages, other = read_statistics(str(server.directory / "stats.sock"))["caches"]
     assert (pages["name"], pages["items"], pages["max_items"], pages["hits"], pages["miss"]) == ("pages", 1, 100, 2, 1)
     assert (pages["blocksize"], pages["keysize"], pages["blocks"], pages["last_modified_at"]) == (1000, 2048, 100, 0)
     assert (other["items"], other["full"], other["refused"]) == (1, 1, 1)

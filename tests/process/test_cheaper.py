@@ -17,9 +17,9 @@ QUICK = ("--cheaper-overload", "1")
 class Gate:
     """Requests that the application holds until the gate opens."""
 
-    def __init__(self, instance, folder):
+    def __init__(self, instance, directory):
         self.instance = instance
-        self.path = folder / "gate"
+        self.path = directory / "gate"
         self.clients = []
 
     def enter(self):

@@ -38,12 +38,12 @@ def check(tmp_path):
     return check
 
 
-def configure(folder, lines="", module="shop:app"):
-    (folder / "shop.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:8000\nmodule = {module}\n{lines}")
+def configure(directory, lines="", module="shop:app"):
+    (directory / "shop.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:8000\nmodule = {module}\n{lines}")
 
 
-def application(folder, before=""):
-    (folder / "shop.py").write_text(before + "\n\ndef app(environ, start_response):\n    raise AssertionError('served')\n")
+def application(directory, before=""):
+    (directory / "shop.py").write_text(before + "\n\ndef app(environ, start_response):\n    raise AssertionError('served')\n")
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
@@ -52,8 +52,8 @@ def application(folder, before=""):
     [
         ("vaccum", "true", "did you mean `vacuum`?"),
         ("uid", "nosuchuser", "there is no user `nosuchuser` here"),
-        ("pidfile", "/nowhere/shop.pid", "there is no folder /nowhere"),
-        ("socket", "/nowhere/shop.sock", "there is no folder /nowhere"),
+        ("pidfile", "/nowhere/shop.pid", "there is no directory /nowhere"),
+        ("socket", "/nowhere/shop.sock", "there is no directory /nowhere"),
         ("touch-reload", "/nowhere/touched", "there is no file /nowhere/touched"),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_load_whose_process_ends_is_an_error(check, tmp_path):
     assert "its process ended while it was loaded: exit status: 3" in said
 
 
-def test_a_load_takes_the_folder_the_paths_and_the_variables_of_the_configuration(check, tmp_path):
+def test_a_load_takes_the_directory_the_paths_and_the_variables_of_the_configuration(check, tmp_path):
     project = tmp_path / "project"
     (project / "lib").mkdir(parents=True)
     (project / "lib" / "helper.py").write_text("import os\n\nassert os.environ['SHOP'] == 'open'\n")
@@ -197,7 +197,7 @@ def test_the_statuses_are_those_of_the_manual(check, tmp_path):
     assert check("gone.ini")[0] == FAILED
 
 
-def test_colour_is_for_terminals_unless_it_is_asked_for(check, tmp_path):
+def test_color_is_for_terminals_unless_it_is_asked_for(check, tmp_path):
     configure(tmp_path, "vaccum = true\n")
     assert "\x1b[" not in check("shop.ini")[1]
     assert "\x1b[1;33mwarning:\x1b[0m" in check("shop.ini", FORCE_COLOR="1", NO_COLOR="")[1]
@@ -299,13 +299,13 @@ def test_a_file_whose_command_names_the_address_is_checked_with_it(check, tmp_pa
 
 def test_what_only_root_may_do_is_told_to_others():
     become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
-    folder = Path(tempfile.mkdtemp())
+    directory = Path(tempfile.mkdtemp())
     try:
-        folder.chmod(0o755)
-        (folder / "shop.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:80\nmodule = shop:app\nuid = 12345\ngid = 12345\n")
+        directory.chmod(0o755)
+        (directory / "shop.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:80\nmodule = shop:app\nuid = 12345\ngid = 12345\n")
         done = subprocess.run(
             [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", "check", "shop.ini"],
-            cwd=folder,
+            cwd=directory,
             env={"PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -313,7 +313,7 @@ def test_what_only_root_may_do_is_told_to_others():
             timeout=TIMEOUT_SECONDS,
         )
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
     assert done.returncode == CLEAN, done
     lowest = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
     assert ("this user may not listen at port 80" in done.stdout) == (lowest > 80), done
@@ -357,21 +357,21 @@ def test_values_from_commands_are_an_error_that_says_so(check, tmp_path):
 
 
 def test_init_writes_a_unit_of_systemd_that_starts_the_configuration(tmp_path, call):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    application(folder)
-    status, said = call("init", "--systemd", "shop:application", folder=folder)
+    directory = tmp_path / "shop"
+    directory.mkdir()
+    application(directory)
+    status, said = call("init", "--systemd", "shop:application", directory=directory)
     assert status == 0, said
     assert "sudo systemctl enable --now shop" in said
-    unit = (folder / "shop.service").read_text()
-    assert f"\nExecStart={program()[0]} {folder}/bolide.ini\n" in unit
-    assert "module = shop:application\n" in (folder / "bolide.ini").read_text()
+    unit = (directory / "shop.service").read_text()
+    assert f"\nExecStart={program()[0]} {directory}/bolide.ini\n" in unit
+    assert "module = shop:application\n" in (directory / "bolide.ini").read_text()
     # The unit of a configuration that is there already; no file is overwritten.
-    status, said = call("init", "--systemd", folder=folder)
+    status, said = call("init", "--systemd", directory=directory)
     assert (status, "shop.service already exists" in said) == (1, True), said
-    (folder / "shop.service").unlink()
-    assert call("init", "--systemd", folder=folder)[0] == 0
-    assert (folder / "shop.service").read_text() == unit
+    (directory / "shop.service").unlink()
+    assert call("init", "--systemd", directory=directory)[0] == 0
+    assert (directory / "shop.service").read_text() == unit
 
 
 def test_a_variable_of_the_line_is_no_flag_of_check(check):
@@ -420,7 +420,7 @@ def test_a_command_that_prints_text_refuses_json(words, call):
     assert "it prints text only" in text
 
 
-def test_a_missing_folder_beside_the_configuration_is_named_with_the_start_that_finds_it(check, tmp_path):
+def test_a_missing_directory_beside_the_configuration_is_named_with_the_start_that_finds_it(check, tmp_path):
     (tmp_path / "shop" / "static").mkdir(parents=True)
     (tmp_path / "shop" / "shop.py").write_text("def app(environ, start_response):\n    pass\n")
     configure(tmp_path / "shop", "static-map = /static=static\nstatic-map = /media=media\n")

@@ -123,10 +123,10 @@ def test_a_program_that_reads_lines_has_the_variables_of_the_configuration(optio
     monkeypatch.setenv("OF_THE_START", "secret")
     ini, note, pid, said = (tmp_path / name for name in ("piped.ini", "note", "pid", "said"))
     # `$$` stays the number of the program, which the test ends.
-    program = f"echo $$ > {pid}; echo $COLOUR $PATH ${{OF_THE_START-none}} >> {note}; exec cat >> {said}"
+    program = f"echo $$ > {pid}; echo $COLOR $PATH ${{OF_THE_START-none}} >> {note}; exec cat >> {said}"
 
-    def configure(colour):
-        lines = [f"env = COLOUR={colour}", f"env = PATH=/{colour}:/usr/bin:/bin", "unenv = OF_THE_START"]
+    def configure(color):
+        lines = [f"env = COLOR={color}", f"env = PATH=/{color}:/usr/bin:/bin", "unenv = OF_THE_START"]
         ini.write_text("\n".join(["[uwsgi]", *lines, f"{option} = pipe:{program}", ""]))
 
     def noted():
@@ -144,31 +144,31 @@ def test_a_program_that_reads_lines_has_the_variables_of_the_configuration(optio
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, whose programs become the application's user")
-def test_a_program_of_the_applications_user_has_all_variables_of_that_users_file(start, open_folder):
-    file, note = open_folder / "app.env", open_folder / "note"
-    file.write_text("LD_AUDIT_OF_TEST=/tmp/theirs.so\nCOLOUR=red\n")
+def test_a_program_of_the_applications_user_has_all_variables_of_that_users_file(start, open_directory):
+    file, note = open_directory / "app.env", open_directory / "note"
+    file.write_text("LD_AUDIT_OF_TEST=/tmp/theirs.so\nCOLOR=red\n")
     note.touch()
-    for path in (open_folder, file, note):
+    for path in (open_directory, file, note):
         os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
-    program = f"echo $(id -u) $LD_AUDIT_OF_TEST $COLOUR >> {note}; exec cat > /dev/null"
+    program = f"echo $(id -u) $LD_AUDIT_OF_TEST $COLOR >> {note}; exec cat > /dev/null"
     start("--uid", "nobody", "--env-file", str(file), "--req-logger", f"pipe:{program}", logging=True, ready=False)
     wait_until(lambda: note.read_text() == f"{NOBODY.pw_uid} /tmp/theirs.so red\n", note.read_text)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, whose hooks another user's file must not change")
 @pytest.mark.parametrize("owner", ["the application's user", "root"])
-def test_what_root_executes_takes_no_path_from_a_file_of_another_user(owner, start, open_folder):
-    file, note = open_folder / "app.env", open_folder / "note"
-    file.write_text("PATH=/tmp/theirs:/usr/bin:/bin\nLD_AUDIT_OF_TEST=/tmp/theirs.so\nCOLOUR=red\nTZ=/tmp/theirs\n")
+def test_what_root_executes_takes_no_path_from_a_file_of_another_user(owner, start, open_directory):
+    file, note = open_directory / "app.env", open_directory / "note"
+    file.write_text("PATH=/tmp/theirs:/usr/bin:/bin\nLD_AUDIT_OF_TEST=/tmp/theirs.so\nCOLOR=red\nTZ=/tmp/theirs\n")
     if owner != "root":
-        os.chown(open_folder, NOBODY.pw_uid, NOBODY.pw_gid)
+        os.chown(open_directory, NOBODY.pw_uid, NOBODY.pw_gid)
     instance = start(
         "--uid", "nobody", "--env-file", str(file), "--hook-asap", f"exec:/usr/bin/env > {note}", ready=False
     )  # fmt: skip
     instance.wait_for_text("hook asap: exec:/usr/bin/env")
     instance.wait_for_log("^bolide: (not started|ready)")
     lines = note.read_text().splitlines()
-    assert "COLOUR=red" in lines
+    assert "COLOR=red" in lines
     is_theirs = [line for line in lines if "theirs" in line and line != "TZ=/tmp/theirs"]
     # Only the first case has the file of another user.
     assert bool(is_theirs) == (owner == "root"), lines

@@ -1,4 +1,4 @@
-"""Privileges that an instance drops permanently: root in the master itself, files outside a folder, capabilities, namespaces."""
+"""Privileges that an instance drops permanently: root in the master itself, files outside a directory, capabilities, namespaces."""
 
 import json
 import os
@@ -24,13 +24,13 @@ mounts_only = pytest.mark.skipif(
 
 
 @pytest.fixture
-def everybody(open_folder):
+def everybody(open_directory):
     """The Python that other users may run, with the probe application beside it."""
-    python = python_for_everybody(open_folder)
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    return ["env", "-C", str(open_folder), python, "-m", "bolide"]
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    return ["env", "-C", str(open_directory), python, "-m", "bolide"]
 
 
 @root_only
@@ -43,13 +43,13 @@ def everybody(open_folder):
     ],
     ids=["user", "numbers", "group"],
 )
-def test_the_master_itself_drops_root_before_it_creates_anything(options, user, group, start, open_folder, everybody):
-    shared = open_folder / "shared"
+def test_the_master_itself_drops_root_before_it_creates_anything(options, user, group, start, open_directory, everybody):
+    shared = open_directory / "shared"
     shared.mkdir()
     os.chmod(shared, 0o777)
     instance = start(
         *options, "--socket", shared / "app.sock", "--pidfile", shared / "pid",
-        "--chdir", open_folder, "--hook-asap", f"exec:touch {shared}/hook", "--processes", "2",
+        "--chdir", open_directory, "--hook-asap", f"exec:touch {shared}/hook", "--processes", "2",
         command=everybody,
     )  # fmt: skip
     wait_until(lambda: len(instance.workers()) == 2, "two workers")
@@ -67,10 +67,10 @@ def test_the_master_itself_drops_root_before_it_creates_anything(options, user, 
 
 
 @root_only
-def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(start, open_folder, everybody):
-    configuration = open_folder / "secret.ini"
+def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(start, open_directory, everybody):
+    configuration = open_directory / "secret.ini"
     configuration.write_text(
-        f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {open_folder}\nmodule = probe\nimmediate-uid = nobody\n"
+        f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {open_directory}\nmodule = probe\nimmediate-uid = nobody\n"
     )
     configuration.chmod(0o600)
     options = {"socket": None, "module": None, "command": everybody}
@@ -121,10 +121,10 @@ def application(environ, start_response):
 MOUNT = """
 set -e
 jail=$1; shift
-for folder in usr bin lib lib64; do
-    test -e /$folder || continue
-    mkdir -p $jail/$folder
-    mount --bind /$folder $jail/$folder
+for directory in usr bin lib lib64; do
+    test -e /$directory || continue
+    mkdir -p $jail/$directory
+    mount --bind /$directory $jail/$directory
 done
 mkdir $jail/dev
 touch $jail/dev/null
@@ -134,9 +134,9 @@ exec "$@"
 
 
 @pytest.fixture
-def jail(open_folder):
-    """A folder with an application and a Python."""
-    jail = open_folder / "jail"
+def jail(open_directory):
+    """A directory with an application and a Python."""
+    jail = open_directory / "jail"
     for name in ("app", "tmp", "run"):
         (jail / name).mkdir(parents=True)
         os.chmod(jail / name, 0o777)
@@ -161,10 +161,10 @@ def test_the_application_sees_nothing_but_its_jail_and_a_reload_reads_the_config
     text += f"hook-as-user-atexit = appendn:/tmp/steps end\nhook-pre-jail = appendn:{tmp_path}/steps outside\n"
     configuration.write_text(text)
     instance = start(configuration, socket=None, module=None, command=into(jail))
-    seen, folder, user, file = json.loads(instance.body("/"))
+    seen, directory, user, file = json.loads(instance.body("/"))
     assert set(seen) >= {"app", "everybody", "usr"}
     assert "root" not in seen
-    assert (folder, user, file) == ("/app", NOBODY.pw_uid, "/app/shop.py")
+    assert (directory, user, file) == ("/app", NOBODY.pw_uid, "/app/shop.py")
     for pid in [instance.prototype(), instance.worker()]:
         assert os.readlink(f"/proc/{pid}/root") == str(jail)
     assert os.readlink(f"/proc/{instance.pid}/root") == "/"
@@ -197,8 +197,8 @@ def test_daemons_are_in_the_jail_too(start, jail):
     ("options", "words"),
     [
         (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "has no Python: /nowhere/bin/python does not exist in it"),
-        (("--chroot", "{jail}", "--chdir", "/nowhere"), "has no folder /nowhere: make it, or correct chdir"),
-        (("--chroot", "{jail}/nowhere"), "make that folder, or correct the option"),
+        (("--chroot", "{jail}", "--chdir", "/nowhere"), "has no directory /nowhere: make it, or correct chdir"),
+        (("--chroot", "{jail}/nowhere"), "make that directory, or correct the option"),
         (("--cap", "net_bind_servce"), "did you mean `net_bind_service`?"),
         (("--unshare", "pid"), "its first process has to be the master"),
         (("--unshare", "tea"), "separate `fs`, `ipc`, `uts` and `net` namespaces"),
@@ -234,9 +234,9 @@ def capabilities(status):
 
 @root_only
 @pytest.mark.parametrize("user", [("--uid", "nobody"), ()], ids=["nobody", "root"])
-def test_the_application_keeps_the_capabilities_that_are_named_and_no_others(user, start, open_folder, everybody):
-    (open_folder / "shop.py").write_text(JAILED)
-    options = (*user, "--cap", "net_bind_service,CAP_KILL", "--chdir", open_folder)
+def test_the_application_keeps_the_capabilities_that_are_named_and_no_others(user, start, open_directory, everybody):
+    (open_directory / "shop.py").write_text(JAILED)
+    options = (*user, "--cap", "net_bind_service,CAP_KILL", "--chdir", open_directory)
     instance = start(*options, module="shop", command=everybody)
     kept = 1 << 10 | 1 << 5
     for pid in [instance.prototype(), instance.worker()]:

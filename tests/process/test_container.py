@@ -13,7 +13,7 @@ from support_instance import REFUSED
 from support_processes import children_of
 from support_upgrade import UPGRADE
 
-#: A PID namespace in which the program is process 1, as a container runtime starts it.
+#: A PID namespace in which the program is PID 1, as a container runtime starts it.
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 APPLICATION = """

@@ -105,7 +105,7 @@ def read(path):
     return path.read_text() if path.exists() else ""
 
 
-def test_instances_of_one_folder_are_told_apart_and_named_by_their_ports(start, call):
+def test_instances_of_one_directory_are_told_apart_and_named_by_their_ports(start, call):
     ports = [re.search(r"127\.0\.0\.1:(\d+)", start().everything())[1] for _ in range(2)]
     status, said = call("status")
     assert status == NO_INSTANCE

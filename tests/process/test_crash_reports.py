@@ -46,11 +46,13 @@ def application(environ, start_response):
 @pytest.fixture
 def deadly(start, tmp_path):
     (tmp_path / "deadly.py").write_text(DEADLY)
-    folder = tmp_path / "crashes"
-    folder.mkdir()
+    directory = tmp_path / "crashes"
+    directory.mkdir()
 
     def begin(*options, **more):
-        return start("--processes", "1", "--crash-reports", str(folder), *options, module="deadly", alarms=True, **more), folder
+        return start(
+            "--processes", "1", "--crash-reports", str(directory), *options, module="deadly", alarms=True, **more
+        ), directory
 
     return begin
 
@@ -120,9 +122,9 @@ def test_a_kill_for_lack_of_memory_is_told_as_the_kernels(deadly, tmp_path):
 
 
 def test_an_abort_below_limit_as_is_explained_by_it_and_a_memory_error_is_no_death(deadly):
-    instance, folder = deadly("--limit-as", "3000")
+    instance, directory = deadly("--limit-as", "3000")
     assert instance.get("/reserve/4000").status == 500
-    assert list(folder.iterdir()) == []
+    assert list(directory.iterdir()) == []
     path, report = die(instance, "/abort")
     assert (report["signal"], report["settings"]["limit-as"]) == (6, 3000 << 20)
     assert "probably because it could not allocate memory within `limit-as`" in read_aloud(path)
@@ -177,13 +179,13 @@ def test_the_handler_of_the_application_still_gets_the_fault(deadly):
     instance.wait_for_text("Fatal Python error: Segmentation fault")
 
 
-def test_a_start_and_a_check_warn_of_a_folder_that_is_not_there(start, tmp_path, call):
+def test_a_start_and_a_check_warn_of_a_directory_that_is_not_there(start, tmp_path, call):
     (tmp_path / "app.ini").write_text("[uwsgi]\ncrash-reports = nowhere\n")
-    warning = f"app.ini:2: warning: `crash-reports`: there is no folder `{tmp_path}/nowhere`, so no report can be written"
+    warning = f"app.ini:2: warning: `crash-reports`: there is no directory `{tmp_path}/nowhere`, so no report can be written"
     status, said = call("check", "app.ini")
     assert (status, warning in said) == (2, True), said
     instance = start("--ini", tmp_path / "app.ini")
-    instance.wait_for_text("there is no folder")
+    instance.wait_for_text("there is no directory")
 
 
 def test_what_is_no_report_is_refused(tmp_path):

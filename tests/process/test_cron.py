@@ -12,7 +12,7 @@ ALWAYS = "-1 -1 -1 -1 -1"
 
 
 def test_a_job_that_is_due_runs_at_the_start_and_its_words_and_its_end_are_in_the_log(start, tmp_path):
-    instance = start("--cron", f"{ALWAYS} echo from the job; pwd; exit 3", "--env", "COLOUR=red", alarms=True)
+    instance = start("--cron", f"{ALWAYS} echo from the job; pwd; exit 3", "--env", "COLOR=red", alarms=True)
     instance.wait_for_log(r"^\[cron echo\] from the job$")
     instance.wait_for_log(rf"^\[cron echo\] {tmp_path}$")
     instance.wait_for_log(r"^bolide: cron echo \(pid \d+\) exited with status 3 after ")
@@ -30,8 +30,8 @@ def test_a_job_of_another_time_does_not_run(start):
 
 def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_that_it_has_started(start, tmp_path):
     note = tmp_path / "pids"
-    command = f"sleep 1000 & echo $! > {note}; echo $COLOUR; wait"
-    instance = start("--cron2", f"minute=-1,unique=1,harakiri=1 {command}", "--env", "COLOUR=red", alarms=True)
+    command = f"sleep 1000 & echo $! > {note}; echo $COLOR; wait"
+    instance = start("--cron2", f"minute=-1,unique=1,harakiri=1 {command}", "--env", "COLOR=red", alarms=True)
     instance.wait_for_log(r"^\[cron sleep\] red$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\): killing it$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")

@@ -41,16 +41,16 @@ def as_nobody(limits, *command):
 
 
 @pytest.fixture
-def start_as_nobody(start, open_folder):
-    python = python_for_everybody(open_folder)
+def start_as_nobody(start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
     for probe in ("sticking.py", "probe.py"):
-        shutil.copy(APPLICATIONS / probe, open_folder)
+        shutil.copy(APPLICATIONS / probe, open_directory)
 
     def start_as_nobody(limits, *options):
         command = as_nobody(limits, python, "-m", "bolide")
-        instance = start("--pythonpath", open_folder, *options, module="sticking", command=command, alarms=True)
+        instance = start("--pythonpath", open_directory, *options, module="sticking", command=command, alarms=True)
         instance.calls = 1
         return instance
 
@@ -58,13 +58,13 @@ def start_as_nobody(start, open_folder):
     return start_as_nobody
 
 
-def test_an_instance_whose_workers_are_all_killed_with_many_connections_serves_again(start_as_nobody, open_folder):
+def test_an_instance_whose_workers_are_all_killed_with_many_connections_serves_again(start_as_nobody, open_directory):
     instance = start_as_nobody((200, 200), "--processes", "2", *LIMIT)
     kept = [Kept(instance) for _ in range(250)]
     for one in kept:
         one.ask()
-    os.chmod(open_folder, 0o777)
-    stuck, killed = stick(instance, open_folder, 2)
+    os.chmod(open_directory, 0o777)
+    stuck, killed = stick(instance, open_directory, 2)
     wait_until_killed(stuck)
     assert instance.body("/pid") not in killed
     assert "can't be ordered" not in instance.whole_log()

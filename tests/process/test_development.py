@@ -19,11 +19,11 @@ BROKEN = "TEXT = prices\n"
 
 @pytest.fixture
 def package(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(APP)
-    (folder / "views.py").write_text(VIEWS.format(text="old"))
-    return folder
+    directory = tmp_path / "shop"
+    directory.mkdir()
+    (directory / "__init__.py").write_text(APP)
+    (directory / "views.py").write_text(VIEWS.format(text="old"))
+    return directory
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ WATCHED = {
     "unasked": ((), "other/thing.py", False),
     "ignored-by-git": (("--reload-dir", "."), "ignored/thing.py", False),
     "excluded": (("--reload-exclude", "views.py"), "shop/views.py", False),
-    "excluded-folder": (("--reload-dir", ".", "--reload-exclude", "/other/"), "other/thing.py", False),
+    "excluded-directory": (("--reload-dir", ".", "--reload-exclude", "/other/"), "other/thing.py", False),
 }
 
 
@@ -204,7 +204,7 @@ def test_watched_files_besides_imports_can_be_chosen(options, file, counts, deve
     assert said == (f"{file} has" if counts else "shop/__init__.py has")
 
 
-def test_new_files_in_a_folder_are_detected(develop, tmp_path):
+def test_new_files_in_a_directory_are_detected(develop, tmp_path):
     instance = develop("--reload-include", "*.html")
     with instance.looks_away():
         (tmp_path / "new").mkdir()

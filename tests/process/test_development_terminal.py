@@ -1,4 +1,4 @@
-"""A server at a terminal, mostly in development: `breakpoint()`, Ctrl-C and Ctrl-D, the end of the terminal, colours."""
+"""A server at a terminal, mostly in development: `breakpoint()`, Ctrl-C and Ctrl-D, the end of the terminal, colors."""
 
 import os
 import re
@@ -176,7 +176,7 @@ def closed(terminal, *arguments):
 
 
 def log_of(shown):
-    log = shown.folder / "log"
+    log = shown.directory / "log"
     return log.read_text() if log.exists() else ""
 
 
@@ -205,7 +205,7 @@ def test_a_closed_terminal_reloads_what_has_a_configuration_or_was_to_stay(is_ke
 
 
 @pytest.mark.parametrize(
-    ("environment", "is_coloured"),
+    ("environment", "is_colored"),
     [
         ({"TERM": "xterm"}, True),
         ({"TERM": "dumb"}, False),
@@ -215,7 +215,7 @@ def test_a_closed_terminal_reloads_what_has_a_configuration_or_was_to_stay(is_ke
     ],
     ids=["terminal", "dumb", "no-color", "force-color", "both"],
 )
-def test_lines_are_short_and_coloured_where_the_terminal_can_show_it(environment, is_coloured, terminal, tmp_path):
+def test_lines_are_short_and_colored_where_the_terminal_can_show_it(environment, is_colored, terminal, tmp_path):
     shown, port = develop(terminal, tmp_path, **environment)
     Asking(port, "/").result()
     shown.wait_for(r"(?m)^\d\d:\d\d:\d\d GET  /  (\x1b\[32m)?200(\x1b\[0m)?  \d+ ms  3 B")
@@ -223,10 +223,10 @@ def test_lines_are_short_and_coloured_where_the_terminal_can_show_it(environment
     shown.wait_for(r"(?m)^\d\d:\d\d:\d\d bolide: (\x1b\[31m)?the new code could not be loaded")
     # Own lines show only the time of day, and no worker number if there is one worker.
     assert not re.search(r"\d{4}-\d\d-\d\d|worker 1: ", shown.text)
-    assert ("\x1b[" in shown.text) == is_coloured
+    assert ("\x1b[" in shown.text) == is_colored
 
 
-def test_a_file_has_no_colours(terminal, tmp_path):
+def test_a_file_has_no_colors(terminal, tmp_path):
     (tmp_path / "shop.py").write_text("TEXT = prices\n")
     shown = terminal("shop", "--reload", "--http", "127.0.0.1:0", "--logto", "log", TERM="xterm")
     log = tmp_path / "log"

@@ -28,15 +28,15 @@ application = get_{kind}_application()
 
 @pytest.fixture
 def project(tmp_path):
-    folder = tmp_path / "shop"
+    directory = tmp_path / "shop"
     for name in ("templates", "static"):
-        (folder / name).mkdir(parents=True)
+        (directory / name).mkdir(parents=True)
     files = {"__init__.py": "", "settings.py": SETTINGS, "urls.py": URLS, "views.py": VIEWS}
     files.update({f"{kind}.py": APPLICATION.format(kind=kind) for kind in ("wsgi", "asgi")})
     files.update({"templates/home.html": "old", "static/shop.css": "body {}"})
     for name, text in files.items():
-        (folder / name).write_text(text)
-    return folder
+        (directory / name).write_text(text)
+    return directory
 
 
 def develop(start, kind):

@@ -84,15 +84,15 @@ class Request:
         return self._answers[0]
 
 
-def works_in(process, folder):
+def works_in(process, directory):
     with contextlib.suppress(OSError):
-        return (process / "cwd").readlink() == folder
+        return (process / "cwd").readlink() == directory
     return False
 
 
-def wait_for_no_process_of(folder):
+def wait_for_no_process_of(directory):
     def has_ended():
-        return not any(works_in(process, folder) for process in Path("/proc").glob("[0-9]*"))
+        return not any(works_in(process, directory) for process in Path("/proc").glob("[0-9]*"))
 
     wait_until(has_ended, "all processes have ended")
 

@@ -25,7 +25,7 @@ def machine(serve, redis, tmp_path):
     """Starts an instance, as on a machine of its own."""
 
     def start(*options, spooler="spooler", query="hold-seconds=1", url=redis.url, **keywords):
-        address = f"{url}?folder={{folder}}/jobs&{query}"
+        address = f"{url}?directory={{directory}}/jobs&{query}"
         return Shop(serve, tmp_path, options, spooler=f"{spooler} = {address}", **keywords)
 
     return start
@@ -125,7 +125,7 @@ def test_jobs_are_kept_while_the_engine_refuses_them_and_delivered_later(machine
     assert [word in line for line in refused] == [True]
     assert not [line for line in found.server.lines if "can't be taken" in line or "can't be delivered" in line]
     assert redis.ask(*allow) == "+OK"
-    # Jobs of a folder are delivered in no particular order.
+    # Jobs of a directory are delivered in no particular order.
     wait_until(lambda: sorted(found.words()) == ["before", "kept", "kept-too"], lambda: f"{found.words()}")
     wait_until(lambda: is_empty(redis), "the end of the jobs")
     found.wait_until_empty()
@@ -150,7 +150,7 @@ def test_an_idle_spooler_asks_an_engine_that_refuses_no_more_often_than_another(
 def test_a_list_of_jobs_says_that_those_on_the_server_are_not_in_it(tmp_path, call):
     lines = "[uwsgi]\nhttp = 127.0.0.1:0\nwsgi-file = shop.py\nmaster = true\n"
     (tmp_path / "shop.py").write_text("application = print\n")
-    (tmp_path / "uwsgi.ini").write_text(f"{lines}spooler = redis://127.0.0.1:1/0?folder={tmp_path}/kept\n")
+    (tmp_path / "uwsgi.ini").write_text(f"{lines}spooler = redis://127.0.0.1:1/0?directory={tmp_path}/kept\n")
     status, said = call("spool", "list", "uwsgi.ini")
     assert (status, said) == (
         0,

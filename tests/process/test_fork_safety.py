@@ -230,10 +230,10 @@ def test_code_that_workers_can_not_load_leaves_the_old_code_serving(shop, lazily
     shop(
         TICKER
         + "import os\nwith open(f'/proc/{os.getppid()}/cmdline') as parent:\n    command = parent.read()\n"
-        + "if 'prototype' in command:\n    raise KeyError('colour')\n"
+        + "if 'prototype' in command:\n    raise KeyError('color')\n"
     )
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(KeyError: 'colour'\): generation 1 keeps serving")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(KeyError: 'color'\): generation 1 keeps serving")
     assert len(findings(instance)) == 1
     assert instance.body().startswith("False ")
 

@@ -26,7 +26,7 @@ import bolide
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [f"{__name__} {os.environ.get('SHOP_COLOUR')} {os.getpid()}".encode()]
+    return [f"{__name__} {os.environ.get('SHOP_COLOR')} {os.getpid()}".encode()]
 
 
 """
@@ -77,7 +77,7 @@ def test_a_script_serves_its_application_and_goes_on_when_the_server_is_stopped(
 
 def test_a_module_that_python_runs_by_its_name_serves_its_application(script, tmp_path):
     (tmp_path / "shop").mkdir()
-    text = GUARDED.format(app="app", more=', env={"SHOP_COLOUR": "100%d"}')
+    text = GUARDED.format(app="app", more=', env={"SHOP_COLOR": "100%d"}')
     server = script(text, "shop/__main__.py", arguments=["-m", "shop"])
     assert server.get("/").text.startswith("shop.__main__ 100%d ")
 
@@ -123,9 +123,9 @@ SHOP = 'def application(e, s):\n    s("200 OK", [])\n    return [__name__.encode
 
 
 @pytest.mark.parametrize("call", ["bolide.testing.serve(application)", "bolide.run(application, port=0)", "bolide.main()"])
-def test_each_way_to_start_a_server_is_refused_while_a_server_loads_the_application(folder, call):
+def test_each_way_to_start_a_server_is_refused_while_a_server_loads_the_application(directory, call):
     # The application is the module's own, so the server imports the module with the unguarded call.
-    (folder / "nested.py").write_text(
+    (directory / "nested.py").write_text(
         f"{NESTED}{SHOP}print('depth', depth, flush=True)\n"
         + (f"with {call} as server:\n    pass\n" if "testing" in call else f"{call}\n")
     )
@@ -133,7 +133,7 @@ def test_each_way_to_start_a_server_is_refused_while_a_server_loads_the_applicat
     if "main" in call:
         arguments = [sys.executable, "-m", "bolide", "--http-socket=127.0.0.1:0", "nested:application"]
     done = subprocess.run(
-        arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
+        arguments, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS
     )
     assert done.returncode != 0
     name = call.partition("(")[0]
@@ -141,17 +141,17 @@ def test_each_way_to_start_a_server_is_refused_while_a_server_loads_the_applicat
     assert f"depth {2 if 'main' not in call else 1}" not in done.stdout
 
 
-def test_an_application_that_the_calling_module_only_imports_is_loaded_from_where_it_is(folder):
-    (folder / "shop").mkdir()
-    (folder / "shop" / "__init__.py").touch()
-    (folder / "shop" / "wsgi.py").write_text(SHOP)
+def test_an_application_that_the_calling_module_only_imports_is_loaded_from_where_it_is(directory):
+    (directory / "shop").mkdir()
+    (directory / "shop" / "__init__.py").touch()
+    (directory / "shop" / "wsgi.py").write_text(SHOP)
     # This module is not imported by the server, so the unguarded call runs once.
-    (folder / "unguarded.py").write_text(
+    (directory / "unguarded.py").write_text(
         NESTED + "from shop.wsgi import application\nwith bolide.testing.serve(application) as server:\n"
         "    print(urllib.request.urlopen(server.url).read().decode())\n"
     )
     done = subprocess.run(
-        [sys.executable, "unguarded.py"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+        [sys.executable, "unguarded.py"], cwd=directory, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
     )
     assert (done.returncode, done.stdout.split()) == (0, ["shop.wsgi"])
 
@@ -167,28 +167,30 @@ def test_an_application_that_the_calling_module_only_imports_is_loaded_from_wher
         ("import shop.wsgi\napp = shop.wsgi.application", "caller:app"),
     ],
 )
-def test_what_a_module_does_to_an_application_is_repeated(folder, text, expected):
-    (folder / "shop").mkdir()
-    (folder / "shop" / "wsgi.py").write_text(SHOP)
-    (folder / "caller.py").write_text(
+def test_what_a_module_does_to_an_application_is_repeated(directory, text, expected):
+    (directory / "shop").mkdir()
+    (directory / "shop" / "wsgi.py").write_text(SHOP)
+    (directory / "caller.py").write_text(
         f"{text}\nfrom bolide.loading.application_name import name_of\ndef tell():\n    print(name_of(app, globals()))\ntell()\n"
     )
-    done = subprocess.run([sys.executable, "caller.py"], cwd=folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS)
+    done = subprocess.run(
+        [sys.executable, "caller.py"], cwd=directory, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS
+    )
     assert done.stdout.split() == [expected]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_test_that_is_killed_during_the_start_takes_its_server_with_it(folder, number):
-    (folder / "slow.py").write_text(f"import os, time\nopen('loading', 'w').close()\ntime.sleep(600)\n{SHOP}")
-    (folder / "killed.py").write_text(
+def test_a_test_that_is_killed_during_the_start_takes_its_server_with_it(directory, number):
+    (directory / "slow.py").write_text(f"import os, time\nopen('loading', 'w').close()\ntime.sleep(600)\n{SHOP}")
+    (directory / "killed.py").write_text(
         "import bolide.testing\nserver = bolide.testing.serve('slow:application')\n"
         "import threading\nthreading.Thread(target=server.__enter__, daemon=True).start()\n"
         "while server._process is None: threading.Event().wait(0.01)\nprint(server._process.pid, flush=True)\ninput()\n"
     )
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "killed.py"], cwd=folder, **streams) as killed:
+    with subprocess.Popen([sys.executable, "killed.py"], cwd=directory, **streams) as killed:
         master = int(killed.stdout.readline())
-        wait_until((folder / "loading").exists, "the server loads the application")
+        wait_until((directory / "loading").exists, "the server loads the application")
         killed.send_signal(number)
         wait_until(lambda: not processes.of_session(master), "the end of the server")
 
@@ -271,7 +273,7 @@ def test_an_object_without_a_name_is_refused_in_words():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def directory(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path
 
@@ -284,31 +286,31 @@ def test_a_flask_application_of_the_test_itself_is_served():
     assert "stopped after" in server.log.splitlines()[-1]
 
 
-def test_a_fastapi_application_is_served_with_its_lifespan_and_its_variables(folder):
-    (folder / "fast_shop.py").write_text(
+def test_a_fastapi_application_is_served_with_its_lifespan_and_its_variables(directory):
+    (directory / "fast_shop.py").write_text(
         "import contextlib, os\nfrom fastapi import FastAPI\n\n"
         "@contextlib.asynccontextmanager\nasync def lifespan(app):\n    print('it begins')\n    yield\n    print('it ends')\n\n"
         "def create_app():\n    app = FastAPI(lifespan=lifespan)\n"
-        "    @app.get('/colour')\n    async def colour():\n        return os.environ['SHOP_COLOUR']\n    return app\n"
+        "    @app.get('/color')\n    async def color():\n        return os.environ['SHOP_COLOR']\n    return app\n"
     )
-    with bolide.testing.serve("fast_shop:create_app", factory=True, env={"SHOP_COLOUR": "red"}) as server:
+    with bolide.testing.serve("fast_shop:create_app", factory=True, env={"SHOP_COLOR": "red"}) as server:
         with httpx.Client(base_url=server.url, timeout=TIMEOUT_SECONDS) as client:
-            assert client.get("/colour").json() == "red"
+            assert client.get("/color").json() == "red"
         server.wait_for_log("it begins")
     assert "it ends" in server.log
 
 
-def test_a_file_is_served_with_options_of_a_configuration(folder):
-    (folder / "shop.py").write_text(APPLICATION)
-    with bolide.testing.serve(folder / "shop.py", callable="app", add_header="X-Shop: 1", processes=2) as server:
+def test_a_file_is_served_with_options_of_a_configuration(directory):
+    (directory / "shop.py").write_text(APPLICATION)
+    with bolide.testing.serve(directory / "shop.py", callable="app", add_header="X-Shop: 1", processes=2) as server:
         answer = requests.get(server.url, timeout=TIMEOUT_SECONDS)
     assert answer.headers["X-Shop"] == "1"
     with pytest.raises(requests.ConnectionError):
         requests.get(server.url, timeout=TIMEOUT_SECONDS)
 
 
-def test_a_start_that_fails_raises_with_the_last_line_of_the_log(folder):
-    (folder / "broken_shop.py").write_text("import nothing_of_the_kind\n")
+def test_a_start_that_fails_raises_with_the_last_line_of_the_log(directory):
+    (directory / "broken_shop.py").write_text("import nothing_of_the_kind\n")
     with pytest.raises(bolide.testing.StartFailed, match="No module named 'nothing_of_the_kind'") as failure:
         with bolide.testing.serve("broken_shop:app"):
             pass
@@ -316,23 +318,23 @@ def test_a_start_that_fails_raises_with_the_last_line_of_the_log(folder):
     assert "broken_shop.py" in failure.value.log
 
 
-def test_a_server_that_does_not_come_to_serve_is_given_up(folder):
-    (folder / "slow_shop.py").write_text("import time\nprint('it loads', flush=True)\ntime.sleep(600)\n")
+def test_a_server_that_does_not_come_to_serve_is_given_up(directory):
+    (directory / "slow_shop.py").write_text("import time\nprint('it loads', flush=True)\ntime.sleep(600)\n")
     with pytest.raises(bolide.testing.StartFailed, match=r"does not serve after 0\.5 s"):
         with bolide.testing.serve("slow_shop:app", start_timeout=0.5):
             pass
 
 
-def test_a_test_that_is_killed_takes_its_server_with_it(folder):
-    (folder / "shop.py").write_text(APPLICATION)
-    (folder / "killed.py").write_text(
+def test_a_test_that_is_killed_takes_its_server_with_it(directory):
+    (directory / "shop.py").write_text(APPLICATION)
+    (directory / "killed.py").write_text(
         "import bolide.testing, os, threading\nserver = bolide.testing.serve('shop:app')\n"
         # The thread that has started the server ends; the process continues.
         "starter = threading.Thread(target=server.__enter__)\nstarter.start()\nstarter.join()\n"
         "print(server._process.pid, server.url, flush=True)\ninput()\n"
     )
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "killed.py"], cwd=folder, **streams) as killed:
+    with subprocess.Popen([sys.executable, "killed.py"], cwd=directory, **streams) as killed:
         master, url = killed.stdout.readline().split()
         assert requests.get(url, timeout=TIMEOUT_SECONDS).text.startswith("shop ")
         session = processes.of_session(int(master))

@@ -68,8 +68,8 @@ def test_the_descriptors_that_a_request_waits_for_are_bounded(server):
 
 
 def test_calls_that_wait_name_the_option_without_which_they_do_not_exist(serve):
-    server = serve.prepare("module = shop\npythonpath = {folder}")
-    (server.folder / "shop.py").write_text(
+    server = serve.prepare("module = shop\npythonpath = {directory}")
+    (server.directory / "shop.py").write_text(
         "import uwsgi\n"
         "def application(environ, start_response):\n"
         "    start_response('200 OK', [])\n"
@@ -86,8 +86,8 @@ def test_calls_that_wait_name_the_option_without_which_they_do_not_exist(serve):
 
 def test_calls_of_a_request_are_there_again_after_the_hook_of_the_one_before(serve):
     """A greenlet serves both, with the same callables."""
-    server = serve.prepare("wsgi-file = {folder}/view.py\ngevent = 10")
-    (server.folder / "view.py").write_text(
+    server = serve.prepare("wsgi-file = {directory}/view.py\ngevent = 10")
+    (server.directory / "view.py").write_text(
         """
 import uwsgi
 uwsgi.after_req_hook = lambda: None

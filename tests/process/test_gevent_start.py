@@ -54,7 +54,7 @@ def answers(instance, target="/"):
 
 @pytest.fixture
 def old(tmp_path):
-    """Writes a module `gevent` into the application's folder."""
+    """Writes a module `gevent` into the application's directory."""
 
     def old(text):
         (tmp_path / "gevent.py").write_text(text)
@@ -299,7 +299,7 @@ def test_a_spooler_is_patched(start, shop, tmp_path):
         "def answer(path):\n    uwsgi.spool({b'name': b'x'})\n    return 'sent'\n"
     )
     (tmp_path / "jobs").mkdir()
-    # A spooler works in its folder.
+    # A spooler works in its directory.
     note = tmp_path / "jobs" / "note"
     instance = start(*PATCH, "--spooler", "jobs", module="shop")
     assert answers(instance) == "sent"

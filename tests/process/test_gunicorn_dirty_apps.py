@@ -47,15 +47,15 @@ dirty_threads = 1
 
 
 @pytest.fixture
-def folder(tmp_path):
+def directory(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "gunicorn.conf.py").write_text(CONFIGURATION)
     return tmp_path
 
 
-def test_gunicorns_client_calls_dirty_apps_in_mules(folder, serve):
+def test_gunicorns_client_calls_dirty_apps_in_mules(directory, serve):
     instance = serve.prepare(
-        arguments=["-c", str(folder / "gunicorn.conf.py"), "--chdir", str(folder), "shop:application"]
+        arguments=["-c", str(directory / "gunicorn.conf.py"), "--chdir", str(directory), "shop:application"]
     ).start()
     instance.expects_alarms = True
     expected = {
@@ -75,19 +75,19 @@ def test_gunicorns_client_calls_dirty_apps_in_mules(folder, serve):
     assert instance.get("/client.execute(NAME,'scale',4)").text == "[12]"
 
 
-def test_dirty_apps_without_workers_and_workers_without_apps_start_nothing(folder, call):
+def test_dirty_apps_without_workers_and_workers_without_apps_start_nothing(directory, call):
     for alone in ("dirty_workers", "dirty_apps"):
         kept = [line for line in CONFIGURATION.splitlines() if not line.startswith(alone)]
-        (folder / "gunicorn.conf.py").write_text("\n".join(kept))
-        status, said = call("config", "-c", "gunicorn.conf.py", "shop:application", folder=folder)
+        (directory / "gunicorn.conf.py").write_text("\n".join(kept))
+        status, said = call("config", "-c", "gunicorn.conf.py", "shop:application", directory=directory)
         assert status == 0
         assert "\nmules =" not in said
         assert "\nmule-app =" not in said
         assert "nothing to do: there are no dirty " + alone.removeprefix("dirty_") in said
 
 
-def test_several_threads_of_a_dirty_worker_are_refused_with_advice(folder, call):
-    (folder / "gunicorn.conf.py").write_text(CONFIGURATION.replace("dirty_threads = 1", "dirty_threads = 4"))
-    status, said = call("-c", "gunicorn.conf.py", "shop:application", folder=folder)
+def test_several_threads_of_a_dirty_worker_are_refused_with_advice(directory, call):
+    (directory / "gunicorn.conf.py").write_text(CONFIGURATION.replace("dirty_threads = 1", "dirty_threads = 4"))
+    status, said = call("-c", "gunicorn.conf.py", "shop:application", directory=directory)
     assert status != 0
     assert "write `dirty_workers = 4` instead: a mule answers one call at a time" in said

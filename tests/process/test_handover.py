@@ -24,9 +24,9 @@ def opened(instance, count, protocol="http", address=None):
     return kept
 
 
-def lose_only_the_stuck(instance, folder, kept, workers):
+def lose_only_the_stuck(instance, directory, kept, workers):
     """All workers are stuck and killed: each request that waits is answered, and no connection that rests is closed."""
-    stuck, killed = stick(instance, folder, workers)
+    stuck, killed = stick(instance, directory, workers)
     half = len(kept) // 2
     for one in kept[:half]:
         one.send("/pid")

@@ -72,7 +72,7 @@ def test_the_list_of_options_fits_a_terminal_and_finds_words_of_whole_texts(boli
     assert status == 0
     assert "log-json" in text
     assert max(len(line) for line in text.splitlines()) <= 130
-    assert "proxy-headers" in bolide("options", "front servers")[1]
+    assert "proxy-headers" in bolide("options", "reverse proxies")[1]
 
 
 def test_config_shows_what_is_set_and_all_of_it_on_request(bolide, tmp_path):
@@ -88,7 +88,7 @@ def test_config_shows_what_is_set_and_all_of_it_on_request(bolide, tmp_path):
     assert "; http-timeout = 60" in everything
 
 
-def test_help_has_colour_on_terminals_alone_unless_it_is_asked_for(bolide):
+def test_help_has_color_on_terminals_alone_unless_it_is_asked_for(bolide):
     assert "\x1b[" not in bolide("-h", FORCE_COLOR="", NO_COLOR="")[1]
     assert "\x1b[1m" in bolide("-h", FORCE_COLOR="1", NO_COLOR="")[1]
     assert "\x1b[" not in bolide("-h", FORCE_COLOR="1", NO_COLOR="1")[1]
@@ -195,10 +195,10 @@ def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_
     assert (status, log) == (0, "")
     assert said.splitlines() == ["_bolide", "_bolide: function"]
     # As a file in `fpath` it is loaded by its name.
-    folder = tmp_path / "functions"
-    folder.mkdir()
-    (folder / "_bolide").write_text(path.read_text())
-    script = f"fpath=({folder} $fpath); autoload -Uz compinit; compinit -u -d {tmp_path}/dump2; print -r -- $_comps[bolide]"
+    directory = tmp_path / "functions"
+    directory.mkdir()
+    (directory / "_bolide").write_text(path.read_text())
+    script = f"fpath=({directory} $fpath); autoload -Uz compinit; compinit -u -d {tmp_path}/dump2; print -r -- $_comps[bolide]"
     assert run("zsh", "-f", "-c", script)[:2] == (0, "_bolide\n")
 
 
@@ -207,7 +207,7 @@ ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
 type() {{ zpty -w $2 shell $1 }}
-type 'PS1= RPS1=; unsetopt beep list_beep; autoload -Uz compinit; compinit -u -d {folder}/dump; source {file}; cd {folder}'
+type 'PS1= RPS1=; unsetopt beep list_beep; autoload -Uz compinit; compinit -u -d {directory}/dump; source {file}; cd {directory}'
 type 'shown() {{ print -r -- "$BUFFER" >> shown; BUFFER= }}; zle -N shown; bindkey "^Xs" shown; bindkey "^I" complete-word'
 for line in {lines}; do type $line$'\t\x18s' -n; done
 type exit
@@ -219,7 +219,7 @@ def test_zsh_completes(completions, run, tmp_path):
     # It inserts the common prefix of several words, and prints no list here.
     words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process", "--po", "--ho")]
     lines = " ".join(f"'bolide {' '.join(typed)}'" for typed, _ in words)
-    script = ZSH.format(folder=tmp_path, file=completions("zsh"), lines=lines)
+    script = ZSH.format(directory=tmp_path, file=completions("zsh"), lines=lines)
     status, _, log = run("zsh", "-f", "-c", script)
     assert log == ""
     shown = (tmp_path / "shown").read_text().splitlines()

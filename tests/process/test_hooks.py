@@ -72,8 +72,8 @@ def test_each_step_comes_in_its_order_and_workers_that_replace_others_are_not_th
 
 def test_commands_run_at_their_steps_after_the_hooks_with_the_variables_of_the_instance(start, tmp_path):
     steps = tmp_path / "steps"
-    options = [word for step in COMMANDS for word in (f"--{step}", f"echo {step} $COLOUR >> {steps}")]
-    hooks = ["--hook-pre-app", f"appendn:{steps} hook pre-app", "--hook-asap", "putenv:COLOUR=red"]
+    options = [word for step in COMMANDS for word in (f"--{step}", f"echo {step} $COLOR >> {steps}")]
+    hooks = ["--hook-pre-app", f"appendn:{steps} hook pre-app", "--hook-asap", "putenv:COLOR=red"]
     instance = start(*options, *hooks)
     assert instance.stop() == 0
     expected = [f"{step} red" for step in COMMANDS]
@@ -98,8 +98,8 @@ def test_the_actions_do_what_they_say(start, tmp_path):
         "sticky:.",
         "create:gone",
         "unlink:gone",
-        "mkdir:no-folder",
-        "rmdir:no-folder",
+        "mkdir:no-directory",
+        "rmdir:no-directory",
         "safeexec:exit 3",
         "print:the print of a hook",
         "!exec:echo secret > private",

@@ -35,15 +35,15 @@ UNREAD = {"writes without a pause"}
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_an_action_of_an_alarm_keeps_the_master_from_nothing(harm, start, call, open_folder):
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    noted = open_folder / "noted"
+def test_an_action_of_an_alarm_keeps_the_master_from_nothing(harm, start, call, open_directory):
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    noted = open_directory / "noted"
     noted.touch()
     os.chown(noted, NOBODY.pw_uid, NOBODY.pw_gid)
-    program = open_folder / "harm"
+    program = open_directory / "harm"
     program.write_text(f"#!/bin/sh\nread -r line\necho $$ $(id -u) >> {noted}\n{HARMS[harm]}\n")
     program.chmod(0o755)
-    options, command = identity_options(open_folder)
+    options, command = identity_options(open_directory)
     instance = start(
         *options, "--alarm", f"bad cmd:exec {program}", "--log-alarm", "bad ring-the-alarm", "--reload-mercy", "1",
         "--worker-reload-mercy", "1", command=command, alarms=True, logging=True,

@@ -69,17 +69,17 @@ SERVICES = ("--cache2", "name=c,items=10", "--locks", "2", "--queue", "8", "--sh
 
 
 @pytest.fixture
-def ground(open_folder):
-    ground = Ground(open_folder)
-    shutil.copy(APPS / "expressions.py", ground.folder)
-    (ground.folder / "hostile.py").write_text(HOSTILE)
+def ground(open_directory):
+    ground = Ground(open_directory)
+    shutil.copy(APPS / "expressions.py", ground.directory)
+    (ground.directory / "hostile.py").write_text(HOSTILE)
     return ground
 
 
 @pytest.fixture
 def begin(start, ground):
     def begin(*options):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         options = ("--processes", "2", "--worker-reload-mercy", "2", "--stats", "127.0.0.1:0", *options)
         return start(*identity, *options, module="hostile", command=command, logging=True, alarms=True)
 
@@ -159,7 +159,7 @@ def test_a_cut_file_of_a_queue_has_its_size_again_after_a_reload(begin, ground, 
 
 
 def test_a_program_that_an_upgrade_executes_can_not_end_the_old_master(begin, ground, call):
-    program = ground.folder / "broken"
+    program = ground.directory / "broken"
     program.write_text(BROKEN.format(python=shutil.which("python3")))
     program.chmod(0o755)
     file = ground.theirs / "kept"

@@ -1,5 +1,5 @@
-"""The application's user owns the folders of pidfile, logs, FIFO and sockets: root is not tricked into using another file, and
-never hangs.
+"""The application's user owns the directories of pidfile, logs, FIFO and sockets: root is not tricked into using another file,
+and never hangs.
 """
 
 import os
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def ground(open_folder):
-    return Ground(open_folder)
+def ground(open_directory):
+    return Ground(open_directory)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def begin(start, ground):
     """Starts an instance whose application runs as the user `nobody`."""
 
     def begin(*options, ready=True, groups=None, **more):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         if groups is not None:
             become = f"import os, sys; os.setgroups({groups}); os.execv(sys.argv[1], sys.argv[1:])"
             command = [sys.executable, "-c", become, *command]
@@ -49,14 +49,14 @@ def write(path, letters):
 def status(instance):
     """Returns the output of `bolide status`: the master answers."""
     command = [*program(), "status", str(instance.pid)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=instance.folder, timeout=60).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=instance.directory, timeout=60).stdout
 
 
 LAID = {
     "link": "ln -s $OUTSIDE/secret {name}",
     "link to a new file": "ln -s $OUTSIDE/open/new {name}",
     "FIFO": "mkfifo {name}",
-    "folder": "mkdir {name}",
+    "directory": "mkdir {name}",
 }
 
 
@@ -104,7 +104,7 @@ def test_a_logger_is_not_led_elsewhere(option, laid, begin, ground):
 
 
 @pytest.mark.parametrize("is_roots", [True, False])
-def test_root_writes_to_no_named_pipe_in_the_users_folder(is_roots, begin, ground):
+def test_root_writes_to_no_named_pipe_in_the_users_directory(is_roots, begin, ground):
     """The user's own rights suffice for a pipe of that user, for which lines wait; a pipe of root's may have been put there."""
     if is_roots:
         os.mkfifo(ground.theirs / "file", 0o600)
@@ -113,7 +113,7 @@ def test_root_writes_to_no_named_pipe_in_the_users_folder(is_roots, begin, groun
     instance = begin("--req-logger", f"file:{ground.theirs}/file", ready=not is_roots)
     if is_roots:
         assert instance.wait_for_exit() == 1
-        assert "is a FIFO in a folder of another user" in instance.log
+        assert "is a FIFO in a directory of another user" in instance.log
     else:
         instance.wait_for_log("is out of reach of the log: nothing reads from this named pipe")
         assert status(instance)
@@ -144,14 +144,14 @@ def test_a_file_of_roots_that_the_user_has_renamed_is_neither_given_away_nor_ope
 
 
 @pytest.mark.parametrize("letter", ["l", "L"], ids=["reopen", "rotate"])
-@pytest.mark.parametrize("folder", ["closed", "open"])
-def test_logs_are_not_created_in_another_folder_through_a_link(letter, folder, begin, ground):
+@pytest.mark.parametrize("directory", ["closed", "open"])
+def test_logs_are_not_created_in_another_directory_through_a_link(letter, directory, begin, ground):
     ground.make(ground.theirs / "logs")
     fifo = ground.theirs / "fifo"
     instance = begin("--logger", f"file:{ground.theirs}/logs/app.log", "--master-fifo", fifo, ready=False)
     log = ground.theirs / "logs" / "app.log"
     instance.wait_for(lambda: log.exists() and "bolide: ready: " in log.read_text(), "it is ready")
-    ground.act(f"mv logs moved; ln -s $OUTSIDE/{folder} logs")
+    ground.act(f"mv logs moved; ln -s $OUTSIDE/{directory} logs")
     moved = ground.theirs / "moved" / "app.log"
     write(fifo, letter)
     instance.wait_for(lambda: "can't be" in moved.read_text(), "the line about the log")
@@ -208,7 +208,7 @@ def test_the_pid_of_a_successor_is_written_nowhere_else(begin, ground):
     ground.is_untouched()
 
 
-def test_a_socket_is_bound_in_no_other_folder_and_only_it_is_given_away(begin, ground):
+def test_a_socket_is_bound_in_no_other_directory_and_only_it_is_given_away(begin, ground):
     ground.act("mkdir run")
     ground.act("rmdir run; ln -s $OUTSIDE/open run")
     instance = begin("--socket", ground.theirs / "run" / "app.sock", ready=False)
@@ -235,18 +235,18 @@ def test_a_link_to_a_release_that_the_user_has_laid_still_works(begin, ground):
 
 
 def test_links_of_roots_are_followed(begin, ground):
-    run = ground.folder / "run"
+    run = ground.directory / "run"
     run.mkdir(mode=0o755)
-    place = ground.folder / "link"
+    place = ground.directory / "link"
     place.symlink_to(run)
     instance = begin("--pidfile", place / "app.pid", "--logger", "file:/dev/stdout")
     assert int((run / "app.pid").read_text()) == instance.pid
 
 
 def test_files_of_loggers_belong_to_the_user_and_that_of_logto_to_root(begin, ground):
-    ours = ground.folder / "ours"
+    ours = ground.directory / "ours"
     ours.mkdir(mode=0o755)
-    files = [f"{folder}/{name}" for folder in (ground.theirs, ours) for name in ("messages", "requests")]
+    files = [f"{directory}/{name}" for directory in (ground.theirs, ours) for name in ("messages", "requests")]
     options = [(f"--{option}", f"file:{file}") for option, file in zip(("logger", "req-logger") * 2, files, strict=True)]
     instance = begin(*(part for pair in options for part in pair), "--logto", ours / "app.log", ready=False)
     messages = ours / "messages"

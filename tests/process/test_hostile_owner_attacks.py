@@ -1,4 +1,4 @@
-"""Other attacks of the application's user on root's privileges: folders, pidfiles of daemons, access lists, and
+"""Other attacks of the application's user on root's privileges: directories, pidfiles of daemons, access lists, and
 blocking reads.
 """
 
@@ -23,20 +23,20 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def ground(open_folder):
-    return Ground(open_folder)
+def ground(open_directory):
+    return Ground(open_directory)
 
 
 @pytest.fixture
 def begin(start, ground):
     def begin(*options, ready=True, **more):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         return start(*identity, *options, ready=ready, command=command, logging=True, **more)
 
     return begin
 
 
-def test_relative_files_of_hooks_lie_in_the_folder_that_is_written(begin, ground):
+def test_relative_files_of_hooks_lie_in_the_directory_that_is_written(begin, ground):
     old = ground.outside / "open" / "old"
     old.write_text("of root's\n")
     old.chmod(0o600)
@@ -49,20 +49,20 @@ def test_relative_files_of_hooks_lie_in_the_folder_that_is_written(begin, ground
 
 
 def begin_again(begin, ground, *options):
-    shutil.rmtree(ground.folder / "everybody", ignore_errors=True)
+    shutil.rmtree(ground.directory / "everybody", ignore_errors=True)
     return begin(*options, ready=False)
 
 
 def test_relative_files_of_hooks_lie_where_a_hook_went_before(begin, ground):
-    (ground.folder / "one").mkdir()
+    (ground.directory / "one").mkdir()
     hooks = ("--hook-asap", "write:first yes", "--hook-pre-jail", "cd:one", "--hook-pre-jail", "write:here yes")
     instance = begin(*hooks, "--hook-as-root", "append:here no")
     assert instance.stop() == 0
-    assert (ground.folder / "one" / "here").read_text() == "yesno"
+    assert (ground.directory / "one" / "here").read_text() == "yesno"
 
 
 @pytest.mark.parametrize("when", ["start", "reload"])
-def test_chdir_leads_into_no_folder_that_the_user_can_not_enter(when, begin, ground):
+def test_chdir_leads_into_no_directory_that_the_user_can_not_enter(when, begin, ground):
     inner = ground.outside / "closed" / "inner"
     inner.mkdir(mode=0o755)
     ground.before = ground.look()
@@ -81,7 +81,7 @@ def test_chdir_leads_into_no_folder_that_the_user_can_not_enter(when, begin, gro
     assert instance.stop() == 0
 
 
-def test_a_daemon_begins_in_no_folder_that_its_user_can_not_enter(begin, ground):
+def test_a_daemon_begins_in_no_directory_that_its_user_can_not_enter(begin, ground):
     instance = begin("--attach-daemon2", f"cmd=echo in `pwd`; exec sleep 1000,chdir={ground.outside}/closed")
     instance.wait_for_log("daemon .*Permission denied")
     assert "[daemon echo] in" not in instance.log
@@ -111,7 +111,7 @@ def test_a_daemons_pidfile_that_the_applications_user_has_written_names_no_proce
         victim.wait()
 
 
-def test_the_pidfile_of_a_daemon_of_roots_is_written_to_no_other_folder(begin, ground):
+def test_the_pidfile_of_a_daemon_of_roots_is_written_to_no_other_directory(begin, ground):
     ground.act("ln -s $OUTSIDE/open run")
     daemon = f"cmd=exec sleep 1001,pidfile={ground.theirs}/run/d.pid,uid=0,daemonize=1,notifypid=1"
     instance = begin("--attach-daemon2", daemon, alarms=True)
@@ -122,7 +122,7 @@ def test_the_pidfile_of_a_daemon_of_roots_is_written_to_no_other_folder(begin, g
 
 
 def test_an_access_control_list_that_lets_the_user_write_is_warned_of(begin, ground):
-    configuration = ground.folder / "app.ini"
+    configuration = ground.directory / "app.ini"
     configuration.write_text("[uwsgi]\nharakiri = 60\n")
     if shutil.which("setfacl") is None or not may("setfacl", "-m", "u:nobody:rw", configuration):
         pytest.skip("access control lists are not there")
@@ -134,7 +134,7 @@ def test_an_access_control_list_that_lets_the_user_write_is_warned_of(begin, gro
 @pytest.mark.parametrize("option", ["include", "for-readline", "env-file"])
 def test_a_fifo_of_the_user_holds_up_no_start(option, begin, ground):
     ground.act("mkfifo part.ini")
-    configuration = ground.folder / "app.ini"
+    configuration = ground.directory / "app.ini"
     part = ground.theirs / "part.ini"
     lines = {"for-readline": f"for-readline = {part}\nenv = A=%(_)\nendfor =\n"}
     configuration.write_text(f"[uwsgi]\n{lines.get(option, f'{option} = {part}')}\n")
@@ -149,7 +149,9 @@ def test_a_pipe_of_the_shell_is_read_as_a_configuration(ground):
     os.close(writer)
     os.set_inheritable(reader, True)
     command = [*program(), "config", "--ini", f"/dev/fd/{reader}", "--http-socket", ":8000", "--module", "app"]
-    done = subprocess.run(command, pass_fds=[reader], capture_output=True, text=True, cwd=ground.folder, check=False, timeout=60)
+    done = subprocess.run(
+        command, pass_fds=[reader], capture_output=True, text=True, cwd=ground.directory, check=False, timeout=60
+    )
     os.close(reader)
     assert "FROM=pipe" in done.stdout, done.stderr
 
@@ -194,7 +196,7 @@ def test_a_listener_of_the_user_that_accepts_nothing_holds_up_no_hook(begin, gro
 def test_a_failed_hook_within_name_spaces_leaves_no_control_socket_and_no_fifo(begin, ground):
     if not may("unshare", "--ipc", "true"):
         pytest.skip("name spaces are not supported")
-    run = ground.folder / "run"
+    run = ground.directory / "run"
     run.mkdir()
     options = ("--control-socket", run / "ctl", "--master-fifo", run / "fifo", "--pidfile", run / "pid")
     instance = begin(*options, "--unshare", "ipc", "--hook-post-jail", "exec:false", ready=False)

@@ -1,4 +1,4 @@
-"""Hooks that root runs on a path: the application's user, who owns the folder, cannot redirect them to another file."""
+"""Hooks that root runs on a path: the application's user, who owns the directory, cannot redirect them to another file."""
 
 import os
 import stat
@@ -14,14 +14,14 @@ STEPS = {"asap": (), "pre-jail": (), "as-root": (), "as-root in a jail": ("--chr
 
 
 @pytest.fixture
-def ground(open_folder):
-    return Ground(open_folder)
+def ground(open_directory):
+    return Ground(open_directory)
 
 
 @pytest.fixture
 def begin(start, ground):
     def begin(*hooks, step="as-root", ready=False):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         options = [word for hook in hooks for word in (f"--hook-{step.split()[0]}", hook)]
         return start(*identity, *STEPS[step], *options, ready=ready, command=command, logging=True)
 
@@ -35,16 +35,16 @@ LED_ELSEWHERE = {
     "append:{theirs}/file text": "ln -s $OUTSIDE/secret file",
     "appendn:{theirs}/file text": "mkfifo file",
     "writefifo:{theirs}/file text": "ln -s $OUTSIDE/secret file",
-    "mkdir:{theirs}/folder/new": "ln -s $OUTSIDE/open folder",
-    "rmdir:{theirs}/folder/closed": "ln -s $OUTSIDE folder",
-    "unlink:{theirs}/folder/secret": "ln -s $OUTSIDE folder",
-    "rename:{theirs}/folder/secret {theirs}/mine": "ln -s $OUTSIDE folder",
-    "rename:{theirs}/mine {theirs}/folder/secret": "echo mine >mine; ln -s $OUTSIDE folder",
+    "mkdir:{theirs}/directory/new": "ln -s $OUTSIDE/open directory",
+    "rmdir:{theirs}/directory/closed": "ln -s $OUTSIDE directory",
+    "unlink:{theirs}/directory/secret": "ln -s $OUTSIDE directory",
+    "rename:{theirs}/directory/secret {theirs}/mine": "ln -s $OUTSIDE directory",
+    "rename:{theirs}/mine {theirs}/directory/secret": "echo mine >mine; ln -s $OUTSIDE directory",
     "chmod:{theirs}/file 666": "ln -s $OUTSIDE/secret file",
-    "chmod:{theirs}/folder/secret 666": "ln -s $OUTSIDE folder",
+    "chmod:{theirs}/directory/secret 666": "ln -s $OUTSIDE directory",
     "chown:{theirs}/file nobody 0": "ln -s $OUTSIDE/secret file",
     "chown:{theirs}/file 65534 65534": "ln -s $OUTSIDE/closed file",
-    "sticky:{theirs}/folder": "ln -s $OUTSIDE/open folder",
+    "sticky:{theirs}/directory": "ln -s $OUTSIDE/open directory",
 }
 
 
@@ -69,7 +69,7 @@ def test_a_hook_of_root_changes_no_file_that_has_a_second_name(action, begin, gr
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_hook_of_root_does_what_it_says_in_a_folder_of_the_user(step, begin, ground):
+def test_a_hook_of_root_does_what_it_says_in_a_directory_of_the_user(step, begin, ground):
     ground.act("echo mine >mine; chmod 600 mine")
     acts = [
         "mkdir:{0}/made", "chown:{0}/made nobody 0", "chmod:{0}/made 750", "sticky:{0}/made",
@@ -89,11 +89,11 @@ def test_a_hook_of_root_does_what_it_says_in_a_folder_of_the_user(step, begin, g
 
 
 def test_a_hook_of_root_follows_a_link_that_root_has_laid(begin, ground):
-    releases = ground.folder / "releases"
+    releases = ground.directory / "releases"
     releases.mkdir()
-    (ground.folder / "current").symlink_to(releases)
+    (ground.directory / "current").symlink_to(releases)
     (releases / "flag").symlink_to(ground.secret)
-    instance = begin(f"write:{ground.folder}/current/flag text", ready=True)
+    instance = begin(f"write:{ground.directory}/current/flag text", ready=True)
     assert instance.stop() == 0
     assert ground.secret.read_text() == "text"
     assert stat.S_IMODE(ground.secret.stat().st_mode) == 0o600

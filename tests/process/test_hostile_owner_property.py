@@ -1,4 +1,4 @@
-"""The application's user makes random changes in every folder of an instance, during starts, reloads, rotations and upgrades.
+"""The application's user makes random changes in every directory of an instance, during starts, reloads, rotations and upgrades.
 
 Nothing outside changes, and nothing hangs.
 
@@ -30,7 +30,7 @@ ANSWER_SECONDS = 60
 RUN = ("app.pid", "safe.pid", "user.pid", "fifo", "control", "app.sock", "stats", "daemon.pid", "stats.json")
 LOGS = ("app.log", "messages.log", "requests.log", "old.log")
 
-#: Replacements of a file: `{name}` is its name, `{folder}` that of its folder.
+#: Replacements of a file: `{name}` is its name, `{directory}` that of its directory.
 ACTS = [
     "rm -rf {name}; ln -s $OUTSIDE/secret {name}",
     "rm -rf {name}; ln -s $OUTSIDE/shared {name}",
@@ -51,13 +51,13 @@ ACTS = [
     "rm -rf {name}; ln $OUTSIDE/listens {name}",
     "chmod 000 {name}",
     "chmod 777 {name}",
-    "rm -rf ../{folder}.away; mv ../{folder} ../{folder}.away; ln -s $OUTSIDE/open ../{folder}",
-    "rm -rf ../{folder}.away; mv ../{folder} ../{folder}.away; ln -s $OUTSIDE/closed ../{folder}",
-    "rm -rf ../{folder}.away; mv ../{folder} ../{folder}.away; mkdir ../{folder}",
-    "rm -rf ../{folder}.away; mv ../{folder} ../{folder}.away; ln -s {folder}.away ../{folder}",
-    "chmod 000 ../{folder}",
+    "rm -rf ../{directory}.away; mv ../{directory} ../{directory}.away; ln -s $OUTSIDE/open ../{directory}",
+    "rm -rf ../{directory}.away; mv ../{directory} ../{directory}.away; ln -s $OUTSIDE/closed ../{directory}",
+    "rm -rf ../{directory}.away; mv ../{directory} ../{directory}.away; mkdir ../{directory}",
+    "rm -rf ../{directory}.away; mv ../{directory} ../{directory}.away; ln -s {directory}.away ../{directory}",
+    "chmod 000 ../{directory}",
 ]
-#: Restores the folders.
+#: Restores the directories.
 MEND = "for one in run logs; do [ -d $one ] && [ ! -L $one ] || { rm -rf $one; mkdir $one; }; chmod 755 $one; done"
 LETTERS = ["P", "l", "L", "r", "R", "s", "f", "PlLs", "+", "0"]
 
@@ -80,7 +80,7 @@ class Play:
         self.random = random.Random(SEED + number)
         self.ground, self.start = ground, start
         self.is_asked = number % 2 == 0
-        self.identity, self.command = identity_options(ground.folder)
+        self.identity, self.command = identity_options(ground.directory)
         self.told = []
         self.instance = None
 
@@ -93,9 +93,9 @@ class Play:
             self.ground.act(command)
 
     def hostile_act(self):
-        folder, names = self.random.choice([("run", RUN), ("logs", LOGS)])
-        act = self.random.choice(ACTS).format(name=self.random.choice(names), folder=folder)
-        self.act(f"cd {folder}; {act}")
+        directory, names = self.random.choice([("run", RUN), ("logs", LOGS)])
+        act = self.random.choice(ACTS).format(name=self.random.choice(names), directory=directory)
+        self.act(f"cd {directory}; {act}")
 
     def letters(self):
         text = self.random.choice([letters for letters in LETTERS if self.is_asked or "f" not in letters])
@@ -151,7 +151,7 @@ class Play:
 
     def ask(self, word, pid):
         command = [*program(), word, str(pid)]
-        subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS, cwd=self.instance.folder, check=False)
+        subprocess.run(command, capture_output=True, timeout=ANSWER_SECONDS, cwd=self.instance.directory, check=False)
 
     def stop(self):
         self.told.append("stop")
@@ -212,8 +212,8 @@ class Play:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("number", range(SEQUENCES))
-def test_nothing_outside_changes_and_nothing_hangs_whatever_the_user_does(number, start, open_folder):
-    ground = Ground(open_folder)
+def test_nothing_outside_changes_and_nothing_hangs_whatever_the_user_does(number, start, open_directory):
+    ground = Ground(open_directory)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(ground.outside / "listens"))
         listening.listen()

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become a
 
 
 @pytest.fixture
-def ground(open_folder):
-    return Ground(open_folder)
+def ground(open_directory):
+    return Ground(open_directory)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def authority(tmp_path):
 @pytest.fixture
 def begin(start, ground):
     def begin(*options, ready=True):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         return start(*identity, *options, ready=ready, command=command, logging=True)
 
     return begin
@@ -65,7 +65,7 @@ def certificates(ground, authority):
     return Certificates(ground, authority)
 
 
-#: Another site's pair instead of the user's own: with links to its files, and to its folder.
+#: Another site's pair instead of the user's own: with links to its files, and to its directory.
 LAID = {
     "links": "ln -sf $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",
     "a key alone": "cp $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",
@@ -102,7 +102,7 @@ def test_a_second_name_of_a_key_is_not_read_for_the_user(begin, ground, certific
 
 
 def test_keys_of_roots_are_read_where_the_user_could_not_have_laid_them(begin, ground, certificates):
-    live = ground.folder / "live"
+    live = ground.directory / "live"
     live.mkdir(mode=0o700)
     for name in ("other.pem", "other.key"):
         (live / name).symlink_to(ground.outside / name)
@@ -110,7 +110,7 @@ def test_keys_of_roots_are_read_where_the_user_could_not_have_laid_them(begin, g
     assert instance.stop() == 0
 
 
-def test_a_key_of_roots_in_a_folder_of_the_user_is_read(begin, certificates):
+def test_a_key_of_roots_in_a_directory_of_the_user_is_read(begin, certificates):
     os.chown(certificates.key, 0, 0)
     assert begin(*certificates.options).stop() == 0
 

@@ -38,8 +38,8 @@ UNEXPECTED = r"the (process for daemons and cron|exporter of spans) \(pid \d+\) 
 
 
 class Play:
-    def __init__(self, instance, folder, beside):
-        self.instance, self.folder, self.beside = instance, folder, beside
+    def __init__(self, instance, directory, beside):
+        self.instance, self.directory, self.beside = instance, directory, beside
         self.told = []
         self.orders = 0
         own = [pid for pid in children_of(instance.pid) if "prototype" not in command_line_of(pid)]
@@ -51,8 +51,8 @@ class Play:
 
     def act(self, number):
         name = f"{SEED + number}"
-        done = self.folder / f"done-{name}"
-        (self.folder / f"act-{name}").touch()
+        done = self.directory / f"done-{name}"
+        (self.directory / f"act-{name}").touch()
 
         def is_over():
             if done.exists():
@@ -64,14 +64,14 @@ class Play:
         if not self.named("alive-*", alive=True):
             self.instance.send_signal(signal.SIGHUP)
         said = wait_until(is_over, lambda: f"an act; the log:\n{self.instance.log[-3000:]}", ANSWER_SECONDS)
-        for path in self.folder.glob("taken-*"):
+        for path in self.directory.glob("taken-*"):
             path.unlink(missing_ok=True)
         self.told.append(f"{number}: {said}")
 
     def named(self, pattern, alive):
         """Returns the files of living or ended processes of the instance. The kernel gives a pid to others again."""
         ours = {one.pid for one in processes.of_session(self.instance.process.pid)}
-        return [path for path in self.folder.glob(pattern) if (int(path.name[6:]) in ours) == alive]
+        return [path for path in self.directory.glob(pattern) if (int(path.name[6:]) in ours) == alive]
 
     def order(self, *words):
         command = [*program(), *words, str(self.instance.pid)]
@@ -103,12 +103,12 @@ class Play:
             error.add_note(f"BOLIDE_HOSTILE_SEED={SEED} BOLIDE_HOSTILE_ACTS={ACTS}:\n" + "\n".join(self.told))
             raise
         finally:
-            (self.folder / "over").touch()
+            (self.directory / "over").touch()
         assert self.instance.stop() is not None
 
     def reload_at_rest(self):
         """When the harm is over, a new generation serves."""
-        (self.folder / "over").touch()
+        (self.directory / "over").touch()
         before = len(re.findall(SERVES, self.instance.log, re.MULTILINE))
 
         def has_followed():
@@ -120,19 +120,19 @@ class Play:
 
 
 @pytest.fixture
-def ground(open_folder):
-    return Ground(open_folder)
+def ground(open_directory):
+    return Ground(open_directory)
 
 
 @pytest.fixture
 def play(start, ground):
-    shutil.copy(APPS / "hostile_process.py", ground.folder)
-    orders = ground.make(ground.folder / "orders")
+    shutil.copy(APPS / "hostile_process.py", ground.directory)
+    orders = ground.make(ground.directory / "orders")
     beside = subprocess.Popen(["sleep", "1000"])
     held = reserve()
 
     def play(*options):
-        identity, command = identity_options(ground.folder)
+        identity, command = identity_options(ground.directory)
         services = ("--cache2", "name=c,items=10", "--cache2", f"name=kept,items=10,store={ground.theirs}/kept", "--locks", "2")
         services += (
             "--queue",
@@ -148,7 +148,7 @@ def play(start, ground):
         roots = ("--attach-daemon", "sleep 100000", "--otlp", f"http://127.0.0.1:{held.getsockname()[1]}")
         roots += ("--req-logger", "pipe:cat")
         limits = ("--worker-reload-mercy", "1", "--reload-mercy", "1", "--processes", "2")
-        environment = {"HOSTILE_FOLDER": str(orders)}
+        environment = {"HOSTILE_DIRECTORY": str(orders)}
         chosen = {"command": command, "module": "hostile_process", "alarms": True, "logging": True, "environment": environment}
         return Play(start(*identity, *services, *roots, *limits, *options, **chosen), orders, beside)
 
@@ -167,7 +167,7 @@ def test_nothing_of_root_ends_whatever_a_process_of_the_user_does(play):
 
 def test_a_new_master_that_has_not_served_yet_is_not_ended_either(play, ground):
     # It is a child of the old one, as a worker is whose prototype has ended.
-    program = ground.folder / "waits-for-long"
+    program = ground.directory / "waits-for-long"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)
     one = play("--binary-path", program)

@@ -20,17 +20,17 @@ SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 @pytest.mark.parametrize(
     "options", [("--uid", "nobody"), ("--uid", str(NOBODY.pw_uid), "--gid", "12345")], ids=["name", "number"]
 )
-def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, open_folder):
-    python = python_for_everybody(open_folder)
+def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         # The case of a user whose Python is in root's home: the start fails with a message.
         instance = start(*options, ready=False)
         assert instance.wait_for_exit() == START_FAILED
         assert "the user of uid may not use it" in instance.lines[-1]
         return
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
     instance = start(
-        "--processes", "2", "--socket", open_folder / "app.sock", "--chdir", open_folder, *options,
+        "--processes", "2", "--socket", open_directory / "app.sock", "--chdir", open_directory, *options,
         command=[python, "-m", "bolide"],
     )  # fmt: skip
     group = 12345 if "--gid" in options else NOBODY.pw_gid
@@ -41,7 +41,7 @@ def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, 
         assert status_field(pid, "Uid").split() == [str(NOBODY.pw_uid)] * 4
         assert status_field(pid, "Gid").split() == [str(group)] * 4
     assert status_field(instance.pid, "Uid").split()[0] == "0"
-    found = (open_folder / "app.sock").stat()
+    found = (open_directory / "app.sock").stat()
     assert (found.st_uid, found.st_gid) == (NOBODY.pw_uid, group)
     assert "the application runs as root" not in instance.log
     # The master keeps its privileges: a reload and the replacement of a worker work as before.
@@ -121,7 +121,7 @@ def test_umask_is_that_of_everything_that_is_made(mask, file_mode, socket_mode, 
     (tmp_path / "shop.py").write_text("open('loaded', 'w').close()\nfrom probe import application\n")
     start("--umask", mask, "--socket", "app.sock", "--pidfile", "shop.pid", "--logto", "log", module="shop")
     assert (tmp_path / "loaded").stat().st_mode & 0o777 == file_mode
-    # A user with write access to a pidfile could have any process signalled.
+    # A user with write access to a pidfile could have any process signaled.
     assert (tmp_path / "shop.pid").stat().st_mode & 0o777 == file_mode & 0o644
     # Owner and group at most may read a log, as in uWSGI.
     assert (tmp_path / "log").stat().st_mode & 0o777 == file_mode & 0o640
@@ -136,12 +136,12 @@ def test_an_invalid_umask_fails_the_start(mask, fail):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take on a group")
-def test_no_initgroups_leaves_the_further_groups_out(start, open_folder):
-    python = python_for_everybody(open_folder)
+def test_no_initgroups_leaves_the_further_groups_out(start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    options = ("--uid", "nobody", "--gid", "12345", "--no-initgroups", "--chdir", open_folder)
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    options = ("--uid", "nobody", "--gid", "12345", "--no-initgroups", "--chdir", open_directory)
     instance = start(*options, command=[python, "-m", "bolide"])
     assert json.loads(instance.body("/facts"))["groups"] == [12345]
 

@@ -16,7 +16,7 @@ from support_processes import command_line_of
 
 @pytest.fixture
 def configured(start, tmp_path):
-    """An instance with its configuration in the folder of the test."""
+    """An instance with its configuration in the directory of the test."""
 
     def configured(text="", name="uwsgi.ini", module="shop", **options):
         (tmp_path / "shop.py").write_text("from probe import application\n")
@@ -29,7 +29,7 @@ def configured(start, tmp_path):
     return configured
 
 
-def test_the_instance_is_found_by_configuration_pidfile_pid_fifo_socket_and_folder(configured, call, tmp_path):
+def test_the_instance_is_found_by_configuration_pidfile_pid_fifo_socket_and_directory(configured, call, tmp_path):
     text = f"pidfile = {tmp_path}/app.pid\nmaster-fifo = {tmp_path}/fifo"
     instance = configured(text)
     for name in ["uwsgi.ini", tmp_path / "uwsgi.ini", "app.pid", instance.pid, None]:
@@ -78,14 +78,14 @@ def test_watched_status_is_printed_again_until_the_reader_or_the_instance_is_gon
     assert watching.returncode == NO_INSTANCE, rest
 
 
-def test_an_instance_without_a_configuration_is_that_of_its_folder(start, call, tmp_path):
+def test_an_instance_without_a_configuration_is_that_of_its_directory(start, call, tmp_path):
     instance = start()
     assert call("status")[0] == DONE
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    status, said = call("status", folder=elsewhere)
+    status, said = call("status", directory=elsewhere)
     assert status == NO_INSTANCE
-    # The address tells several instances of one folder apart.
+    # The address tells several instances of one directory apart.
     assert f"pid {instance.pid} at http://127.0.0.1:{instance.address()[1]} ({tmp_path})" in said
     assert call("stop")[0] == DONE
     assert instance.wait_for_exit() == 0

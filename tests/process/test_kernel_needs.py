@@ -45,15 +45,15 @@ def refuse_call(number, error):
     assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.create_string_buffer(described), 0, 0) == 0
 
 
-def start(folder, prepare, *arguments, answer="b''"):
-    (folder / "shop.py").write_text(f"def application(e, s):\n    s('200 OK', [])\n    return [{answer}]\n")
-    command = [*program(), "--http-socket", "127.0.0.1:0", "--module", "shop", "--master", "--chdir", str(folder), *arguments]
+def start(directory, prepare, *arguments, answer="b''"):
+    (directory / "shop.py").write_text(f"def application(e, s):\n    s('200 OK', [])\n    return [{answer}]\n")
+    command = [*program(), "--http-socket", "127.0.0.1:0", "--module", "shop", "--master", "--chdir", str(directory), *arguments]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, preexec_fn=prepare, **streams)
 
 
-def refused(folder, prepare, *arguments):
-    with start(folder, prepare, *arguments) as process:
+def refused(directory, prepare, *arguments):
+    with start(directory, prepare, *arguments) as process:
         said, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     return process.returncode, said.splitlines()
 

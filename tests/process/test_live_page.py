@@ -151,7 +151,7 @@ def streams_again(address):
         return "200 OK" in lines.readline()
 
 
-def test_a_browser_shows_the_page_in_each_size_and_colour_without_a_message_in_its_console(shop, busy):
+def test_a_browser_shows_the_page_in_each_size_and_color_without_a_message_in_its_console(shop, busy):
     grounds = set()
     with chromium() as browser:
 

@@ -15,12 +15,12 @@ def test_a_lock_has_one_holder_among_all_processes_and_waiting_stops_no_other_th
     server = serve(CONFIGURATION.replace("processes = 2", "processes = 2\nthreads = 2"))
     address = server.address()
     first = Evaluation(address, "uwsgi.lock(1)", "there('held')", "await_it('go')", "uwsgi.unlock(1)")
-    wait_until((server.folder / "held").exists, "the lock is held")
+    wait_until((server.directory / "held").exists, "the lock is held")
     assert evaluate(address, "uwsgi.is_locked(1)", "uwsgi.is_locked()", "uwsgi.is_locked(2)") == ["True", "False", "False"]
     # More requests wait than one process has threads, so one of them waits beside a thread that answers.
     others = [Evaluation(address, "uwsgi.lock(1)", "os.path.exists('go')", "uwsgi.unlock(1)") for _ in range(2)]
     assert value(address, "uwsgi.lock(2), uwsgi.unlock(2)") == "(None, None)"
-    (server.folder / "go").touch()
+    (server.directory / "go").touch()
     assert first.result() == ["None"] * 4
     assert [other.result() for other in others] == [["None", "True", "None"]] * 2
 
@@ -49,7 +49,7 @@ def test_a_lock_stays_held_when_its_request_ends_and_over_a_reload(serve):
     assert value(server.address(), "uwsgi.lock(1)") == "None"
     assert value(server.address(), "uwsgi.is_locked(1)") == "True"
     evaluation = Evaluation(server.address(), "there('in')", "await_it('go')", "uwsgi.is_locked(1)", "uwsgi.unlock(1)")
-    wait_until((server.folder / "in").exists, "the old worker has a request")
+    wait_until((server.directory / "in").exists, "the old worker has a request")
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(r"^bolide: ready: ", count=2)
     # The new worker sees the lock of the old one, and waits for it.
@@ -138,17 +138,17 @@ def application(environ, start_response):
 
 
 def test_requests_in_greenlets_hold_a_lock_one_after_another_and_let_others_run(serve):
-    options = "module = shop\npythonpath = {folder}\nmaster = true\nprocesses = 2\ngevent = 20\ngevent-monkey-patch = true"
+    options = "module = shop\npythonpath = {directory}\nmaster = true\nprocesses = 2\ngevent = 20\ngevent-monkey-patch = true"
     server = serve.prepare(options)
-    (server.folder / "shop.py").write_text(GREENLETS)
+    (server.directory / "shop.py").write_text(GREENLETS)
     server.start()
     with ThreadPoolExecutor(9) as pool:
         first = pool.submit(server.get, "/hold")
-        wait_until((server.folder / "held").exists, "the lock is held")
+        wait_until((server.directory / "held").exists, "the lock is held")
         others = [pool.submit(server.get, "/") for _ in range(8)]
         # The worker of the holder, and the one whose requests wait, serve others.
         assert {server.get("/other").text for _ in range(6)} == {"True"}
-        (server.folder / "go").touch()
+        (server.directory / "go").touch()
         assert {answer.result().text for answer in [first, *others]} == {"done"}
     assert {server.get("/most").text for _ in range(4)} == {"1"}
     assert server.get("/twice").text == "this thread holds lock 0 already: it would wait for itself"

@@ -120,7 +120,7 @@ def test_a_client_can_not_end_a_field_in_quotes(start, arguments):
         assert fields[7:] == [f"r{shown}", f"u{shown}"], line
 
 
-def test_a_users_name_and_what_a_front_server_sends_can_not_end_a_field(start):
+def test_a_users_name_and_what_a_reverse_proxy_sends_can_not_end_a_field(start):
     arguments = ("--log-format", '"%(user)" "%(var.HTTP_X_FORWARDED_FOR)" "%(uri)" "%(mine)" end')
     instance = start(*arguments, logging=True, socket="127.0.0.1:0")
     with Client(instance.address()) as client:
@@ -182,7 +182,7 @@ def test_log_style_is_the_form_of_lines_without_a_format(start, style, line):
     instance.wait_for_log(line)
 
 
-def read_of_terminal(arguments, environment, folder):
+def read_of_terminal(arguments, environment, directory):
     """Returns the output of a server in a terminal until it has answered one request."""
     import pty
     import subprocess
@@ -192,7 +192,7 @@ def read_of_terminal(arguments, environment, folder):
     near, far = pty.openpty()
     both = {**os.environ, **environment}
     command = [*program(), *arguments]
-    process = subprocess.Popen(command, cwd=folder, stdin=far, stdout=far, stderr=far, env=both, start_new_session=True)
+    process = subprocess.Popen(command, cwd=directory, stdin=far, stdout=far, stderr=far, env=both, start_new_session=True)
     os.close(far)
     os.set_blocking(near, False)
     text = ""
@@ -215,7 +215,7 @@ def read_of_terminal(arguments, environment, folder):
         os.close(near)
 
 
-def test_a_developer_at_a_terminal_has_a_short_coloured_line(tmp_path):
+def test_a_developer_at_a_terminal_has_a_short_colored_line(tmp_path):
     (tmp_path / "says.py").write_text(SAYS)
     arguments = ["says:application", "--http-socket", "127.0.0.1:0"]
     text = read_of_terminal(arguments, {"NO_COLOR": ""}, tmp_path)

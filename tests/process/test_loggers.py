@@ -292,7 +292,7 @@ def test_a_file_beyond_its_limit_is_rotated_and_every_process_writes_to_the_new_
     assert (tmp_path / "old").stat().st_size == length
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root folder")
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root directory")
 def test_a_worker_that_cannot_open_the_file_uses_the_descriptor_of_the_master(says, tmp_path):
     log, requests, touched = tmp_path / "log", tmp_path / "requests", tmp_path / "touched"
     touched.write_text("")
@@ -441,7 +441,7 @@ def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
             "only one kind",
         ),
         ("logger = file:log\nlog-encoder = bzip2", "format, json, gzip and compress"),
-        ("logger = file:/nonexistent/folder/log", "create its folder"),
+        ("logger = file:/nonexistent/directory/log", "create its directory"),
     ],
 )
 def test_a_logger_that_can_not_be_had_is_an_error_that_says_what_to_use(line, words, fail, tmp_path):

@@ -103,9 +103,9 @@ def log_entry(instance, number=1):
     return json.loads(said)["logs"][number]
 
 
-def logger(kind, folder):
+def logger(kind, directory):
     """Returns a destination of this kind, as a logger is told, and its path."""
-    place = str(folder / "lines")
+    place = str(directory / "lines")
     if kind == "fifo":
         os.mkfifo(place)
     return {"socket": "socket:", "fifo": "file:"}[kind] + place, place
@@ -159,7 +159,7 @@ def test_a_reader_that_comes_back_gets_the_lines_of_its_absence_and_the_number_o
 def test_lines_of_workers_in_a_jail_arrive_after_a_gap(says, tmp_path):
     (tmp_path / "jail").mkdir()
     if os.getuid() != 0:
-        pytest.skip("only root can change the root folder")
+        pytest.skip("only root can change the root directory")
     place = str(tmp_path / "lines")
     instance = says(f"req-logger = socket:{place}")
     ask(instance, "jail")

@@ -14,7 +14,7 @@ wsgi-file = {apps}/expressions.py
 master = true
 processes = 2
 disable-logging = true
-stats = {folder}/stats.sock
+stats = {directory}/stats.sock
 metric = orders
 metric = name=open,type=gauge,initial_value=5
 metric = name=same,type=alias,alias=orders
@@ -22,7 +22,7 @@ metric = name=same,type=alias,alias=orders
 
 
 def metrics_of(server):
-    return read_statistics(str(server.folder / "stats.sock"))["metrics"]
+    return read_statistics(str(server.directory / "stats.sock"))["metrics"]
 
 
 def test_all_processes_count_in_the_same_metrics_and_no_addition_is_lost(serve):
@@ -52,7 +52,9 @@ def test_a_process_that_is_killed_while_it_counts_holds_nobody_up(serve):
     address = server.address()
     endless = "[0 for _ in iter(int, 1) if uwsgi.metric_inc('orders') and uwsgi.metric_mul('open', 3) and False]"
     Evaluation(address, "open('pid', 'w').write(str(os.getpid()) + '.')", endless)
-    pid = wait_until(lambda: (server.folder / "pid").exists() and (server.folder / "pid").read_text(), "it counts").rstrip(".")
+    pid = wait_until(lambda: (server.directory / "pid").exists() and (server.directory / "pid").read_text(), "it counts").rstrip(
+        "."
+    )
     wait_until(lambda: int(value(address, "uwsgi.metric_get('orders')")) > 1000, "it has counted")
     os.kill(int(pid), signal.SIGKILL)
     counted = int(value(address, "uwsgi.metric_get('orders')"))
@@ -74,14 +76,14 @@ def test_metrics_keep_their_values_over_a_reload_also_if_there_are_others_then(s
 
 def test_metrics_are_computed_from_files_and_from_others(serve):
     lines = """
-        metric = name=load,collector=file,arg1={folder}/load,arg1n=1
+        metric = name=load,collector=file,arg1={directory}/load,arg1n=1
         metric = name=sum,collector=sum,children=orders;open,initial_value=100
         metric = name=twice,collector=multiplier,arg1n=2,children=sum
         metric = name=avg,collector=avg,children=orders;open
         """
     server = serve(CONFIGURATION + lines)
     address = server.address()
-    (server.folder / "load").write_text("0.2 17\n")
+    (server.directory / "load").write_text("0.2 17\n")
     assert value(address, "uwsgi.metric_set('orders', 3), uwsgi.metric_inc('sum')") == "(True, None)"
     names = "[uwsgi.metric_get(name) for name in ('load', 'sum', 'twice', 'avg')]"
     wait_until(lambda: value(address, names) == "[17, 108, 216, 4]", lambda: value(address, names))
@@ -95,16 +97,16 @@ def test_a_threshold_resets_its_metric_and_is_logged(serve):
     assert value(address, "uwsgi.metric_get('orders')") == "1"
 
 
-def test_values_in_the_folder_of_metrics_outlive_the_instance(serve, tmp_path):
-    folder = tmp_path / "numbers"
-    folder.mkdir()
-    lines = CONFIGURATION + f"metrics-dir = {folder}\nmetrics-dir-restore = true\n"
+def test_values_in_the_directory_of_metrics_outlive_the_instance(serve, tmp_path):
+    directory = tmp_path / "numbers"
+    directory.mkdir()
+    lines = CONFIGURATION + f"metrics-dir = {directory}\nmetrics-dir-restore = true\n"
     server = serve(lines)
     assert value(server.address(), "uwsgi.metric_set('orders', 41)") == "True"
     files = {"orders": "41\n", "open": "5\n", "worker.0.requests": "0\n"}
-    wait_until(lambda: all((folder / name).exists() for name in files), "the files")
-    wait_until(lambda: {name: (folder / name).read_text() for name in files} == files, "their values")
-    (folder / "worker.1.requests").write_text("1000\n")
+    wait_until(lambda: all((directory / name).exists() for name in files), "the files")
+    wait_until(lambda: {name: (directory / name).read_text() for name in files} == files, "their values")
+    (directory / "worker.1.requests").write_text("1000\n")
     server.stop()
     server = serve(lines)
     assert value(server.address(), "uwsgi.metric_inc('orders')") == "True"
@@ -127,13 +129,13 @@ def test_statsd_receives_the_metrics_of_the_application_and_those_that_begin_aga
 
 
 def test_without_metrics_each_one_is_0_and_none_can_be_changed(serve):
-    server = serve("wsgi-file = {apps}/expressions.py\nmaster = true\nstats = {folder}/stats.sock\n")
+    server = serve("wsgi-file = {apps}/expressions.py\nmaster = true\nstats = {directory}/stats.sock\n")
     assert evaluate(server.address(), "uwsgi.metric_get('orders')", "uwsgi.metric_inc('orders')") == ["0", "None"]
-    assert "metrics" not in read_statistics(str(server.folder / "stats.sock"))
+    assert "metrics" not in read_statistics(str(server.directory / "stats.sock"))
 
 
 def test_the_servers_numbers_can_be_without_those_of_threads(serve):
-    lines = "wsgi-file = {apps}/expressions.py\nmaster = true\nstats = {folder}/stats.sock\nenable-metrics = true\n"
+    lines = "wsgi-file = {apps}/expressions.py\nmaster = true\nstats = {directory}/stats.sock\nenable-metrics = true\n"
     with_threads, without = (set(metrics_of(serve(lines + more))) for more in ("", "metrics-no-cores = true\n"))
     assert {name for name in with_threads if ".core." in name} == with_threads - without != set()
     assert {"core.total_tx", "worker.0.requests", "worker.1.requests", "socket.0.listen_queue", "rss_size"} <= without
@@ -142,7 +144,7 @@ def test_the_servers_numbers_can_be_without_those_of_threads(serve):
 def test_the_statistics_name_the_holder_of_a_lock_and_can_be_without_metrics(serve):
     server = serve(CONFIGURATION + "locks = 1\nstats-no-metrics = true\nstats-no-cores = true\n")
     pid, _ = holder(server, "uwsgi.lock(1)")
-    told = read_statistics(str(server.folder / "stats.sock"))
+    told = read_statistics(str(server.directory / "stats.sock"))
     assert told["locks"] == [{"user 0": 0}, {"user 1": pid}]
     assert "metrics" not in told
 

@@ -57,7 +57,7 @@ def test_kept_connections_go_on_at_each_new_generation(serving, interface, proce
 
 
 @pytest.mark.parametrize("protocol", ["puwsgi", "fastcgi"])
-def test_kept_connections_of_front_servers_go_on_at_each_new_generation(serving, protocol):
+def test_kept_connections_of_reverse_proxies_go_on_at_each_new_generation(serving, protocol):
     instance = serving("wsgi", "--processes", "2", f"--{OPTIONS[protocol]}", "127.0.0.1:0")
     reload_and_ask(instance, opened(instance, protocol))
 

@@ -135,7 +135,7 @@ def test_a_message_that_takes_longer_than_the_mercy_is_cut_off_with_a_line(shop)
 
 def test_a_full_queue_refuses_and_is_counted(shop, call):
     source = MAIL + "def forever():\n    note('works')\n    while True: time.sleep(3600)\n"
-    mail = shop("mule = shop:forever", "mule-msg-size = 4096", "stats = {folder}/stats.sock", source=source)
+    mail = shop("mule = shop:forever", "mule-msg-size = 4096", "stats = {directory}/stats.sock", source=source)
     wait_for_notes(mail, "works", 1)
     answers = [mail.get("/1/x").text for _ in range(40)]
     accepted = answers.count("True")
@@ -143,7 +143,7 @@ def test_a_full_queue_refuses_and_is_counted(shop, call):
     assert 0 < accepted < 40
     mail.wait_for_log("the queue of messages to mule 1 is full, and a message is refused")
     assert mail.log.count("is full") == 1
-    assert read_statistics(str(mail.folder / "stats.sock"))["refused_messages"] == 40 - accepted
+    assert read_statistics(str(mail.directory / "stats.sock"))["refused_messages"] == 40 - accepted
     assert f"mules: {40 - accepted} messages found their queue full\n" in call("status", str(mail.process.pid))[1]
     assert mail.get("/1/" + "x" * 10000).text == "False"
 
@@ -330,7 +330,7 @@ def test_a_hook_runs_in_each_mule_before_its_work(shop):
 
 def test_the_mules_of_an_upgrade_take_the_messages_that_wait(shop, call):
     source = MAIL + "def take(message):\n    note(message.decode())\n    while not os.path.exists('gate'): time.sleep(0.01)\n"
-    mail = shop("mules = 1", "pidfile = {folder}/pid", source=source + "uwsgi.mule_msg_hook = take\n")
+    mail = shop("mules = 1", "pidfile = {directory}/pid", source=source + "uwsgi.mule_msg_hook = take\n")
     for message in ("a", "b", "c"):
         assert mail.get(f"/1/{message}").text == "True"
     wait_for_notes(mail, "a", 1)
@@ -340,7 +340,7 @@ def test_the_mules_of_an_upgrade_take_the_messages_that_wait(shop, call):
     gate(mail)
     assert wait_for_notes(mail, "c", 1) != mail.notes("a")
     assert mail.words() == ["a", "b", "c"]
-    os.kill(int((mail.folder / "pid").read_text()), signal.SIGTERM)
+    os.kill(int((mail.directory / "pid").read_text()), signal.SIGTERM)
     mail.wait_for_log("stopped after")
 
 

@@ -52,7 +52,7 @@ def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(co
 
 
 def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop, call):
-    instance = shop("mules = 2", "auto-procname = true", "stats = {folder}/stats.sock", "processes = 2")
+    instance = shop("mules = 2", "auto-procname = true", "stats = {directory}/stats.sock", "processes = 2")
     mules = wait_until(
         lambda: (found := helpers_of(call, instance)) and all(one["state"] == "serving" for one in found) and found,
         "two mules",
@@ -61,7 +61,7 @@ def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop,
     assert [command_line_of(one["pid"]) for one in mules] == ["bolide mule 1", "bolide mule 2"]
     _, said = call("status", str(instance.process.pid))
     assert f"mule 2 (pid {mules[1]['pid']}) of generation 1: serving, 0 done, idle; up " in said
-    numbers = read_statistics(str(instance.folder / "stats.sock"))
+    numbers = read_statistics(str(instance.directory / "stats.sock"))
     assert [(one["id"], one["pid"], one["status"]) for one in numbers["mules"]] == [
         (1, mules[0]["pid"], "idle"),
         (2, mules[1]["pid"], "idle"),

@@ -42,10 +42,10 @@ DJANGO = {
 }
 
 
-def lay(folder, files):
+def lay(directory, files):
     """Writes a project."""
     for name, text in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text))
 
@@ -57,7 +57,7 @@ def plain_environment():
 
 @pytest.fixture
 def serve(start, tmp_path):
-    """Serves a command-line name in a folder with these files. Returns the instance."""
+    """Serves a command-line name in a directory with these files. Returns the instance."""
 
     def serve(name, files, *options):
         lay(tmp_path, files)
@@ -66,15 +66,15 @@ def serve(start, tmp_path):
     return serve
 
 
-@pytest.mark.parametrize("name", ["app", "app.py", "./app.py", "app:", ".", "{folder}/app.py"])
+@pytest.mark.parametrize("name", ["app", "app.py", "./app.py", "app:", ".", "{directory}/app.py"])
 def test_a_file_with_an_application_is_served_by_any_of_its_names(name, serve, tmp_path):
-    instance = serve(name.format(folder=tmp_path), {"app.py": FLASK.format(name="app")})
+    instance = serve(name.format(directory=tmp_path), {"app.py": FLASK.format(name="app")})
     assert instance.body() == "hello"
     instance.wait_for_log("serving the Flask application `app` of app.py$")
 
 
 @pytest.mark.parametrize(("name", "kind"), [("mysite.wsgi", "wsgi"), ("mysite.asgi", "asgi"), ("mysite", "wsgi"), (".", "wsgi")])
-def test_a_django_project_is_served_by_its_module_its_package_and_its_folder(name, kind, serve):
+def test_a_django_project_is_served_by_its_module_its_package_and_its_directory(name, kind, serve):
     instance = serve(name, DJANGO)
     assert instance.body() == "hello"
     instance.wait_for_log(f"serving the Django application `application` of mysite/{kind}.py")
@@ -254,7 +254,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_python_that_lacks_it(
     [
         ("chekc", "did you mean `bolide check`?"),
         ("notes.txt", "`notes.txt` is neither a configuration nor a Python file"),
-        ("empty", "no known application was found in the folder `empty`"),
+        ("empty", "no known application was found in the directory `empty`"),
     ],
 )
 def test_what_can_be_no_application_starts_nothing(name, words, fail, tmp_path):
@@ -264,7 +264,7 @@ def test_what_can_be_no_application_starts_nothing(name, words, fail, tmp_path):
     assert words in lines[0]
 
 
-def test_alone_it_says_which_command_would_serve_the_folder(call, tmp_path):
+def test_alone_it_says_which_command_would_serve_the_directory(call, tmp_path):
     status, said = call(env=plain_environment())
     assert status == 2
     assert said.startswith("usage: bolide APPLICATION")

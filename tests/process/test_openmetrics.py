@@ -230,7 +230,7 @@ def test_groups_of_routes_have_their_requests_and_their_time(serve):
     assert sum(times) == pytest.approx(told["bolide_request_duration_seconds_sum",])
 
 
-def test_the_time_before_a_request_was_here_is_counted_if_its_front_server_tells_it(start):
+def test_the_time_before_a_request_was_here_is_counted_if_its_reverse_proxy_tells_it(start):
     instance = start("--metrics", "127.0.0.1:0", "--trusted-proxies", "127.0.0.1")
     address = metrics_address(instance)
     assert value_of(address, "bolide_request_waiting_seconds_count") is None

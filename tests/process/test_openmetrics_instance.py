@@ -121,7 +121,7 @@ def test_handshakes_of_tls_are_counted_and_those_that_fail_by_their_reason(start
     wait_until(lambda: value_of(metrics, "bolide_tls_handshakes_total") == 1, "a handshake")
     s_client(address, *trusted)
     failed("client_certificate")
-    other = Authority(authority.folder / "other", name="Other Root").client()
+    other = Authority(authority.directory / "other", name="Other Root").client()
     s_client(address, *trusted, "-cert", other.chain, "-key", other.key)
     failed("client_certificate")
     s_client(address, "-tls1_1", "-cipher", "ALL:@SECLEVEL=0")

@@ -27,16 +27,16 @@ async def app(scope, receive, send):
 class Line:
     """A server that runs a command line as it is, with its two streams apart."""
 
-    def __init__(self, folder, *arguments):
-        self.folder = folder
-        (folder / "shop.py").write_text(APPLICATION)
+    def __init__(self, directory, *arguments):
+        self.directory = directory
+        (directory / "shop.py").write_text(APPLICATION)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         words = [word.replace("PORT", str(self.port)) for word in arguments]
-        self.out, self.errors = folder / "out.txt", folder / "errors.txt"
+        self.out, self.errors = directory / "out.txt", directory / "errors.txt"
         self.process = subprocess.Popen(
-            [*program(), *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=self.out.open("wb"),
+            [*program(), *words], cwd=directory, stdin=subprocess.DEVNULL, stdout=self.out.open("wb"),
             stderr=self.errors.open("wb"), start_new_session=True, umask=0o022,
         )  # fmt: skip
 
@@ -46,8 +46,8 @@ class Line:
         return self
 
     def everything(self):
-        return "".join(path.read_text() for path in self.folder.glob("*.txt")) + "".join(
-            path.read_text() for path in self.folder.glob("*.log")
+        return "".join(path.read_text() for path in self.directory.glob("*.txt")) + "".join(
+            path.read_text() for path in self.directory.glob("*.log")
         )
 
     def is_ready(self):
@@ -136,15 +136,15 @@ def test_request_lines_go_where_the_server_of_the_line_writes_them(words, place,
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-def test_without_a_group_the_owner_of_a_socket_leaves_it_that_of_root(start, open_folder):
-    python = python_for_everybody(open_folder)
+def test_without_a_group_the_owner_of_a_socket_leaves_it_that_of_root(start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here that every user may run")
-    os.chown(open_folder, NOBODY.pw_uid, NOBODY.pw_gid)
-    (open_folder / "shop.py").write_text(APPLICATION)
-    path = open_folder / "app.sock"
+    os.chown(open_directory, NOBODY.pw_uid, NOBODY.pw_gid)
+    (open_directory / "shop.py").write_text(APPLICATION)
+    path = open_directory / "app.sock"
     start(
-        "--uid", "nobody", "--chown-socket", "nobody", "--http-socket", str(path), "--chdir", open_folder, module="shop",
+        "--uid", "nobody", "--chown-socket", "nobody", "--http-socket", str(path), "--chdir", open_directory, module="shop",
         command=[python, "-m", "bolide"],
     )  # fmt: skip
     assert (os.stat(path).st_uid, os.stat(path).st_gid) == (NOBODY.pw_uid, os.getgid())

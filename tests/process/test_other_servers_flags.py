@@ -320,23 +320,23 @@ def test_each_flag_that_a_server_prints_is_in_the_guide_and_none_else(server):
     assert flags_of_help(server) == set(flags_of_the_guides()[server])
 
 
-def options_of(folder, *arguments, **variables):
+def options_of(directory, *arguments, **variables):
     """Returns the options that `bolide config` reports for these arguments, and its whole output."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     environment.update(variables)
     command = [*program(), "config", *arguments]
-    said = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_SECONDS, **streams).stdout.decode()
+    said = subprocess.run(command, cwd=directory, env=environment, timeout=TIMEOUT_SECONDS, **streams).stdout.decode()
     return {re.sub(r"\s+# .*", "", line) for line in said.splitlines() if " = " in line and line[0] not in ";#"}, said
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shop")
+    directory = tmp_path_factory.mktemp("shop")
     for name in ("src", "public"):
-        (folder / name).mkdir()
-    (folder / "variables").write_text("A=1\n")
-    return folder
+        (directory / name).mkdir()
+    (directory / "variables").write_text("A=1\n")
+    return directory
 
 
 def test_each_flag_that_works_is_tried_here():
@@ -481,7 +481,7 @@ def test_a_line_of_an_env_file_that_sets_nothing_is_reported_with_its_place(fail
     assert any("variables:2: error: the quote is not closed" in line for line in lines), lines
 
 
-def test_root_path_is_what_a_front_server_takes_away(bare, free_port):
+def test_root_path_is_what_a_reverse_proxy_takes_away(bare, free_port):
     wsgi = bare("--root-path", "/shop", "--bind", f"127.0.0.1:{free_port()}")
     told = json.loads(wsgi.get("/cart").text)
     assert (told["SCRIPT_NAME"], told["PATH_INFO"]) == ("/shop", "/cart")

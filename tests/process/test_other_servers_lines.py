@@ -92,7 +92,7 @@ def test_gunicorn_executes_a_configuration_of_any_name(name, options, shop):
 def test_a_missing_module_of_a_configuration_is_an_error_with_its_file(fail, shop):
     status, lines = fail("-c", "python:config.gone", "shop:app")
     assert status == START_FAILED
-    assert "there is no `config/gone.py` in this folder" in lines[-1], lines
+    assert "there is no `config/gone.py` in this directory" in lines[-1], lines
 
 
 def test_hypercorns_toml_serves_and_the_command_line_takes_precedence(options, shop):

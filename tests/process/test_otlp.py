@@ -197,7 +197,7 @@ def test_a_share_of_new_traces_is_sampled_and_the_flag_of_a_parent_decides_other
         assert (span.trace_id.hex(), collector.resource["service.name"]) == (TRACE, "store")
 
 
-def test_time_at_the_front_server_is_the_first_event(spanned):
+def test_time_at_the_reverse_proxy_is_the_first_event(spanned):
     with Collector() as collector:
         instance = spanned(collector)
         instance.get(headers=[("X-Request-Start", f"t={time.time() - 1:.3f}")])
@@ -395,13 +395,13 @@ def test_an_upgrade_loses_no_span(upgradable, tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_the_exporter_of_a_root_master_is_the_applications_user(start, open_folder):
-    python = python_for_everybody(open_folder)
+def test_the_exporter_of_a_root_master_is_the_applications_user(start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("the Python of these tests is not for everybody")
-    (open_folder / "shop.py").write_text(WSGI)
+    (open_directory / "shop.py").write_text(WSGI)
     with Collector() as collector:
-        options = ("--chdir", open_folder, "--pythonpath", open_folder, "--uid", "nobody", "--otlp", collector.url)
+        options = ("--chdir", open_directory, "--pythonpath", open_directory, "--uid", "nobody", "--otlp", collector.url)
         instance = start(*options, module="shop", command=[python, "-m", "bolide"])
         assert status_field(exporter_of(instance), "Uid").split() == [str(NOBODY.pw_uid)] * 4
         instance.get()

@@ -16,7 +16,7 @@ MANAGED = "\nmount = /api=shop:app\nmanage-script-name = true\nmaster = true"
 def started(serve, lines, **files):
     server = serve.prepare(lines + MANAGED)
     for name, text in {"shop": SHOP, **files}.items():
-        (server.folder / f"{name}.py").write_text(text)
+        (server.directory / f"{name}.py").write_text(text)
     return server.start()
 
 
@@ -50,7 +50,7 @@ def test_the_start_fails_if_none_can_be_loaded(serve):
 
 def test_an_application_that_breaks_before_a_reload_fails_it(serve):
     server = started(serve, "module = blog:app", blog=SHOP.replace("shop", "blog"))
-    (server.folder / "shop.py").write_text("raise RuntimeError('half deployed')\n")
+    (server.directory / "shop.py").write_text("raise RuntimeError('half deployed')\n")
     command = [*program(), "reload", "--wait", str(server.process.pid)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=COMMAND_SECONDS)
     assert done.returncode != 0

@@ -105,7 +105,7 @@ def test_the_instrumentation_of_loading_is_removed_in_workers(start, tmp_path):
 def test_a_failed_import_is_logged_without_the_servers_own_frames(fail, tmp_path):
     (tmp_path / "shop.py").write_text("import models\n")
     (tmp_path / "models.py").write_text("import parts\n")
-    (tmp_path / "parts.py").write_text("raise KeyError('colour')\n")
+    (tmp_path / "parts.py").write_text("raise KeyError('color')\n")
     _, lines = fail("--socket", tmp_path / "socket", "--processes", "2", "--module", "shop")
     files = re.findall(r'File "(.*)", line', "\n".join(lines))
     assert [os.path.basename(file) for file in files] == ["shop.py", "models.py", "parts.py"]

@@ -24,16 +24,16 @@ def prometheus(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def prometheus(name, addresses, *arguments):
-            folder = tmp_path / name
-            folder.mkdir()
+            directory = tmp_path / name
+            directory.mkdir()
             targets = [f"{host}:{port}" for host, port in addresses]
             jobs = [{"job_name": "shop", "scrape_interval": "1s", "static_configs": [{"targets": targets}]}]
-            (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
+            (directory / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))
             port = stack.enter_context(reserve()).getsockname()[1]
             command = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", *arguments]
             command.append(f"--web.listen-address=127.0.0.1:{port}")
-            log = stack.enter_context((folder / "log").open("wb"))
-            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+            log = stack.enter_context((directory / "log").open("wb"))
+            process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=log)
             stack.callback(stop, process)
             return f"http://127.0.0.1:{port}"
 

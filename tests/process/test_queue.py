@@ -23,22 +23,22 @@ def test_items_go_through_the_queue_of_all_processes_in_order(serve):
 
 
 def test_a_queue_keeps_its_items_over_a_reload_and_an_upgrade_and_begins_empty_with_other_settings(serve, tmp_path):
-    server = serve(CONFIGURATION + "pidfile2 = {folder}/shop.pid\n")
+    server = serve(CONFIGURATION + "pidfile2 = {directory}/shop.pid\n")
     address = server.address()
     try:
         assert value(address, "uwsgi.queue_push('kept')") == "True"
         server.send_signal(signal.SIGHUP)
         server.wait_for_log(r"^bolide: ready: ", count=2)
         assert value(address, "uwsgi.queue_last()") == "b'kept'"
-        upgrade(server.folder)
+        upgrade(server.directory)
         assert value(address, "uwsgi.queue_pull()") == "b'kept'"
         assert value(address, "uwsgi.queue_push('lost')") == "True"
-        server.configure((CONFIGURATION + "pidfile2 = {folder}/shop.pid\n").replace("queue = 8", "queue = 9"))
-        os.kill(int((server.folder / "shop.pid").read_text()), signal.SIGHUP)
+        server.configure((CONFIGURATION + "pidfile2 = {directory}/shop.pid\n").replace("queue = 8", "queue = 9"))
+        os.kill(int((server.directory / "shop.pid").read_text()), signal.SIGHUP)
         server.wait_for_text("bolide: reload: queue: its settings have changed: it begins empty")
         wait_until(lambda: evaluate(address, "uwsgi.queue_size", "uwsgi.queue_last()") == ["9", "None"], "the new queue")
     finally:
-        stop(server.folder)
+        stop(server.directory)
 
 
 def test_a_process_that_is_killed_at_any_moment_tears_no_item_and_holds_nobody_up(serve):
@@ -49,7 +49,7 @@ def test_a_process_that_is_killed_at_any_moment_tears_no_item_and_holds_nobody_u
     for number in range(8):
         name = f"pid{number}"
         Evaluation(address, f"open({name!r}, 'w').write(str(os.getpid()) + '.')", endless)
-        text = wait_until(lambda file=server.folder / name: file.exists() and file.read_text(), "the victim works")
+        text = wait_until(lambda file=server.directory / name: file.exists() and file.read_text(), "the victim works")
         os.kill(int(text.rstrip(".")), signal.SIGKILL)
         pushed, items = evaluate(address, "uwsgi.queue_push(b'x' * 40)", "[i for i in uwsgi.queue_last(8) if i]")
         assert pushed == "True"
@@ -89,16 +89,16 @@ def test_a_file_that_is_no_queue_is_put_aside_and_one_of_another_size_or_instanc
 
 
 def test_a_queue_with_a_file_keeps_its_items_when_a_process_is_killed_and_over_an_upgrade(serve, tmp_path):
-    server = serve(CONFIGURATION + f"queue-store = {tmp_path}/kept\npidfile2 = {{folder}}/shop.pid\n")
+    server = serve(CONFIGURATION + f"queue-store = {tmp_path}/kept\npidfile2 = {{directory}}/shop.pid\n")
     server.expects_alarms = True
     address = server.address()
     try:
         endless = "[0 for _ in iter(int, 1) if uwsgi.queue_push(os.urandom(1) * 40) and uwsgi.queue_pull() and False]"
         Evaluation(address, "open('pid', 'w').write(str(os.getpid()) + '.')", endless)
-        file = server.folder / "pid"
+        file = server.directory / "pid"
         os.kill(int(wait_until(lambda: file.exists() and file.read_text(), "the victim works").rstrip(".")), signal.SIGKILL)
         assert value(address, "uwsgi.queue_push('kept')") == "True"
-        upgrade(server.folder)
+        upgrade(server.directory)
         assert value(address, "uwsgi.queue_last()") == "b'kept'"
     finally:
-        stop(server.folder)
+        stop(server.directory)

@@ -141,22 +141,22 @@ def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
 
 #: The ways to request a reload, and the name of the requester in the log.
 ASKERS = {
-    "signal": (lambda folder, instance: instance.send_signal(signal.SIGHUP), "SIGHUP"),
-    "file": (lambda folder, instance: os.utime(folder / "reload.txt", (1, 1)), "touch-reload"),
-    "letter": (lambda folder, instance: (folder / "fifo").write_text("r"), "master-fifo .*fifo"),
+    "signal": (lambda directory, instance: instance.send_signal(signal.SIGHUP), "SIGHUP"),
+    "file": (lambda directory, instance: os.utime(directory / "reload.txt", (1, 1)), "touch-reload"),
+    "letter": (lambda directory, instance: (directory / "fifo").write_text("r"), "master-fifo .*fifo"),
     "command": (
-        lambda folder, instance: subprocess.run([*program(), "reload", str(instance.pid)], check=True),
+        lambda directory, instance: subprocess.run([*program(), "reload", str(instance.pid)], check=True),
         "the control socket",
     ),
 }
 
 
-def write_gated(folder):
+def write_gated(directory):
     """An application that shows that it is being loaded, and finishes loading when a file exists. Returns its path."""
-    gate = folder / "gate"
+    gate = directory / "gate"
     gate.touch()
     waits = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
-    write(folder, "gated", before=f"import os, time\nprint('loading', flush=True)\n{waits}\n")
+    write(directory, "gated", before=f"import os, time\nprint('loading', flush=True)\n{waits}\n")
     return gate
 
 

@@ -36,10 +36,10 @@ def browser():
 
 @pytest.fixture
 def package(tmp_path):
-    folder = tmp_path / "shop"
-    folder.mkdir()
-    (folder / "views.py").write_text('TEXT = "old"\n')
-    return folder
+    directory = tmp_path / "shop"
+    directory.mkdir()
+    (directory / "views.py").write_text('TEXT = "old"\n')
+    return directory
 
 
 @pytest.mark.parametrize("application", [WSGI, ASGI], ids=["wsgi", "asgi"])

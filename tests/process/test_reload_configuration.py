@@ -163,7 +163,7 @@ def test_an_address_in_use_changes_nothing(configured, free_port):
     assert instance.body().isdigit()
 
 
-def test_a_reload_takes_the_folder_placeholders_and_program_of_a_release_that_a_link_leads_to(start, tmp_path):
+def test_a_reload_takes_the_directory_placeholders_and_program_of_a_release_that_a_link_leads_to(start, tmp_path):
     for number in (1, 2):
         release = tmp_path / "releases" / str(number)
         release.mkdir(parents=True)

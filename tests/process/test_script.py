@@ -21,13 +21,13 @@ ENDS = {
 
 def prepared(serve, script, more="", **options):
     server = serve.prepare(f"pyrun = work.py\npyargv = --all 2\n{more}", **options)
-    (server.folder / "work.py").write_text(script)
+    (server.directory / "work.py").write_text(script)
     server.expects_alarms = True
     return server
 
 
 def told(server, count):
-    file = server.folder / "told"
+    file = server.directory / "told"
     return wait_until(lambda: file.exists() and (lines := file.read_text().splitlines())[count - 1 :] and lines, "it is told")
 
 
@@ -46,7 +46,7 @@ def test_the_instance_has_the_exit_status_of_its_script(end, more, serve):
 def test_a_script_has_uwsgis_other_names_too_and_needs_no_socket(option, serve):
     server = serve.prepare(f"{option} = work.py", listen=())
     server.expects_alarms = True
-    (server.folder / "work.py").write_text(TELLS + "sys.exit(3)\n")
+    (server.directory / "work.py").write_text(TELLS + "sys.exit(3)\n")
     server.launch()
     assert server.wait_for_exit() == 3
 

@@ -56,9 +56,9 @@ PROBES = "class Probes(logging.Filter):\n    def filter(self, record):\n        
 def run(serve):
     def run(words, application, setup="", **files):
         server = serve.prepare(arguments=[*words, "app:app"])
-        (server.folder / "app.py").write_text(application.format(setup=setup))
+        (server.directory / "app.py").write_text(application.format(setup=setup))
         for name, text in files.items():
-            (server.folder / name.replace("__", ".")).write_text(text)
+            (server.directory / name.replace("__", ".")).write_text(text)
         return server.start()
 
     return run
@@ -156,8 +156,8 @@ def test_a_change_while_it_serves_counts(run):
 def test_a_handler_gets_records_as_under_the_server(run):
     setup = "handler = logging.FileHandler('lines.log'); handler.setFormatter(logging.Formatter('%(message)s'))\n"
     server = ask(run(UVICORN, ASGI, setup + "logging.getLogger('uvicorn.access').handlers = [handler]"), "/shop?a=b")
-    server.wait_for(lambda: "/last" in (server.folder / "lines.log").read_text(), "the line")
-    assert '127.0.0.1 - "GET /shop?a=b HTTP/1.1" 200' in (server.folder / "lines.log").read_text()
+    server.wait_for(lambda: "/last" in (server.directory / "lines.log").read_text(), "the line")
+    assert '127.0.0.1 - "GET /shop?a=b HTTP/1.1" 200' in (server.directory / "lines.log").read_text()
     assert "/shop" not in server.whole_log()
 
 
@@ -172,7 +172,7 @@ CONFIG = {
 
 def test_log_config_acts_on_request_lines(run):
     server = ask(run((*UVICORN, "--log-config", "log.json"), ASGI, log__json=json.dumps(CONFIG)), "/shop?a=b")
-    server.wait_for(lambda: "/last" in (server.folder / "lines.log").read_text(), "the line")
+    server.wait_for(lambda: "/last" in (server.directory / "lines.log").read_text(), "the line")
     assert "GET /shop" not in server.whole_log()
 
 
@@ -199,5 +199,5 @@ DJANGO = (
 def test_no_configuration_of_logging_silences_request_lines_under_options_of_uwsgi(serve):
     server = serve.prepare("module = app:app")
     text = WSGI.format(setup=DJANGO.format() + "\nassert not logging.getLogger('gunicorn.error').handlers")
-    (server.folder / "app.py").write_text(text)
+    (server.directory / "app.py").write_text(text)
     ask(server.start(), "/shop").wait_for_log("GET /shop => generated")

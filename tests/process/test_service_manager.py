@@ -188,12 +188,12 @@ def test_a_reload_that_leaves_nothing_in_service_is_over_for_the_manager_and_tol
 
 
 def test_a_reload_that_can_not_be_begun_is_over_for_the_manager_too(manager, start, tmp_path):
-    folder = tmp_path / "release"
-    folder.mkdir()
-    (folder / "shop.py").write_text("from probe import application\n")
-    instance = start("--master", "--chdir", folder, module="shop", environment=manager.environment)
+    directory = tmp_path / "release"
+    directory.mkdir()
+    (directory / "shop.py").write_text("from probe import application\n")
+    instance = start("--master", "--chdir", directory, module="shop", environment=manager.environment)
     assert manager.hears()["READY"] == "1"
-    folder.rename(tmp_path / "gone")
+    directory.rename(tmp_path / "gone")
     instance.send_signal(signal.SIGHUP)
     hears_of_a_failed_reload(manager, "generation 1 keeps serving")
 
@@ -313,8 +313,8 @@ def test_the_variables_of_the_manager_do_not_reach_the_application(manager, star
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"} & set(seen)
 
 
-def ini(folder, text):
-    path = folder / "app.ini"
+def ini(directory, text):
+    path = directory / "app.ini"
     path.write_text(f"[uwsgi]\n{text}\n")
     return path
 

@@ -67,7 +67,7 @@ def test_an_area_that_a_thread_has_locked_is_its_own_until_it_unlocks_it(serve):
         "uwsgi.sharedarea_write8(0, 0, 2)",
         "uwsgi.sharedarea_unlock(0)",
     )
-    wait_until((server.folder / "held").exists, "the area is locked")
+    wait_until((server.directory / "held").exists, "the area is locked")
     second = Evaluation(
         address,
         "uwsgi.sharedarea_rlock(0)",
@@ -76,7 +76,7 @@ def test_an_area_that_a_thread_has_locked_is_its_own_until_it_unlocks_it(serve):
         "uwsgi.sharedarea_write8(0, 0, 3)",
         "uwsgi.sharedarea_unlock(0)",
     )
-    (server.folder / "go").touch()
+    (server.directory / "go").touch()
     assert first.result() == ["None"] * 6
     own = "RuntimeError: this thread has locked sharedarea 0: uwsgi_sharedarea_write8() would wait for itself; unlock it first"
     assert second.result() == ["None", "True", "2", own, "None"]

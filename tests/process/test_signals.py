@@ -1,6 +1,6 @@
 """uWSGI's signals: which process runs a handler, how often, and what becomes of them when processes end.
 
-The probe `signalled` registers handlers, and each request runs the Python code of its query string.
+The probe `signaled` registers handlers, and each request runs the Python code of its query string.
 """
 
 import json
@@ -14,12 +14,12 @@ from support_upgrade import pid_of, upgrade, workers_of
 RAISED = "uwsgi.signal({})"
 
 
-class Signalled:
+class Signaled:
     """A server with the probe, and its notes."""
 
-    def __init__(self, instance, folder):
+    def __init__(self, instance, directory):
         self.instance = instance
-        self.folder = folder
+        self.directory = directory
 
     def run(self, code):
         """Runs code in a view. Returns the pid of its worker, and what the code has left in `result`."""
@@ -35,16 +35,16 @@ class Signalled:
     def begin_waiting(self, name, code=""):
         """Begins a request that runs this code, and waits in its view until `release`. Returns its client and its worker."""
         client = self.begin(f"{code}\nwait_for({name!r})\nnote('view')")
-        waiting = self.folder / f"{name}.waiting"
+        waiting = self.directory / f"{name}.waiting"
         wait_until(waiting.exists, "the view that waits")
         return client
 
     def release(self, name):
-        (self.folder / name).touch()
+        (self.directory / name).touch()
 
     def notes(self, word=""):
         """Returns the notes that begin with a word, as lists of the word, the worker and the pid."""
-        file = self.folder / "notes"
+        file = self.directory / "notes"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line.split() for line in lines if line.startswith(word)]
 
@@ -56,7 +56,7 @@ class Signalled:
 
 
 def served(start, tmp_path, *arguments, more="", **options):
-    return Signalled(start(*arguments, "--env", f"MORE={more}", module="signalled", **options), tmp_path)
+    return Signaled(start(*arguments, "--env", f"MORE={more}", module="signaled", **options), tmp_path)
 
 
 def test_a_busy_worker_is_passed_over_for_a_free_one(start, tmp_path):
@@ -175,7 +175,7 @@ def test_threads_of_a_worker_run_handlers_beside_requests(start, tmp_path):
 
 
 def test_handlers_of_asgi_workers_run_on_the_loop_and_coroutines_become_tasks(start, tmp_path):
-    site = Signalled(start("--processes", "2", "--asgi", "signalled_asgi:application", module=None, alarms=True), tmp_path)
+    site = Signaled(start("--processes", "2", "--asgi", "signaled_asgi:application", module=None, alarms=True), tmp_path)
     assert site.instance.body("/71/72/70") == "ok"
     assert site.wait_for_notes("waiting71", 1)[0][0] == "waiting71-True"
     site.instance.wait_for_log(r"^worker \d: RuntimeError: signal 72$")
@@ -354,8 +354,8 @@ def test_a_generation_that_can_not_be_loaded_registers_and_raises_nothing(start,
 
 def test_an_upgrade_hands_the_timers_over(upgradable, tmp_path):
     more = NEW.replace("{version}", "")
-    instance = upgradable("--processes", "2", "--env", f"MORE={more}", module="signalled")
-    site = Signalled(instance, tmp_path)
+    instance = upgradable("--processes", "2", "--env", f"MORE={more}", module="signaled")
+    site = Signaled(instance, tmp_path)
     old = instance.pid
     site.wait_for_notes("tick-", 1)
     upgrade(tmp_path)

@@ -109,12 +109,12 @@ def test_sigterm_of_a_worker_to_its_parent_stops_the_instance_gracefully(shop, t
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root: the master keeps its rights")
-def test_sigterm_to_the_parent_of_another_user_does_not_stop_the_master(start, open_folder):
-    python = python_for_everybody(open_folder)
+def test_sigterm_to_the_parent_of_another_user_does_not_stop_the_master(start, open_directory):
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here that every user may run")
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    instance = start("--uid", "nobody", "--chdir", open_folder, command=[python, "-m", "bolide"])
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    instance = start("--uid", "nobody", "--chdir", open_directory, command=[python, "-m", "bolide"])
     os.kill(instance.prototype(), signal.SIGTERM)
     instance.wait_for_log("got SIGTERM from pid .*: the master runs as another user and does not stop; ")
     instance.wait_for_generation(2)

@@ -1,4 +1,4 @@
-"""The spooler: jobs that wait as files in a folder, and processes that work on them."""
+"""The spooler: jobs that wait as files in a directory, and processes that work on them."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def shop(serve, tmp_path):
 
 def test_a_job_of_a_worker_is_worked_on_at_once_and_removed(shop):
     found = shop("spooler-frequency = 3600")
-    path = found.spool(name="one", colour="red")
+    path = found.spool(name="one", color="red")
     name = os.path.basename(path)
     assert re.fullmatch(r"uwsgi_spoolfile_on_.+_\d+_\d+_\d+_\d+_\d+", name)
     assert path == f"{found.jobs}/{name}"
@@ -114,10 +114,10 @@ uwsgi.spooler = work
 def application(environ, start_response):
     start_response("200 OK", [])
     at = str(time.time() + 3600)
-    path = uwsgi.spool(colour="red", at=at, body=b"\\xff body", count=3)
+    path = uwsgi.spool(color="red", at=at, body=b"\\xff body", count=3)
     seen = [uwsgi.i_am_the_spooler(), uwsgi.spooler_jobs() == [path], uwsgi.spooler_pid() in uwsgi.spooler_pids()]
     task = uwsgi.spooler_get_task(path.decode())
-    seen.append(task == {"spooler_task_name": path, b"colour": b"red", b"at": at.encode(), b"count": b"3", "body": b"\\xff body"})
+    seen.append(task == {"spooler_task_name": path, b"color": b"red", b"at": at.encode(), b"count": b"3", "body": b"\\xff body"})
     seen += [uwsgi.spooler_get_task("/absent"), uwsgi.spoolers == (os.path.dirname(path),) * 2]
     seen += [uwsgi.SPOOL_OK, uwsgi.SPOOL_RETRY, uwsgi.SPOOL_IGNORE]
     uwsgi.spool(name="go")
@@ -129,7 +129,7 @@ def test_functions_about_jobs_and_spoolers_say_what_is(shop):
     found = shop("spooler-processes = 2", source=LOOKING)
     assert found.server.get("/").text == "[None, True, True, True, None, True, -2, -1, 0]"
     found.wait_for_notes("seen")
-    lines = (found.folder / "seen").read_text().splitlines()
+    lines = (found.directory / "seen").read_text().splitlines()
     assert lines[0].startswith("True ")
     assert lines[1:] == [f"{found.jobs} 19", "True 0"]
 
@@ -173,7 +173,7 @@ uwsgi.spooler = work
 """
 
 
-def test_spoolers_of_one_folder_share_its_jobs_and_none_is_worked_on_twice(shop):
+def test_spoolers_of_one_directory_share_its_jobs_and_none_is_worked_on_twice(shop):
     found = shop("spooler-processes = 3", source=SLOW)
     for number in range(40):
         write_job(found.jobs, name=str(number))
@@ -236,7 +236,7 @@ def test_a_job_that_kills_its_spooler_three_times_is_given_up_with_the_reason(sh
     found.wait_for_count(3)
     pids = [pid for _, pid, _ in found.noted()]
     reason = "it has ended its spooler 3 times (" + ", ".join(f"pid {pid}" for pid in pids) + ")"
-    found.server.wait_for_log(rf"job {name} is given up and moved to the folder `failed`: {re.escape(reason)}")
+    found.server.wait_for_log(rf"job {name} is given up and moved to the directory `failed`: {re.escape(reason)}")
     assert (found.jobs / "failed" / f"{name}.reason").read_text() == f"{reason}\n"
     assert (found.jobs / "failed" / name).exists()
     assert not os.listdir(found.jobs / ".attempts")
@@ -317,7 +317,7 @@ def test_a_reload_never_has_two_generations_of_a_spooler_and_lets_a_job_finish(s
     reload_by_command(found.server)
     assert found.words() == ["begin"]
     assert processes.look(first) is not None
-    (found.folder / "go").touch()
+    (found.directory / "go").touch()
     found.wait_for_notes("begin", "end", "begin", "end")
     one, two = found.noted()[:2], found.noted()[2:]
     assert [pid for _, pid, _ in one] == [first, first]
@@ -340,7 +340,7 @@ def test_a_stop_lets_a_job_finish_and_leaves_the_others(shop, call):
     waiting = os.path.basename(found.spool(name="two"))
     found.server.send_signal(signal.SIGTERM)
     wait_until(lambda: state_of_spooler(found, call) == "ending", "the spooler has its order")
-    (found.folder / "go").touch()
+    (found.directory / "go").touch()
     assert found.server.wait_for_exit() == 0
     assert found.words() == ["begin", "end"]
     assert jobs_in(found.jobs) == [waiting]
@@ -349,7 +349,7 @@ def test_a_stop_lets_a_job_finish_and_leaves_the_others(shop, call):
 def test_files_that_are_no_jobs_are_said_once_and_nothing_is_lost(shop):
     found = shop("spooler-frequency = 1")
     put(found.jobs, "uwsgi_spoolfile_on_junk", b"hello")
-    (found.jobs / "uwsgi_spoolfile_on_folder").mkdir()
+    (found.jobs / "uwsgi_spoolfile_on_directory").mkdir()
     # The one is of another user if we are root, the other can't be read if we are not.
     foreign = write_job(found.jobs, name="foreign", at=time.time() + 3600)
     if os.geteuid() == 0:
@@ -359,14 +359,14 @@ def test_files_that_are_no_jobs_are_said_once_and_nothing_is_lost(shop):
     os.utime(found.jobs / foreign, (1, 1))
     found.spool(name="one")
     found.wait_for_notes("one")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is given up and moved to the folder `failed`: it is no job")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_folder stays in the folder: it is a folder")
-    found.server.wait_for_log(rf"job {foreign} stays in the folder: it (belongs to user 65534|can't be opened)")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is given up and moved to the directory `failed`: it is no job")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_directory stays in the directory: it is a directory")
+    found.server.wait_for_log(rf"job {foreign} stays in the directory: it (belongs to user 65534|can't be opened)")
     for number in range(3):
         found.spool(name=str(number))
         found.wait_for_count(number + 2)
     log = found.server.log
-    assert [log.count(f"job {name} stays") for name in ("uwsgi_spoolfile_on_folder", foreign)] == [1, 1]
+    assert [log.count(f"job {name} stays") for name in ("uwsgi_spoolfile_on_directory", foreign)] == [1, 1]
     assert (found.jobs / "failed" / "uwsgi_spoolfile_on_junk").read_bytes() == b"hello"
     assert (found.jobs / foreign).exists()
 
@@ -375,30 +375,30 @@ def test_jobs_go_on_when_attempts_can_not_be_noted_and_junk_stays_when_it_can_no
     jobs = tmp_path / "jobs"
     jobs.mkdir()
     for taken in (".attempts", "failed"):
-        (jobs / taken).write_text("a file instead of a folder")
+        (jobs / taken).write_text("a file instead of a directory")
     put(jobs, "uwsgi_spoolfile_on_junk", b"hello")
     found = shop("spooler-frequency = 1", spooler=f"spooler = {jobs}")
     for number in range(3):
         found.spool(name=str(number))
         found.wait_for_count(number + 1)
     found.server.wait_for_log(r"attempts at jobs can't be counted: Not a directory")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk stays in the folder: it can't be moved to the folder `failed`")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk stays in the directory: it can't be moved to the directory `failed`")
     wait_until(lambda: jobs_in(jobs) == ["uwsgi_spoolfile_on_junk"], lambda: f"{os.listdir(jobs)}; {found.server.log}")
     assert found.server.log.count("attempts at jobs can't be counted") == 1
     assert found.server.log.count("job uwsgi_spoolfile_on_junk stays") == 1
 
 
-def test_a_reload_with_another_folder_moves_the_spooler_there(shop):
+def test_a_reload_with_another_directory_moves_the_spooler_there(shop):
     found = shop()
     found.spool(name="one")
     found.wait_for_notes("one")
-    configuration = found.server.folder / "uwsgi.ini"
+    configuration = found.server.directory / "uwsgi.ini"
     configuration.write_text(configuration.read_text().replace(str(found.jobs), f"{found.jobs}-2"))
     found.server.send_signal(signal.SIGHUP)
     found.server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
     # A worker of the old generation may still take a connection.
     second = f"{found.jobs}-2/uwsgi_spoolfile_on_"
-    wait_until(lambda: found.spool(name="two").startswith(second), "a job in the second folder")
+    wait_until(lambda: found.spool(name="two").startswith(second), "a job in the second directory")
     wait_until(lambda: "two" in found.words() and jobs_in(f"{found.jobs}-2") == [], lambda: found.server.log)
 
 
@@ -427,7 +427,7 @@ def test_a_job_for_which_there_is_no_room_is_an_error_that_says_so_and_leaves_no
     assert os.listdir(found.jobs / ".new") == []
 
 
-def test_spoolers_import_their_own_modules_and_work_in_their_own_folder(shop, tmp_path):
+def test_spoolers_import_their_own_modules_and_work_in_their_own_directory(shop, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "tasks.py").write_text(
         "import os, shop, uwsgi\ndef work(job):\n    shop.note(os.getcwd())\n    return uwsgi.SPOOL_OK\nuwsgi.spooler = work\n"
@@ -458,11 +458,11 @@ def test_jobs_of_another_program_that_writes_in_place_are_found_too(shop):
     found.wait_for_notes("first", "second")
 
 
-def test_a_job_names_its_folder_and_an_external_folder_has_no_spooler(shop):
-    found = shop("spooler = {folder}/second", "spooler-external = {folder}/external", "spooler-frequency = 1")
-    found.spool(name="one", spooler=found.server.folder / "second")
+def test_a_job_names_its_directory_and_an_external_directory_has_no_spooler(shop):
+    found = shop("spooler = {directory}/second", "spooler-external = {directory}/external", "spooler-frequency = 1")
+    found.spool(name="one", spooler=found.server.directory / "second")
     found.wait_for_notes("one")
-    external = found.server.folder / "external"
+    external = found.server.directory / "external"
     found.spool(name="two", spooler=external)
     found.spool(name="three")
     found.wait_for_notes("one", "three")
@@ -472,11 +472,11 @@ def test_a_job_names_its_folder_and_an_external_folder_has_no_spooler(shop):
 
 
 def test_touch_spoolers_reload_replaces_spoolers_alone(shop):
-    found = shop("touch-spoolers-reload = {folder}/touched")
+    found = shop("touch-spoolers-reload = {directory}/touched")
     found.spool(name="one")
     found.wait_for_notes("one")
     before = {process.pid for process in found.server.processes()}
-    (found.server.folder / "touched").touch()
+    (found.server.directory / "touched").touch()
     found.server.wait_for_log(r"replacing the spoolers")
     ((_, first, _),) = found.noted()
     wait_until(lambda: processes.look(first) is None, "the end of the first spooler")
@@ -496,39 +496,39 @@ def test_the_frequency_is_changed_while_spoolers_run(shop):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_a_folder_that_the_user_of_the_application_cannot_use_is_a_warning_of_the_start_and_of_check(start, open_folder):
-    folder = open_folder / "theirs"
-    folder.mkdir(mode=0o700)
-    (open_folder / "shop.py").write_text("def application(environ, start_response):\n    pass\n")
-    (open_folder / "app.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:0\nmodule = shop\nuid = nobody\nspooler = {folder}\n")
-    warning = f"app.ini:5: warning: the spool folder {folder} belongs to root (mode 700), and `uid` is nobody"
-    checked = subprocess.run([*program(), "check", "app.ini"], cwd=open_folder, capture_output=True, text=True, timeout=60)
+def test_a_directory_that_the_user_of_the_application_cannot_use_is_a_warning_of_the_start_and_of_check(start, open_directory):
+    directory = open_directory / "theirs"
+    directory.mkdir(mode=0o700)
+    (open_directory / "shop.py").write_text("def application(environ, start_response):\n    pass\n")
+    (open_directory / "app.ini").write_text(f"[uwsgi]\nhttp = 127.0.0.1:0\nmodule = shop\nuid = nobody\nspooler = {directory}\n")
+    warning = f"app.ini:5: warning: the spool directory {directory} belongs to root (mode 700), and `uid` is nobody"
+    checked = subprocess.run([*program(), "check", "app.ini"], cwd=open_directory, capture_output=True, text=True, timeout=60)
     assert checked.stdout.count(warning) == 1, checked.stdout
     # The user of uid may not be able to execute the Python of these tests: the warning does not depend on that.
-    instance = start("--ini", open_folder / "app.ini", module=None, socket=None, ready=False, alarms=True)
+    instance = start("--ini", open_directory / "app.ini", module=None, socket=None, ready=False, alarms=True)
     instance.wait_for_text(warning.removeprefix("app.ini:5: warning: "))
     assert instance.log.count(warning.removeprefix("app.ini:5: warning: ")) == 1
-    assert f"chown nobody {folder}" in instance.log
+    assert f"chown nobody {directory}" in instance.log
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
-def test_the_folder_is_created_for_the_user_of_the_application(start, open_folder):
-    python = python_for_everybody(open_folder)
-    (open_folder / "shop.py").write_text(SHOP + f"NOTES = '{open_folder}/jobs/notes'\nuwsgi.spool(name='one')\n")
-    options = ["--uid", "nobody", "--chdir", open_folder, "--spooler"]
+def test_the_directory_is_created_for_the_user_of_the_application(start, open_directory):
+    python = python_for_everybody(open_directory)
+    (open_directory / "shop.py").write_text(SHOP + f"NOTES = '{open_directory}/jobs/notes'\nuwsgi.spool(name='one')\n")
+    options = ["--uid", "nobody", "--chdir", open_directory, "--spooler"]
     if python is None:
         # The user of uid can't execute a Python in root's home, and the start says so.
-        assert start(*options, open_folder / "jobs", module="shop:application", ready=False).wait_for_exit() != 0
+        assert start(*options, open_directory / "jobs", module="shop:application", ready=False).wait_for_exit() != 0
         return
     keywords = {"module": "shop:application", "command": [python, "-m", "bolide"]}
-    start(*options, open_folder / "jobs", **keywords)
-    notes = open_folder / "jobs" / "notes"
+    start(*options, open_directory / "jobs", **keywords)
+    notes = open_directory / "jobs" / "notes"
     wait_until(lambda: notes.exists() and notes.read_text().startswith("one "), "a job")
-    there = (open_folder / "jobs").stat()
+    there = (open_directory / "jobs").stat()
     assert (there.st_uid, there.st_mode & 0o777) == (NOBODY.pw_uid, 0o750)
-    # In a folder of a third user no one of the two may create it.
-    (open_folder / "theirs").mkdir()
-    os.chown(open_folder / "theirs", 1, 1)
-    failed = start(*options, open_folder / "theirs" / "jobs", ready=False, **keywords)
+    # In a directory of a third user no one of the two may create it.
+    (open_directory / "theirs").mkdir()
+    os.chown(open_directory / "theirs", 1, 1)
+    failed = start(*options, open_directory / "theirs" / "jobs", ready=False, **keywords)
     assert failed.wait_for_exit() == 1
-    assert re.search(r"the folder of the spooler, .*/theirs/jobs, can't be created: .*Create it for the user", failed.log)
+    assert re.search(r"the directory of the spooler, .*/theirs/jobs, can't be created: .*Create it for the user", failed.log)

@@ -110,7 +110,7 @@ def test_a_missing_module_ends_the_start_with_its_name(lazy, fail, tmp_path):
     status, lines = fail(*SERVE, "--module", "no_such_module:application", *lazy)
     assert status == LOAD_FAILED
     assert "there is no module 'no_such_module'" in lines[-1], lines
-    # Once, and only with folders of the project.
+    # Once, and only with directories of the project.
     assert len([line for line in lines if "there is no module" in line]) == 1
     assert f"{str(tmp_path)!r}" in lines[-1]
     assert "lib/python" not in lines[-1]
@@ -182,7 +182,7 @@ def test_a_second_start_of_the_same_command_line_names_the_first(fail, tmp_path,
         shop.finish()
 
 
-@pytest.mark.parametrize("target", ["missing/folder/app.log", "."], ids=["no-folder", "a-folder"])
+@pytest.mark.parametrize("target", ["missing/directory/app.log", "."], ids=["no-directory", "a-directory"])
 def test_an_unwritable_log_ends_the_start_and_names_the_file(target, fail):
     status, lines = fail(*SERVE, "--module", "probe", "--logto", target)
     assert status == START_FAILED
@@ -197,10 +197,10 @@ def test_a_failed_start_is_reported_on_the_terminal_too_when_the_log_is_a_file(f
 
 
 def test_a_missing_chdir_ends_the_start(fail):
-    status, lines = fail(*SERVE, "--module", "probe", "--chdir", "no/such/folder")
+    status, lines = fail(*SERVE, "--module", "probe", "--chdir", "no/such/directory")
     assert status == START_FAILED
-    assert "no/such/folder" in lines[-1], lines
-    assert "no such folder" in lines[-1]
+    assert "no/such/directory" in lines[-1], lines
+    assert "no such directory" in lines[-1]
 
 
 def test_no_application_is_an_error_that_says_what_to_write(fail):
@@ -243,16 +243,16 @@ def test_a_start_that_fails_leaves_no_process_and_no_socket_file(start, tmp_path
     assert not (tmp_path / "app.sock").exists()
 
 
-def make_virtualenv(folder):
-    """An environment without any package. Returns the folder of its packages."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
+def make_virtualenv(directory):
+    """An environment without any package. Returns the directory of its packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    (packages,) = directory.glob("lib/python*/site-packages")
     return packages
 
 
 def test_an_invalid_virtualenv_fails_the_start_and_the_error_says_how_to_create_one(fail, tmp_path):
-    (tmp_path / "folder").mkdir()
-    for name, reason in [("missing", "does not exist"), ("folder", "is not a virtual environment")]:
+    (tmp_path / "directory").mkdir()
+    for name, reason in [("missing", "does not exist"), ("directory", "is not a virtual environment")]:
         status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", name)
         assert status == START_FAILED
         assert reason in lines[-1], lines

@@ -138,7 +138,12 @@ def test_memory_and_processes_are_those_that_the_kernel_tells(serve):
     instance, address = serve("--processes", "2")
     told = read_statistics(address)
     assert sorted(worker["pid"] for worker in told["workers"]) == sorted(instance.workers())
-    assert (told["pid"], told["uid"], told["gid"], told["cwd"]) == (instance.pid, os.getuid(), os.getgid(), str(instance.folder))
+    assert (told["pid"], told["uid"], told["gid"], told["cwd"]) == (
+        instance.pid,
+        os.getuid(),
+        os.getgid(),
+        str(instance.directory),
+    )
     for worker in told["workers"]:
         assert MEBIBYTE < worker["rss"] <= worker["vsz"]
         assert abs(worker["last_spawn"] - time.time()) < 6000

@@ -296,8 +296,8 @@ def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_th
 
 LATE = """\
 import atexit, os, time
-open({folder!r} + "/loading", "w").close()
-while os.path.exists({folder!r} + "/gate"):
+open({directory!r} + "/loading", "w").close()
+while os.path.exists({directory!r} + "/gate"):
     time.sleep(0.01)
 atexit.register(time.sleep, 4)
 def application(environ, start_response):
@@ -307,7 +307,7 @@ def application(environ, start_response):
 
 
 def test_a_worker_that_begins_to_serve_while_it_is_being_stopped_has_the_time_of_one_that_serves(start, tmp_path):
-    (tmp_path / "late.py").write_text(LATE.format(folder=str(tmp_path)))
+    (tmp_path / "late.py").write_text(LATE.format(directory=str(tmp_path)))
     (tmp_path / "gate").touch()
     instance = start("--pythonpath", tmp_path, "--lazy-apps", module="late", ready=False, alarms=True)
     wait_until((tmp_path / "loading").exists, "the application to be loaded")

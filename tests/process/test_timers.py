@@ -58,18 +58,18 @@ def test_cron_times_that_match_fire_at_the_start_and_others_do_not(start, tmp_pa
 def test_files_that_change_raise_signals(start, tmp_path):
     for name in ("touched", "monitored"):
         (tmp_path / name).touch()
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     site = served(
         start,
         tmp_path,
-        *("--touch-signal", f"{tmp_path}/touched 16", "--fs-signal", f"{tmp_path}/folder 17"),
+        *("--touch-signal", f"{tmp_path}/touched 16", "--fs-signal", f"{tmp_path}/directory 17"),
         more="uwsgi.add_file_monitor(1, 'monitored')",
     )
     later = time.time() + 100
     os.utime(tmp_path / "touched", (later, later))
     site.wait_for_notes("at16", 1)
     site.instance.wait_for_log(rf"^bolide: touch-signal: {tmp_path}/touched has changed: raising signal 16$")
-    (tmp_path / "folder" / "new").touch()
+    (tmp_path / "directory" / "new").touch()
     site.wait_for_notes("at17", 1)
     os.utime(tmp_path / "monitored", (later, later))
     site.wait_for_notes("any1", 1)

@@ -30,9 +30,9 @@ def served(tmp_path, authority):
 
 
 class Served:
-    def __init__(self, folder, credentials):
-        folder.mkdir()
-        self.chain, self.key = folder / "app.pem", folder / "app.key"
+    def __init__(self, directory, credentials):
+        directory.mkdir()
+        self.chain, self.key = directory / "app.pem", directory / "app.key"
         self.option = f"127.0.0.1:0,{self.chain},{self.key}"
         self.put(credentials)
 
@@ -144,7 +144,7 @@ def test_a_master_that_may_not_read_a_key_any_more_keeps_the_current_one(start, 
     assert shown(instance.address("https"), context_of(authority)) == before
 
 
-def test_names_of_a_folder_are_those_of_the_last_reload(start, served, authority, tmp_path):
+def test_names_of_a_directory_are_those_of_the_last_reload(start, served, authority, tmp_path):
     sites = tmp_path / "sites"
     sites.mkdir()
 

@@ -105,13 +105,13 @@ def test_workers_that_are_replaced_have_new_code_with_lazy_apps(start, tmp_path)
     wait_until(lambda: {instance.body() for _ in range(20)} == {"young"}, "new code in all workers")
 
 
-def test_a_folder_is_watched_with_its_files_and_without_those_below(start, tmp_path):
-    folder = tmp_path / "templates"
-    (folder / "below").mkdir(parents=True)
-    page = folder / "page.html"
+def test_a_directory_is_watched_with_its_files_and_without_those_below(start, tmp_path):
+    directory = tmp_path / "templates"
+    (directory / "below").mkdir(parents=True)
+    page = directory / "page.html"
     page.write_text("old")
-    instance = start("--fs-reload", folder)
-    (folder / "below/page.html").write_text("not looked at")
+    instance = start("--fs-reload", directory)
+    (directory / "below/page.html").write_text("not looked at")
     with instance.looks_away():
         page.write_text("changed")
     instance.wait_for_generation(2)

@@ -177,18 +177,18 @@ def test_processes_give_their_permission_from_any_state_and_go_on_where_they_wer
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can have workers of another user")
-def test_workers_of_another_user_are_read_by_root_and_also_by_the_root_of_a_container(start, open_folder):
-    options, command = identity_options(open_folder)
-    shutil.copy(Path(__file__).parent / "probes" / "states.py", open_folder)
-    instance = start("--socket", open_folder / "app.sock", *options, module="states", command=command)
+def test_workers_of_another_user_are_read_by_root_and_also_by_the_root_of_a_container(start, open_directory):
+    options, command = identity_options(open_directory)
+    shutil.copy(Path(__file__).parent / "probes" / "states.py", open_directory)
+    instance = start("--socket", open_directory / "app.sock", *options, module="states", command=command)
     bolide = [*command, "trace", "--json", "1", str(instance.pid)]
     # Root of a container has all rights except that to read processes of others.
     for prefix in ([], ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]):
-        done = subprocess.run([*prefix, *bolide], capture_output=True, cwd=open_folder, check=False)
+        done = subprocess.run([*prefix, *bolide], capture_output=True, cwd=open_directory, check=False)
         assert done.returncode == DONE, done.stderr
         (worker,) = json.loads(done.stdout)["processes"]
         assert worker["threads"][0]["is_python"]
     # Another user does not get as far as that.
     other = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]
-    done = subprocess.run([*other, *bolide], capture_output=True, cwd=open_folder, check=False)
+    done = subprocess.run([*other, *bolide], capture_output=True, cwd=open_directory, check=False)
     assert done.returncode == NO_ANSWER, done.stderr

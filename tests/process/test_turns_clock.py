@@ -28,7 +28,7 @@ def turned(hold, tmp_path):
     """``turned("harakiri = 3600")``: like ``hold``, with one thread, and a clock that ``turned.clock`` advances."""
 
     def turned(configuration="", **options):
-        return hold(f"stats = {{folder}}/stats\n{configuration}", environment=turned.clock.environment, **options)
+        return hold(f"stats = {{directory}}/stats\n{configuration}", environment=turned.clock.environment, **options)
 
     turned.clock = TurnedClock(tmp_path)
     return turned
@@ -37,7 +37,7 @@ def turned(hold, tmp_path):
 def have_master_look(held):
     """Wakes the master; it has checked everything that is due when it answers for the second time."""
     for _ in range(2):
-        read_statistics(str(held.folder / "stats"))
+        read_statistics(str(held.directory / "stats"))
 
 
 def have_worker_look(held):
@@ -126,7 +126,7 @@ def test_harakiri_counts_the_time_of_each_call_and_not_of_those_before_it(turned
 
 
 @pytest.mark.parametrize("protocol", ["uwsgi", "fastcgi", "scgi"])
-def test_harakiri_counts_the_time_of_each_call_of_a_front_server_and_not_of_those_before_it(turned, protocol):
+def test_harakiri_counts_the_time_of_each_call_of_a_reverse_proxy_and_not_of_those_before_it(turned, protocol):
     held = turned(f"harakiri = {HOUR}", protocol=protocol)
     step_through(held, turned.clock, Fresh(held), SLOW)
     assert "harakiri" not in held.server.whole_log()

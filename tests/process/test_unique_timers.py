@@ -8,7 +8,7 @@ import time
 import pytest
 from support.waiting import wait_until
 
-CONFIGURATION = "wsgi-file = {{apps}}/unique_timer.py\nmaster = true\nchdir = {folder}\n{more}"
+CONFIGURATION = "wsgi-file = {{apps}}/unique_timer.py\nmaster = true\nchdir = {directory}\n{more}"
 #: A period that does not end while a test runs.
 YEAR = 365 * 86_400
 
@@ -19,20 +19,20 @@ def machine(serve, redis, tmp_path):
 
     def start(*more, query="hold-seconds=1"):
         lines = "\n".join([f"timer-engine = {redis.url}?{query}", *more])
-        return serve(CONFIGURATION.format(folder=tmp_path, more=lines))
+        return serve(CONFIGURATION.format(directory=tmp_path, more=lines))
 
     return start
 
 
-def ticks(folder):
+def ticks(directory):
     """Returns the time and the instance of each call."""
-    file = folder / "ticks"
+    file = directory / "ticks"
     lines = file.read_text().splitlines() if file.exists() else []
     return [(float(moment), int(parent)) for moment, parent in (line.split() for line in lines)]
 
 
-def wait_for_ticks(folder, count):
-    wait_until(lambda: len(ticks(folder)) >= count, f"{count} calls of the timer")
+def wait_for_ticks(directory, count):
+    wait_until(lambda: len(ticks(directory)) >= count, f"{count} calls of the timer")
 
 
 def let_period_begin(redis, name, seconds):

@@ -67,32 +67,32 @@ WRITES = """[uwsgi]
 module = app
 http-socket = 0.0.0.0:80
 socket = /run/shop/sockets/app.sock
-stats = {folder}/run/stats.sock
+stats = {directory}/run/stats.sock
 pidfile = /run/shop/app.pid
 logto = /var/log/shop/app.log
-spooler = {folder}/jobs
+spooler = {directory}/jobs
 crash-reports = /var/lib/shop/crashes
 cache2 = name=pages,items=10,store=/var/cache/shop/pages
 queue = 10
-queue-store = {folder}/data/queue
+queue-store = {directory}/data/queue
 """
 
 
 @pytest.fixture
 def project(tmp_path):
-    folder = tmp_path / "a shop"
-    folder.mkdir()
-    (folder / "app.py").write_text("def application(environ, start_response):\n    pass\n")
-    return folder
+    directory = tmp_path / "a shop"
+    directory.mkdir()
+    (directory / "app.py").write_text("def application(environ, start_response):\n    pass\n")
+    return directory
 
 
-def init(folder, *arguments):
+def init(directory, *arguments):
     """Returns the unit that `bolide init --systemd` writes, and what it says."""
-    for unit in folder.glob("*.service"):
+    for unit in directory.glob("*.service"):
         unit.unlink()
     command = [*program(), "init", "--systemd", *arguments]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=60)
-    (unit,) = folder.glob("*.service")
+    done = subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True, timeout=60)
+    (unit,) = directory.glob("*.service")
     return unit, done.stdout
 
 
@@ -114,8 +114,8 @@ def is_taken(unit, analyze, more=0):
     return settings(unit)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
-def test_the_unit_that_init_writes_runs_as_the_owner_of_the_folder_and_is_protected_like_the_packages(project, analyze):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+def test_the_unit_that_init_writes_runs_as_the_owner_of_the_directory_and_is_protected_like_the_packages(project, analyze):
     owner = pwd.getpwnam("daemon")
     os.chown(project, owner.pw_uid, owner.pw_gid)
     unit, said = init(project, "app:application")
@@ -125,14 +125,14 @@ def test_the_unit_that_init_writes_runs_as_the_owner_of_the_folder_and_is_protec
     assert "sudo systemctl enable --now" in said
     packaged = settings(UNITS / "bolide.service")
     own = {"Description", "Documentation", "ExecStart", "ExecReload", "User", "Group", "RuntimeDirectory", "StateDirectory"}
-    own |= {"LogsDirectory", "PrivateTmp"}  # The folder of the test is in /tmp.
+    own |= {"LogsDirectory", "PrivateTmp"}  # The directory of the test is in /tmp.
     assert {key: value for key, value in found.items() if key not in own} == {
         key: value for key, value in packaged.items() if key not in own
     }
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="the folder belongs to root")
-def test_a_folder_of_root_gets_a_user_of_systemds_and_no_service_of_root(project, analyze):
+@pytest.mark.skipif(os.getuid() != 0, reason="the directory belongs to root")
+def test_a_directory_of_root_gets_a_user_of_systemds_and_no_service_of_root(project, analyze):
     unit, said = init(project, "app:application")
     found = is_taken(unit, analyze)
     assert found["DynamicUser"] == ["yes"]
@@ -147,7 +147,7 @@ def test_a_folder_of_root_gets_a_user_of_systemds_and_no_service_of_root(project
 
 
 def test_the_service_may_write_where_the_configuration_writes_and_nowhere_else(project, analyze):
-    (project / "bolide.ini").write_text(WRITES.format(folder=project))
+    (project / "bolide.ini").write_text(WRITES.format(directory=project))
     unit, said = init(project, "--user", "www-data")
     found = is_taken(unit, analyze, more=LOW_PORT)
     paths = [f'"-{project}/{name}"' for name in ("data", "jobs", "run")]

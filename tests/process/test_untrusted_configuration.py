@@ -17,19 +17,19 @@ READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read a
 
 
 @pytest.fixture
-def site(start, open_folder):
-    """A site of root with a folder of the user `nobody`, whose configuration can be written and reloaded."""
-    python = python_for_everybody(open_folder)
+def site(start, open_directory):
+    """A site of root with a directory of the user `nobody`, whose configuration can be written and reloaded."""
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    return Site(start, open_folder, python)
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    return Site(start, open_directory, python)
 
 
 class Site:
-    def __init__(self, start, folder, python):
-        self.start_instance, self.folder, self.python = start, folder, python
-        self.own = folder / "own"
+    def __init__(self, start, directory, python):
+        self.start_instance, self.directory, self.python = start, directory, python
+        self.own = directory / "own"
         self.own.mkdir()
         os.chown(self.own, NOBODY.pw_uid, NOBODY.pw_gid)
         self.file = self.own / "uwsgi.ini"
@@ -39,7 +39,7 @@ class Site:
         """Writes the configuration, as its owner would."""
         file = file or self.file
         file.write_text(
-            f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {self.folder}\nmodule = probe\nuid = nobody\n"
+            f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {self.directory}\nmodule = probe\nuid = nobody\n"
             f"master = true\nmaster-fifo = {self.fifo}\n{lines}"
         )
 
@@ -47,7 +47,7 @@ class Site:
         file = file or self.file
         self.write(lines, file)
         os.chown(file, owner, owner)
-        command = ["env", "-C", str(self.folder), self.python, "-m", "bolide"]
+        command = ["env", "-C", str(self.directory), self.python, "-m", "bolide"]
         return self.start_instance("--ini", file, module=None, socket=None, master=False, command=command, **options)
 
     def ask(self, letter):
@@ -60,7 +60,7 @@ class Site:
 def test_a_daemon_of_roots_is_not_started_by_a_reload_and_the_rest_of_the_file_counts(site):
     instance = site.start("processes = 1\n")
     instance.wait_for_log(r"^bolide: WARNING: the user `nobody` \(uid\) may .*uwsgi\.ini, which root reads at a start")
-    made = site.folder / "made-by-root"
+    made = site.directory / "made-by-root"
     site.write(
         f"processes = 3\nharakiri = 77\nattach-daemon2 = cmd=id > {made},uid=0,gid=0\n"
         "attach-daemon2 = cmd=echo own=`id -u`; exec sleep 1000\n"
@@ -105,7 +105,7 @@ def test_a_variable_stays_where_a_daemon_of_another_user_would_have_it(site):
 
 
 def test_a_file_that_only_root_may_read_is_not_read_for_the_user(site):
-    secret = site.folder / "secret"
+    secret = site.directory / "secret"
     secret.write_text("not for nobody\n")
     secret.chmod(0o600)
     instance = site.start()
@@ -123,7 +123,7 @@ def test_a_gunicorn_file_of_the_users_is_executed_by_that_user(site):
     program.write_text("workers = 1\n")
     os.chown(program, NOBODY.pw_uid, NOBODY.pw_gid)
     site.file.unlink(missing_ok=True)
-    configuration = site.folder / "uwsgi.ini"
+    configuration = site.directory / "uwsgi.ini"
     instance = site.start(f"config = {program}\n", file=configuration, owner=0)
     instance.wait_for_log(r"^bolide: WARNING: the user `nobody` \(uid\) may .*gunicorn\.conf\.py")
     program.write_text(f"import os\nopen({str(who)!r}, 'w').write(f'{{os.getuid()}} {{os.getgroups()}}')\nworkers = 2\n")
@@ -134,8 +134,8 @@ def test_a_gunicorn_file_of_the_users_is_executed_by_that_user(site):
     assert len(instance.workers()) == 2
 
 
-def test_a_file_that_lies_in_a_folder_of_the_users_later_is_not_trusted_either(site):
-    configuration = site.folder / "uwsgi.ini"
+def test_a_file_that_lies_in_a_directory_of_the_users_later_is_not_trusted_either(site):
+    configuration = site.directory / "uwsgi.ini"
     local = site.own / "local.ini"
     lines = f"if-exists = {local}\ninclude = {local}\nendif =\n"
     instance = site.start(lines, file=configuration, owner=0)
@@ -149,7 +149,7 @@ def test_a_file_that_lies_in_a_folder_of_the_users_later_is_not_trusted_either(s
 
 
 def test_a_configuration_of_roots_own_is_read_by_root_as_ever(site):
-    configuration = site.folder / "uwsgi.ini"
+    configuration = site.directory / "uwsgi.ini"
     instance = site.start(file=configuration, owner=0, alarms=True)
     site.write("attach-daemon2 = cmd=echo own=`id -u`; exec sleep 1000,uid=0,gid=0\nenv = A=b\n", file=configuration)
     site.ask(b"r")
@@ -165,9 +165,9 @@ def test_no_warning_if_the_user_is_root_or_the_masters_own(site):
 
 
 def test_an_untrusted_python_of_root_is_reported(site):
-    packages = next(site.folder.glob("everybody/lib/python*/site-packages"))
+    packages = next(site.directory.glob("everybody/lib/python*/site-packages"))
     os.chown(packages, NOBODY.pw_uid, NOBODY.pw_gid)
-    instance = site.start(file=site.folder / "uwsgi.ini", owner=0)
+    instance = site.start(file=site.directory / "uwsgi.ini", owner=0)
     instance.wait_for_log(
         rf"^bolide: WARNING: the user `nobody` \(uid\) may .*{packages}.*, which root runs at a start: .*"
         "install Bolide where only root may write"

@@ -17,27 +17,27 @@ READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read a
 
 
 @pytest.fixture
-def place(start, open_folder):
-    """A Python of root, and a folder of the user `nobody`."""
-    python = python_for_everybody(open_folder)
+def place(start, open_directory):
+    """A Python of root, and a directory of the user `nobody`."""
+    python = python_for_everybody(open_directory)
     if python is None:
         pytest.skip("no Python here may be run by another user")
-    shutil.copy(APPLICATIONS / "probe.py", open_folder)
-    return Place(start, open_folder, python)
+    shutil.copy(APPLICATIONS / "probe.py", open_directory)
+    return Place(start, open_directory, python)
 
 
 class Place:
-    def __init__(self, start, folder, python):
-        self.start_instance, self.folder, self.python = start, folder, python
-        self.own = folder / "own"
+    def __init__(self, start, directory, python):
+        self.start_instance, self.directory, self.python = start, directory, python
+        self.own = directory / "own"
         self.own.mkdir()
         os.chown(self.own, NOBODY.pw_uid, NOBODY.pw_gid)
-        (self.packages,) = folder.glob("everybody/lib/python*/site-packages")
+        (self.packages,) = directory.glob("everybody/lib/python*/site-packages")
         self.fifo = self.own / "fifo"
 
     def start(self, *more, cwd=None, environment=(), user="nobody", **options):
-        command = ["env", "-C", str(cwd or self.folder), *environment, self.python, "-m", "bolide"]
-        line = ["--http-socket", "127.0.0.1:0", "--chdir", self.folder, "--module", "probe", "--master", "--uid", user]
+        command = ["env", "-C", str(cwd or self.directory), *environment, self.python, "-m", "bolide"]
+        line = ["--http-socket", "127.0.0.1:0", "--chdir", self.directory, "--module", "probe", "--master", "--uid", user]
         line += ["--master-fifo", self.fifo, *more]
         return self.start_instance(*line, module=None, socket=None, master=False, command=command, **options)
 
@@ -48,14 +48,16 @@ class Place:
         os.close(pipe)
 
 
-@pytest.mark.parametrize("way", ["folder of the start", "PYTHONPATH", "a folder that is not there yet", "pth", "binary-path"])
+@pytest.mark.parametrize(
+    "way", ["directory of the start", "PYTHONPATH", "a directory that is not there yet", "pth", "binary-path"]
+)
 def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(place, way):
     more, options = [], {}
-    if way == "folder of the start":
+    if way == "directory of the start":
         options["cwd"] = place.own
     elif way == "PYTHONPATH":
         options["environment"] = [f"PYTHONPATH={place.own}"]
-    elif way == "a folder that is not there yet":
+    elif way == "a directory that is not there yet":
         options["environment"] = [f"PYTHONPATH=/usr/share:{place.own}/later"]
     elif way == "pth":
         (place.packages / "further.pth").write_text(f"{place.own}\n")
@@ -67,9 +69,9 @@ def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(p
     assert instance.log.count("WARNING: the user `nobody`") == 1
 
 
-def test_a_package_in_a_folder_of_another_name_is_reported(place):
+def test_a_package_in_a_directory_of_another_name_is_reported(place):
     """Debian's system Python has `dist-packages`."""
-    other = place.folder / "dist-packages"
+    other = place.directory / "dist-packages"
     other.mkdir()
     shutil.move(place.packages / "bolide", other)
     os.chown(other / "bolide" / "__init__.py", NOBODY.pw_uid, NOBODY.pw_gid)
@@ -79,15 +81,15 @@ def test_a_package_in_a_folder_of_another_name_is_reported(place):
 
 
 def test_no_warning_if_only_root_may_write_or_the_application_runs_as_root(place):
-    assert "(uid) may" not in place.start(environment=[f"PYTHONPATH={place.folder}/later"]).log
+    assert "(uid) may" not in place.start(environment=[f"PYTHONPATH={place.directory}/later"]).log
     assert "(uid) may" not in place.start(cwd=place.own, user="root", environment=[f"PYTHONPATH={place.own}"]).log
 
 
 def test_check_tells_it_too(place):
-    file = place.folder / "uwsgi.ini"
+    file = place.directory / "uwsgi.ini"
     file.write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nuid = nobody\n")
     command, environment = [place.python, "-m", "bolide", "check", file], {"PYTHONPATH": str(place.own)}
-    said = subprocess.check_output(command, cwd=place.folder, env=environment, timeout=TIMEOUT_SECONDS, text=True)
+    said = subprocess.check_output(command, cwd=place.directory, env=environment, timeout=TIMEOUT_SECONDS, text=True)
     assert f"{file}:4:" in said
     assert f"{place.own}, which root runs at a start" in said
 
@@ -105,7 +107,7 @@ def test_the_users_pipe_orders_no_upgrade_of_roots_master(place):
 
 
 def test_a_module_of_the_users_is_not_imported_by_root_for_gunicorns_file(place):
-    program = place.folder / "gunicorn.conf.py"
+    program = place.directory / "gunicorn.conf.py"
     who = place.own / "who"
     program.write_text("import plistlib\nworkers = 1\n")
     instance = place.start("-c", program, environment=[f"PYTHONPATH={place.own}"])

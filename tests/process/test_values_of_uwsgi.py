@@ -67,26 +67,26 @@ def test_the_same_options_still_refuse_what_is_not_the_case(line, serve):
 
 
 def test_a_mask_is_the_one_that_the_warning_names(serve):
-    server = serve("wsgi-file = {apps}/echo.py\numask = 077 ; private", listen=("http-socket = {folder}/http.sock",))
-    assert oct((server.folder / "http.sock").stat().st_mode & 0o777) == "0o700"
+    server = serve("wsgi-file = {apps}/echo.py\numask = 077 ; private", listen=("http-socket = {directory}/http.sock",))
+    assert oct((server.directory / "http.sock").stat().st_mode & 0o777) == "0o700"
 
 
 # Sockets that other options name.
 
 
-@pytest.mark.parametrize("target", ["{folder}/own.sock", "own.sock"])
+@pytest.mark.parametrize("target", ["{directory}/own.sock", "own.sock"])
 def test_http_to_an_own_socket_is_http_alone(target, serve):
     server = serve(
         f"wsgi-file = {{apps}}/echo.py\nhttp-to = {target}",
-        listen=("http = 127.0.0.1:0", "socket = {folder}/own.sock", "chdir = {folder}"),
+        listen=("http = 127.0.0.1:0", "socket = {directory}/own.sock", "chdir = {directory}"),
     )
     assert server.get("/").status == 200
     assert "`http` serves the application itself" in server.log
 
 
-@pytest.mark.parametrize("target", ["/run/elsewhere.sock", "127.0.0.1:1", "{folder}/http.sock"])
+@pytest.mark.parametrize("target", ["/run/elsewhere.sock", "127.0.0.1:1", "{directory}/http.sock"])
 def test_http_to_another_server_is_an_error(target, serve):
-    listen = ("http = 127.0.0.1:0", "socket = {folder}/own.sock", "http-socket = {folder}/http.sock")
+    listen = ("http = 127.0.0.1:0", "socket = {directory}/own.sock", "http-socket = {directory}/http.sock")
     server = serve.prepare(f"wsgi-file = {{apps}}/echo.py\nhttp-to = {target}", listen=listen)
     server.launch()
     assert server.wait_for_exit() == 1

@@ -15,7 +15,7 @@ ABSENT = "no application is named"
 #: Lines beside a socket.
 KINDS = {
     "a mule": "mule = work.py",
-    "a spooler": "spooler = {folder}/jobs",
+    "a spooler": "spooler = {directory}/jobs",
     "a timer": "timer = 17 60",
     "a cron job": "cron = 59 23 31 12 -1 true",
     "a daemon": "attach-daemon = sleep 600",
@@ -25,7 +25,7 @@ KINDS = {
 }
 #: What runs without a socket, as in uWSGI, and the line of its start.
 ALONE = {
-    "spooler = {folder}/jobs": "spooler 1",
+    "spooler = {directory}/jobs": "spooler 1",
     "attach-daemon = sleep 600": "daemon sleep: started",
     "cron = 59 23 31 12 -1 true": "ready: 0 workers",
 }
@@ -33,8 +33,8 @@ ALONE = {
 
 def prepared(serve, lines, **options):
     server = serve.prepare(lines, **options)
-    (server.folder / "work.py").write_text(WORK)
-    (server.folder / "jobs").mkdir()
+    (server.directory / "work.py").write_text(WORK)
+    (server.directory / "jobs").mkdir()
     return server
 
 
@@ -44,7 +44,7 @@ def test_an_instance_without_an_application_starts_says_so_and_answers_404(kind,
     assert server.get("/").status == 404
     assert server.log.count(ABSENT) == 1
     if kind == "a mule":
-        wait_until((server.folder / "works").exists, "the mule works")
+        wait_until((server.directory / "works").exists, "the mule works")
     reload_by_command(server)
     assert server.get("/").status == 404
     assert server.stop() == 0

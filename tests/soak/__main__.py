@@ -151,11 +151,11 @@ def count(server):
     """Returns processes, threads, descriptors and memory (in kB) of an instance."""
     total = {"processes": 0, "threads": 0, "descriptors": 0, "memory": 0}
     for process in server.processes():
-        folder = Path("/proc") / str(process.pid)
+        directory = Path("/proc") / str(process.pid)
         total["processes"] += 1
-        total["threads"] += len(list((folder / "task").iterdir()))
-        total["descriptors"] += len(list((folder / "fd").iterdir()))
-        rollup = (folder / "smaps_rollup").read_text().splitlines()
+        total["threads"] += len(list((directory / "task").iterdir()))
+        total["descriptors"] += len(list((directory / "fd").iterdir()))
+        rollup = (directory / "smaps_rollup").read_text().splitlines()
         total["memory"] += next(int(line.split()[1]) for line in rollup if line.startswith("Pss:"))
     return total
 
@@ -177,10 +177,10 @@ def settled(server):
 
 def soak(name, configuration, requests, seed):
     """Returns the problems found, as text."""
-    with tempfile.TemporaryDirectory() as folder:
-        server = Server(folder, configuration + "\ndisable-logging = true\nsocket-timeout = 5")
+    with tempfile.TemporaryDirectory() as directory:
+        server = Server(directory, configuration + "\ndisable-logging = true\nsocket-timeout = 5")
         server.expects_alarms = True
-        (server.folder / "hello_asgi.py").write_text(HELLO_ASGI)
+        (server.directory / "hello_asgi.py").write_text(HELLO_ASGI)
         server.start()
         try:
             port = server.port
@@ -219,10 +219,10 @@ def soak(name, configuration, requests, seed):
 
 def reload_cell(name, reloads):
     """Returns the problems found, as text."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         began = time.monotonic()
         try:
-            problems, trial = CELLS[name].run(folder, reloads)
+            problems, trial = CELLS[name].run(directory, reloads)
         except AssertionError as error:
             return [f"{name}: {error}"]
         told = f"{reloads} reloads in {time.monotonic() - began:.0f} s, {sum(trial.answers.values())} requests"

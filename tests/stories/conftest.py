@@ -1,4 +1,4 @@
-"""A person's folder and terminal."""
+"""A person's directory and terminal."""
 
 import textwrap
 
@@ -11,14 +11,14 @@ OPEN = r"open http://127\.0\.0\.1:(\d+)"
 
 
 class Desk:
-    """A folder with files, and terminals in it."""
+    """A directory with files, and terminals in it."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, directory):
+        self.directory = directory
         self._terminals = []
 
     def write(self, name, text):
-        path = self.folder / name
+        path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text).lstrip("\n"))
         return path
@@ -26,7 +26,7 @@ class Desk:
     def type(self, *words, **environment):
         """Starts ``bolide``: the first word is its name, the rest are its arguments."""
         assert words[0] == "bolide"
-        self._terminals.append(Terminal(self.folder, *words[1:], **environment))
+        self._terminals.append(Terminal(self.directory, *words[1:], **environment))
         return self._terminals[-1]
 
     def ended(self, *words, **environment):

@@ -78,7 +78,7 @@ def mysite(desk):
 # The first line.
 
 
-def test_bolide_alone_says_which_line_serves_the_application_of_this_folder(desk):
+def test_bolide_alone_says_which_line_serves_the_application_of_this_directory(desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide")
     assert status == 2
@@ -86,7 +86,7 @@ def test_bolide_alone_says_which_line_serves_the_application_of_this_folder(desk
     assert re.search(r"\bbolide app(:app|\.py)\b", shown), shown
 
 
-def test_bolide_alone_in_an_empty_folder_is_a_short_usage(desk):
+def test_bolide_alone_in_an_empty_directory_is_a_short_usage(desk):
     status, shown = desk.ended("bolide")
     assert status == 2
     assert "bolide uwsgi.ini" in shown
@@ -316,7 +316,7 @@ def test_a_breakpoint_opens_the_debugger_in_development(desk, browse):
     assert shown.wait_for_end() == 0
 
 
-def test_a_request_is_one_short_line_with_colours_at_a_terminal_alone(desk, browse):
+def test_a_request_is_one_short_line_with_colors_at_a_terminal_alone(desk, browse):
     desk.write("app.py", FLASK)
     shown = desk.type("bolide", "app:app", *ANY_PORT, TERM="xterm-256color")
     browse(shown).get("/nowhere")
@@ -377,7 +377,7 @@ def test_init_writes_a_configuration_that_check_has_nothing_against_and_that_ser
 
 def test_each_mistake_in_a_file_is_reported_with_its_line(desk):
     desk.write(
-        "uwsgi.ini", "[uwsgi]\nmodule app:app\nprocesess = 4\nuid = nobody-of-this-name\npidfile = /no/such/folder/x.pid\n"
+        "uwsgi.ini", "[uwsgi]\nmodule app:app\nprocesess = 4\nuid = nobody-of-this-name\npidfile = /no/such/directory/x.pid\n"
     )
     status, shown = desk.ended("bolide", "check", "uwsgi.ini")
     assert status != 0

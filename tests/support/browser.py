@@ -65,10 +65,12 @@ def found(name):
 class Driver:
     """`chromedriver`, on a port that it chooses."""
 
-    def __init__(self, folder):
-        # The browser's data goes to the test's folder.
-        self._places = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
-        self._mark = f"HOME={folder}".encode()
+    def __init__(self, directory):
+        # The browser's data goes to the test's directory.
+        self._places = {
+            name: str(directory) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
+        }
+        self._mark = f"HOME={directory}".encode()
         self.url = None
         for _ in range(PORT_TRIES):
             self._start()
@@ -114,7 +116,7 @@ class Driver:
             self.process.stdout.close()
 
     def _left(self):
-        # Some of the browser's processes have separate sessions, but the environment of all contains the folder.
+        # Some of the browser's processes have separate sessions, but the environment of all contains the directory.
         self.process.poll()
         return [
             pid for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if self._mark in environment_of(pid)
@@ -141,13 +143,13 @@ class Browser(webdriver.Remote):
 def chromium(*flags):
     """A new :class:`Browser`, which ends with the block. ``flags`` are added to its command line."""
     with tempfile.TemporaryDirectory(prefix="browser-") as name:
-        folder = Path(name)
+        directory = Path(name)
         options = webdriver.ChromeOptions()
         options.binary_location = found("chromium")
-        for flag in (*FLAGS, f"--user-data-dir={folder / 'profile'}", *flags):
+        for flag in (*FLAGS, f"--user-data-dir={directory / 'profile'}", *flags):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        driver = Driver(folder)
+        driver = Driver(directory)
         try:
             url = driver.url
             direct = Proxy({"proxyType": ProxyType.DIRECT})

@@ -36,9 +36,9 @@ class Cell:
         self.order = order or order_by_signal
         self.within_tls = within_tls
 
-    def run(self, folder, reloads):
+    def run(self, directory, reloads):
         """Serves and reloads ``reloads`` times under all kinds of load. Returns the problems as text, and the trial itself."""
-        trial = Trial(folder, self)
+        trial = Trial(directory, self)
         trial.server.start()
         try:
             trial.reload_under_traffic(reloads)
@@ -50,20 +50,20 @@ class Cell:
 class Trial:
     """A running instance of a cell."""
 
-    def __init__(self, folder, cell):
+    def __init__(self, directory, cell):
         self.cell = cell
-        self.folder = Path(folder)
-        self.flag = self.folder / "flag"
+        self.directory = Path(directory)
+        self.flag = self.directory / "flag"
         self.flag.touch()
-        self.path = str(self.folder / "socket")
+        self.path = str(self.directory / "socket")
         listen = "http-socket = 127.0.0.1:0"
         self.scheme, self.context = "http", None
         if cell.within_tls:
-            authority = Authority(self.folder / "certificates")
+            authority = Authority(self.directory / "certificates")
             shown = authority.server()
             listen = f"https = 127.0.0.1:0,{shown.chain},{shown.key}"
             self.scheme, self.context = "https", context_of(authority)
-        self.server = Server(self.folder, f"master = true\ndisable-logging = true\n{cell.lines}", listen=[listen])
+        self.server = Server(self.directory, f"master = true\ndisable-logging = true\n{cell.lines}", listen=[listen])
         self.traffic = None
         #: Of all clients: answers and requests in flight at a reload, by kind, and failures.
         self.answers = collections.Counter()
@@ -99,7 +99,7 @@ class Trial:
 
     def reload_under_new_clients(self, reloads):
         address = self.server.address(self.scheme)
-        with Traffic(address, self.folder, self.cell.kinds, self.path, self.context) as self.traffic:
+        with Traffic(address, self.directory, self.cell.kinds, self.path, self.context) as self.traffic:
             for _ in range(reloads):
                 self.traffic.wait_until_under_way()
                 self.reload()
@@ -203,10 +203,10 @@ def held_by(pid):
     """Returns threads and descriptors of a process. A worker's companion thread starts with the first long call, at an arbitrary
     time.
     """
-    folder = Path("/proc") / str(pid)
+    directory = Path("/proc") / str(pid)
     try:
-        names = [(task / "comm").read_text().strip() for task in (folder / "task").iterdir()]
-        return len(names) - names.count("companion"), len(list((folder / "fd").iterdir()))
+        names = [(task / "comm").read_text().strip() for task in (directory / "task").iterdir()]
+        return len(names) - names.count("companion"), len(list((directory / "fd").iterdir()))
     except (FileNotFoundError, ProcessLookupError):
         return 0, 0
 
@@ -234,12 +234,12 @@ CELLS = {
     "TLS-ASGI": asgi(2, within_tls=True),
     "HTTP2-WSGI": with_kinds(wsgi(2, 4, "http2 = h2c"), http2=3),
     "HTTP2-ASGI": with_kinds(asgi(2, "http2 = h2c"), http2=3),
-    "uwsgi-by-UNIX-socket": with_kinds(wsgi(2, 1, "uwsgi-socket = {folder}/socket"), uwsgi=3),
+    "uwsgi-by-UNIX-socket": with_kinds(wsgi(2, 1, "uwsgi-socket = {directory}/socket"), uwsgi=3),
     "signals-faster-than-generations": wsgi(
         2, 4, f"env = TRAFFIC_LOAD_SECONDS={LOAD_SECONDS}", order=order_faster_than_generations_form
     ),
     "stop-first": wsgi(2, 4, "reload-order = stop-first", order=order_stop_first),
-    "chain": wsgi(3, 4, "lazy-apps = true\ntouch-chain-reload = {folder}/flag", order=order_by_touch),
+    "chain": wsgi(3, 4, "lazy-apps = true\ntouch-chain-reload = {directory}/flag", order=order_by_touch),
     "recycling": wsgi(3, 4, "max-requests = 60\nmin-worker-lifetime = 0"),
-    "workers-alone": wsgi(3, 4, "touch-workers-reload = {folder}/flag", order=order_by_touch),
+    "workers-alone": wsgi(3, 4, "touch-workers-reload = {directory}/flag", order=order_by_touch),
 }

@@ -9,12 +9,12 @@ from support.waiting import TIMEOUT_SECONDS
 READ = ("BOLIDE_", "UWSGI_", "FLASK_")
 
 
-def completed(command, folder, variables):
-    """Runs a command in a folder to its end, with these variables added. Returns a ``subprocess.CompletedProcess`` with texts."""
+def completed(command, directory, variables):
+    """Runs a command in a directory to its end, with these variables added. Returns a ``subprocess.CompletedProcess`` with texts."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(READ)}
     return subprocess.run(
         [str(word) for word in command],
-        cwd=folder,
+        cwd=directory,
         env={**environment, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -41,7 +41,7 @@ class Evaluation(threading.Thread):
 
 def holder(server, *expressions, name="held"):
     """Has a worker evaluate these expressions and then stay in its request. Returns its pid and its evaluation."""
-    done = server.folder / name
+    done = server.directory / name
     evaluation = Evaluation(
         server.address(), *expressions, f"open({name!r}, 'w').write(str(os.getpid()) + '.')", "time.sleep(300)"
     )

@@ -1,4 +1,4 @@
-"""A FastCGI 1.0 client like a front server: it parses records strictly, and an error of the server raises an exception."""
+"""A FastCGI 1.0 client like a reverse proxy: it parses records strictly, and an error of the server raises an exception."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Folders of static files for tests, and requests for them."""
+"""Directories of static files for tests, and requests for them."""
 
 import email
 import os
@@ -7,7 +7,7 @@ from email.policy import HTTP
 
 
 def pattern(size):
-    """Returns bytes in which each position differs from its neighbours."""
+    """Returns bytes in which each position differs from its neighbors."""
     block = b"".join(number.to_bytes(4, "big") for number in range(16384))
     return (block * (size // len(block) + 1))[:size]
 
@@ -25,10 +25,10 @@ def age(path, seconds=3600):
     os.utime(path, (then, then))
 
 
-def fill(folder, files):
+def fill(directory, files):
     """Writes ``{"a/b.txt": b"…"}``; the modification time of each is an hour ago."""
     for name, content in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         age(path)

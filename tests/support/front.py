@@ -1,4 +1,4 @@
-"""Client information from front servers: PROXY headers, and how applications of both interfaces see it."""
+"""Client information from reverse proxies: PROXY headers, and how applications of both interfaces see it."""
 
 import ipaddress
 import json

@@ -28,18 +28,18 @@ listen {name}
 class HAProxy:
     """Serves at ``ports`` when it is created: one port for each of ``ways``, ``{name: (options of bind, options of server)}``."""
 
-    def __init__(self, folder, ways):
+    def __init__(self, directory, ways):
         program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "HAProxy is not installed: apt-get install haproxy"
-        self.log = folder / "haproxy.log"
+        self.log = directory / "haproxy.log"
         self._held = {name: reserve() for name in ways}
         self.ports = {name: held.getsockname()[1] for name, held in self._held.items()}
         sections = [
             SECTION.format(name=name, port=self.ports[name], bind=bind, server=server) for name, (bind, server) in ways.items()
         ]
-        (folder / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
+        (directory / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
         with self.log.open("wb") as log:
-            command = [program, "-db", "-f", str(folder / "haproxy.cfg")]
+            command = [program, "-db", "-f", str(directory / "haproxy.cfg")]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, lambda: f"HAProxy serves: {self.log.read_text()}")
 

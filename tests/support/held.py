@@ -62,10 +62,10 @@ class Held:
     """A server of ``held.py`` or ``held_asgi.py``, and the control of its calls."""
 
     def __init__(self, serve, configuration="", application="wsgi", protocol="http", environment=None):
-        lines = [APPLICATIONS[application], "env = HELD_FOLDER={folder}", configuration]
+        lines = [APPLICATIONS[application], "env = HELD_DIRECTORY={directory}", configuration]
         self.server = serve.prepare("\n".join(lines), listen=(LISTEN[protocol],), environment=environment)
         self.protocol = protocol
-        self.folder = self.server.folder
+        self.directory = self.server.directory
         self._gates = {}
         self.gate("gate")
 
@@ -78,7 +78,7 @@ class Held:
         process.
         """
         if name not in self._gates:
-            path = self.folder / name
+            path = self.directory / name
             os.mkfifo(path)
             self._gates[name] = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return name
@@ -114,7 +114,7 @@ class Held:
 
     def events(self):
         """Returns all events so far, in order."""
-        whole = (self.folder / "record").read_bytes().rpartition(b"\n")[0]
+        whole = (self.directory / "record").read_bytes().rpartition(b"\n")[0]
         return [json.loads(line) for line in whole.splitlines()]
 
     def find(self, event, name):

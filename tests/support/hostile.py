@@ -17,7 +17,7 @@ READ_BYTES = 65536
 RESPONSE = "websocket.http.response"
 
 #: The application's steps after the accept; ``tests/apps/asgi_socket.py`` defines the verbs.
-BEHAVIOURS = [
+BEHAVIORS = [
     [("echo", 1000)],
     [("echo", 3)],
     [("receive_all",)],
@@ -119,7 +119,7 @@ class Hostile:
 
     def request(self):
         accepts = self.random.random() < 0.85
-        steps = [("accept",), *self.random.choice(BEHAVIOURS)] if accepts else self.random.choice(REFUSALS)
+        steps = [("accept",), *self.random.choice(BEHAVIORS)] if accepts else self.random.choice(REFUSALS)
         headers = []
         if self.random.random() < 0.5:
             headers.append(("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"))

@@ -323,7 +323,7 @@ class Http2:
             self.read()
 
     def ping(self, text=b"are you?"):
-        """Sends a PING and reads its acknowledgement: the server has processed everything sent before."""
+        """Sends a PING and reads its acknowledgment: the server has processed everything sent before."""
         count = len(self.pings)
         self.send(frame(PING, 0, 0, text))
         self.read_until(lambda: text in self.pings[count:], "the PING is answered")
@@ -476,11 +476,11 @@ def secured(client, context, name="localhost"):
 class Both:
     """A server at two sockets: HTTP/2 without TLS at one, and over TLS at the other.
 
-    ``serve`` starts it from a configuration; certificates are created in ``folder``.
+    ``serve`` starts it from a configuration; certificates are created in ``directory``.
     """
 
-    def __init__(self, serve, folder, configuration):
-        self.authority = Authority(folder / "certificates")
+    def __init__(self, serve, directory, configuration):
+        self.authority = Authority(directory / "certificates")
         shown = self.authority.server()
         self.context = context_of(self.authority, alpn=["h2"])
         listen = ("http-socket = 127.0.0.1:0", f"https = 127.0.0.1:0,{shown.chain},{shown.key}", "http2 = h2c")

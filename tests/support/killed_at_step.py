@@ -1,6 +1,6 @@
 """A spooler that dies by SIGKILL before a chosen step of a job: the lock, the note of the attempt, the removal of the files.
 
-``killed_at_step.c`` is compiled into the test's folder and loaded with LD_PRELOAD. It counts the steps down in a small
+``killed_at_step.c`` is compiled into the test's directory and loaded with LD_PRELOAD. It counts the steps down in a small
 shared file.
 """
 
@@ -16,12 +16,12 @@ NEVER = -1
 
 
 class KilledAtStep:
-    """``environment`` is for :class:`support.server.Server`; ``folder`` contains the file and the library."""
+    """``environment`` is for :class:`support.server.Server`; ``directory`` contains the file and the library."""
 
-    def __init__(self, folder):
-        self._path = Path(folder) / "killed-at-step"
+    def __init__(self, directory):
+        self._path = Path(directory) / "killed-at-step"
         self._path.write_bytes(LEFT.pack(NEVER))
-        library = compiled(Path(__file__).with_suffix(".c"), folder)
+        library = compiled(Path(__file__).with_suffix(".c"), directory)
         self.environment = {"LD_PRELOAD": library, "KILLED_AT_STEP": str(self._path)}
 
     def arm(self, step):

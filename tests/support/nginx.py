@@ -13,16 +13,16 @@ CONFIGURATION = """
 daemon off;
 master_process off;
 worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/error.log;
+pid {directory}/nginx.pid;
+error_log {directory}/error.log;
 events {{ worker_connections 256; }}
 http {{
     access_log off;
-    client_body_temp_path {folder}/client;
-    proxy_temp_path {folder}/proxy;
-    uwsgi_temp_path {folder}/uwsgi;
-    fastcgi_temp_path {folder}/fastcgi;
-    scgi_temp_path {folder}/scgi;
+    client_body_temp_path {directory}/client;
+    proxy_temp_path {directory}/proxy;
+    uwsgi_temp_path {directory}/uwsgi;
+    fastcgi_temp_path {directory}/fastcgi;
+    scgi_temp_path {directory}/scgi;
     {http}
 }}
 """
@@ -31,7 +31,7 @@ http {{
 FRONT = """
     client_max_body_size 20m;
     upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
-    upstream fastcgi_kept {{ server unix:{folder}/fastcgi.sock; keepalive 4; }}
+    upstream fastcgi_kept {{ server unix:{directory}/fastcgi.sock; keepalive 4; }}
     server {{
         listen 127.0.0.1:{{port}};
         include {parameters};
@@ -40,13 +40,13 @@ FRONT = """
         location /unbuffered/ {{ uwsgi_pass unix:{socket}; uwsgi_request_buffering off; uwsgi_buffering off; }}
         location /http/ {{ proxy_pass http://127.0.0.1:{http}; }}
         location /kept/ {{ proxy_pass http://kept; proxy_http_version 1.1; proxy_set_header Connection ""; }}
-        location /fastcgi/ {{ fastcgi_pass unix:{folder}/fastcgi.sock; }}
+        location /fastcgi/ {{ fastcgi_pass unix:{directory}/fastcgi.sock; }}
         location /fastcgi-kept/ {{ fastcgi_pass fastcgi_kept; fastcgi_keep_conn on; }}
         location /fastcgi-unbuffered/ {{
             fastcgi_pass fastcgi_kept; fastcgi_keep_conn on; fastcgi_request_buffering off; fastcgi_buffering off;
         }}
-        location /scgi/ {{ scgi_pass unix:{folder}/scgi.sock; }}
-        location /scgi-unbuffered/ {{ scgi_pass unix:{folder}/scgi.sock; scgi_buffering off; }}
+        location /scgi/ {{ scgi_pass unix:{directory}/scgi.sock; }}
+        location /scgi-unbuffered/ {{ scgi_pass unix:{directory}/scgi.sock; scgi_buffering off; }}
     }}
 """
 
@@ -73,24 +73,24 @@ uwsgi_param  SERVER_NAME        $server_name;
 LISTEN = (
     "http-socket = 127.0.0.1:0",
     "socket = 127.0.0.1:0",
-    "socket = {folder}/app.sock",
-    "fastcgi-socket = {folder}/fastcgi.sock",
-    "scgi-socket = {folder}/scgi.sock",
+    "socket = {directory}/app.sock",
+    "fastcgi-socket = {directory}/fastcgi.sock",
+    "scgi-socket = {directory}/scgi.sock",
 )
 
 
 class Nginx:
     """Serves at ``port`` when it is created. ``http`` is a block in which ``{port}`` is replaced by that port."""
 
-    def __init__(self, folder, http):
+    def __init__(self, directory, http):
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
         assert program, "nginx is not installed: apt-get install nginx"
-        self.folder = folder
+        self.directory = directory
         self._held = reserve()
         self.port = self._held.getsockname()[1]
-        text = CONFIGURATION.format(folder=folder, http=http.replace("{port}", str(self.port)))
-        (folder / "nginx.conf").write_text(text)
-        command = [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+        text = CONFIGURATION.format(directory=directory, http=http.replace("{port}", str(self.port)))
+        (directory / "nginx.conf").write_text(text)
+        command = [program, "-p", str(directory), "-e", str(directory / "error.log"), "-c", str(directory / "nginx.conf")]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         wait_until(self._answers, lambda: f"nginx serves: {self.errors()}")
 
@@ -103,7 +103,7 @@ class Nginx:
         return True
 
     def errors(self):
-        log = self.folder / "error.log"
+        log = self.directory / "error.log"
         return log.read_text() if log.exists() else "no log"
 
     def connect(self, **options):
@@ -124,10 +124,10 @@ def parameters():
     return "\n".join([*lines, *fastcgi, *scgi, "scgi_param  SCGI  1;"]) + "\n"
 
 
-def in_front_of(server, folder):
-    """Starts nginx in front of a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder;
-    for tests that need them, also a FastCGI socket at ``fastcgi.sock`` and an SCGI socket at ``scgi.sock``.
+def in_front_of(server, directory):
+    """Starts nginx in front of a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its
+    directory; for tests that need them, also a FastCGI socket at ``fastcgi.sock`` and an SCGI socket at ``scgi.sock``.
     """
-    (folder / "parameters").write_text(parameters())
-    places = {"uwsgi": server.address("uwsgi")[1], "http": server.port, "socket": server.folder / "app.sock"}
-    return Nginx(folder, FRONT.format(parameters=folder / "parameters", folder=server.folder, **places))
+    (directory / "parameters").write_text(parameters())
+    places = {"uwsgi": server.address("uwsgi")[1], "http": server.port, "socket": server.directory / "app.sock"}
+    return Nginx(directory, FRONT.format(parameters=directory / "parameters", directory=server.directory, **places))

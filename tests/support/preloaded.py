@@ -4,9 +4,9 @@ import subprocess
 from pathlib import Path
 
 
-def compiled(source, folder):
-    """Compiles a library into a folder. Returns its path."""
-    library = str(Path(folder) / f"{source.stem}.so")
+def compiled(source, directory):
+    """Compiles a library into a directory. Returns its path."""
+    library = str(Path(directory) / f"{source.stem}.so")
     command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, str(source), "-ldl", "-lpthread"]
     subprocess.run(command, check=True)
     return library

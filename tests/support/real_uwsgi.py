@@ -11,20 +11,20 @@ from support.waiting import wait_until
 
 
 @contextlib.contextmanager
-def real_uwsgi(program, folder, port, configuration, serves="spawned uWSGI worker 1"):
+def real_uwsgi(program, directory, port, configuration, serves="spawned uWSGI worker 1"):
     """Starts uWSGI with a configuration, without its section and its socket. `serves` is the log line to wait for. Yields its
     address.
     """
-    folder.mkdir(exist_ok=True)
-    log = folder / "log"
+    directory.mkdir(exist_ok=True)
+    log = directory / "log"
     lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "die-on-term = true", *configuration.splitlines()]
-    (folder / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)).replace("{folder}", str(folder)))
+    (directory / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)).replace("{directory}", str(directory)))
     # The program runs the Python that it was built with. The module uwsgidecorators is in its own environment.
     packages = os.pathsep.join(map(str, Path(program).parents[1].glob("lib/python*/site-packages")))
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [program, "uwsgi.ini"],
-            cwd=folder,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -38,9 +38,9 @@ def real_uwsgi(program, folder, port, configuration, serves="spawned uWSGI worke
         process.wait()
 
 
-def prepared(folder, configuration, **files):
-    """Makes a folder with these files, whose names have no `.py`. Returns it and its configuration."""
-    folder.mkdir()
+def prepared(directory, configuration, **files):
+    """Makes a directory with these files, whose names have no `.py`. Returns it and its configuration."""
+    directory.mkdir()
     for name, text in files.items():
-        (folder / f"{name}.py").write_text(text)
-    return folder, configuration.replace("{folder}", str(folder))
+        (directory / f"{name}.py").write_text(text)
+    return directory, configuration.replace("{directory}", str(directory))

@@ -1,4 +1,4 @@
-"""A redis-server for a test, on a UNIX socket in a folder of the test, and a proxy that can stop forwarding."""
+"""A redis-server for a test, on a UNIX socket in a directory of the test, and a proxy that can stop forwarding."""
 
 import contextlib
 import os
@@ -20,9 +20,9 @@ class RedisServer:
     """Runs from its creation to :meth:`finish`, and writes every command to its disk."""
 
     def __init__(self, *arguments):
-        # The path of a UNIX socket is short, which a folder of pytest need not be.
-        self.folder = tempfile.mkdtemp(prefix="redis-")
-        self.socket = Path(self.folder) / "s"
+        # The path of a UNIX socket is short, which a directory of pytest need not be.
+        self.directory = tempfile.mkdtemp(prefix="redis-")
+        self.socket = Path(self.directory) / "s"
         self.url = f"redis+unix://{self.socket}"
         self._arguments = arguments
         self.process = None
@@ -32,7 +32,7 @@ class RedisServer:
     def start(self):
         self.socket.unlink(missing_ok=True)
         command = ["redis-server", "--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-        command += ["--unixsocket", str(self.socket), "--dir", self.folder, *self._arguments]
+        command += ["--unixsocket", str(self.socket), "--dir", self.directory, *self._arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         for line in self.process.stdout:
             if READY in line:
@@ -85,7 +85,7 @@ class RedisServer:
     def finish(self):
         if self.process.poll() is None:
             self.kill()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.directory)
 
 
 class Proxy:

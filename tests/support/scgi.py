@@ -16,7 +16,7 @@ def block(pairs):
 
 
 def request_variables(method="GET", target="/", body=b"", extra=()):
-    """Encodes a request as a front server does: the length first, and the version."""
+    """Encodes a request as a reverse proxy does: the length first, and the version."""
     others = [pair for pair in uwsgi.request_variables(method, target, body) if pair[0] != "CONTENT_LENGTH"]
     return [("CONTENT_LENGTH", str(len(body))), ("SCGI", "1"), *others, *extra]
 

@@ -1,4 +1,4 @@
-"""A server under test: `bolide` of the running environment, with a private folder, configuration and log."""
+"""A server under test: `bolide` of the running environment, with a private directory, configuration and log."""
 
 import os
 import re
@@ -47,14 +47,14 @@ def program():
 class Server:
     """Starts in :meth:`start`; :meth:`finish` ends it and fails if anything is left of it.
 
-    ``configuration`` is the text of ``uwsgi.ini`` without its section; ``{folder}`` and ``{apps}`` in it are replaced by the
-    server's folder and by ``tests/apps``. Unless ``listen`` says otherwise it serves HTTP on a free port of 127.0.0.1. With
+    ``configuration`` is the text of ``uwsgi.ini`` without its section; ``{directory}`` and ``{apps}`` in it are replaced by the
+    server's directory and by ``tests/apps``. Unless ``listen`` says otherwise it serves HTTP on a free port of 127.0.0.1. With
     ``arguments`` the command line is exactly these, and no file is written.
     """
 
     def __init__(
         self,
-        folder,
+        directory,
         configuration="",
         listen=("http-socket = 127.0.0.1:0",),
         arguments=None,
@@ -62,9 +62,9 @@ class Server:
         kept=(),
         command=None,
     ):
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.ini = self.folder / "uwsgi.ini"
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.ini = self.directory / "uwsgi.ini"
         self.process = None
         #: Deaths of workers and similar lines are the subject of this test.
         self.expects_alarms = False
@@ -87,7 +87,7 @@ class Server:
         self.arguments = [self.filled(argument) for argument in arguments]
 
     def filled(self, text):
-        return text.replace("{folder}", str(self.folder)).replace("{apps}", str(APPS))
+        return text.replace("{directory}", str(self.directory)).replace("{apps}", str(APPS))
 
     def configure(self, configuration, listen=("http-socket = 127.0.0.1:0",)):
         """Writes uwsgi.ini, or rewrites it."""
@@ -100,7 +100,7 @@ class Server:
         """Starts the program without waiting."""
         self.process = subprocess.Popen(
             [*(self._command or program()), *self.arguments],
-            cwd=self.folder,
+            cwd=self.directory,
             env=self._environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -205,8 +205,8 @@ class Server:
         return self.log.splitlines()
 
     def everything(self):
-        """Returns the log, and the content of the file of ``logto`` if that is ``{folder}/log``."""
-        file = self.folder / "log"
+        """Returns the log, and the content of the file of ``logto`` if that is ``{directory}/log``."""
+        file = self.directory / "log"
         return self.log + (TIME.sub("", file.read_text(errors="replace")) if file.is_file() else "")
 
     def leave_log(self):
@@ -250,7 +250,7 @@ class Server:
                 end_of_log = "\n".join(self.everything().splitlines()[-SHOWN_LINES:])
                 raise AssertionError(f"not within {seconds} s: {what}; the end of the log:\n{end_of_log}")
             with self._changed:
-                # The end of the process is not signalled, so the wait is a short one.
+                # The end of the process is not signaled, so the wait is a short one.
                 self._changed.wait(0.02)
 
     def wait_for_log(self, pattern, count=1, seconds=TIMEOUT_SECONDS):

@@ -36,43 +36,43 @@ uwsgi.spooler = work
 _numbers = itertools.count(1)
 
 
-def write_job(folder, at=None, **pairs):
-    """Writes a job as uWSGI does, and renames it into its folder. Returns its name."""
+def write_job(directory, at=None, **pairs):
+    """Writes a job as uWSGI does, and renames it into its directory. Returns its name."""
     name = f"uwsgi_spoolfile_on_test_{os.getpid()}_{next(_numbers)}_1_{int(time.time())}_0"
-    return put(folder, name, packet(pairs.items(), MODIFIER), at)
+    return put(directory, name, packet(pairs.items(), MODIFIER), at)
 
 
-def put(folder, name, data, at=None):
-    folder.mkdir(parents=True, exist_ok=True)
-    hidden = folder / f".{name}"
+def put(directory, name, data, at=None):
+    directory.mkdir(parents=True, exist_ok=True)
+    hidden = directory / f".{name}"
     hidden.write_bytes(data)
     if at is not None:
         os.utime(hidden, (at, at))
-    hidden.rename(folder / name)
+    hidden.rename(directory / name)
     return name
 
 
-def jobs_in(folder):
-    """The names of the jobs in a folder."""
-    return sorted(name for name in os.listdir(folder) if name.startswith("uwsgi_spoolfile_on_"))
+def jobs_in(directory):
+    """The names of the jobs in a directory."""
+    return sorted(name for name in os.listdir(directory) if name.startswith("uwsgi_spoolfile_on_"))
 
 
 class Shop:
     """The application under a server with a spooler."""
 
-    def __init__(self, serve, folder, options, spooler="spooler = {folder}/jobs", source="", **keywords):
-        self.folder = folder
-        (folder / "shop.py").write_text(SHOP + source)
-        lines = [f"chdir = {folder}", "module = shop:application", "master = true", spooler, *options]
+    def __init__(self, serve, directory, options, spooler="spooler = {directory}/jobs", source="", **keywords):
+        self.directory = directory
+        (directory / "shop.py").write_text(SHOP + source)
+        lines = [f"chdir = {directory}", "module = shop:application", "master = true", spooler, *options]
         self.server = serve("\n".join(lines), **keywords)
-        self.jobs = self.server.folder / "jobs"
+        self.jobs = self.server.directory / "jobs"
 
     def spool(self, **pairs):
         return self.server.get(f"/?{urlencode(pairs)}").text
 
     def noted(self):
         """What jobs have noted: words, pids and times."""
-        file = self.folder / "notes"
+        file = self.directory / "notes"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(word, int(pid), float(at)) for word, pid, at in (line.split(" ") for line in lines)]
 

@@ -14,15 +14,15 @@ from support.waiting import TIMEOUT_SECONDS
 
 #: Variables of a person's shell that would change the output.
 CHANGES_WHAT_IS_SHOWN = ("NO_COLOR", "FORCE_COLOR", "PORT", "WEB_CONCURRENCY")
-#: Colours and other escape sequences, which are not part of the text.
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+#: Colors and other escape sequences, which are not part of the text.
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
     """``bolide`` in a terminal whose input and output are ours."""
 
-    def __init__(self, folder, *arguments, **environment):
-        self.folder = folder
+    def __init__(self, directory, *arguments, **environment):
+        self.directory = directory
         self.ours, theirs = pty.openpty()
         inherited = {
             name: value
@@ -35,7 +35,7 @@ class Terminal:
 
         self.process = subprocess.Popen(
             [*program(), *map(str, arguments)],
-            cwd=folder,
+            cwd=directory,
             env={**inherited, "PYTHONDONTWRITEBYTECODE": "1", "TERM": "dumb", **environment},
             stdin=theirs,
             stdout=theirs,
@@ -50,11 +50,11 @@ class Terminal:
 
     @property
     def words(self):
-        """Returns the output without colours."""
-        return COLOUR.sub("", self.text).replace("\r\n", "\n")
+        """Returns the output without colors."""
+        return COLOR.sub("", self.text).replace("\r\n", "\n")
 
     def wait_for(self, pattern):
-        """Returns the first match of ``pattern`` in the output, without colours or with them."""
+        """Returns the first match of ``pattern`` in the output, without colors or with them."""
         end = time.monotonic() + TIMEOUT_SECONDS
         while True:
             found = re.search(pattern, self.words) or re.search(pattern, self.text)

@@ -1,6 +1,6 @@
 """Certificates for the tests, made by Debian's ``openssl``: an authority, and certificates for servers and clients.
 
-Keys are P-256 and live in the test's folder. Only the test that created a certificate trusts it.
+Keys are P-256 and live in the test's directory. Only the test that created a certificate trusts it.
 """
 
 import ssl
@@ -32,19 +32,19 @@ class Credentials:
 
 
 class Authority:
-    """An authority whose files are in ``folder``; ``certificate`` is its own, for clients and servers that trust it.
+    """An authority whose files are in ``directory``; ``certificate`` is its own, for clients and servers that trust it.
 
     With ``parent`` it is an intermediate authority.
     """
 
-    def __init__(self, folder, name="Tests Root", parent=None):
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, directory, name="Tests Root", parent=None):
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.parent = parent
         self._file = name.lower().replace(" ", "-")
-        self.key = self.folder / f"{self._file}.key"
-        self.certificate = self.folder / f"{self._file}.crt"
+        self.key = self.directory / f"{self._file}.key"
+        self.certificate = self.directory / f"{self._file}.crt"
         extensions = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
         if parent is None:
             self._make_key(self.key)
@@ -87,7 +87,7 @@ class Authority:
         openssl("x509", "-req", *signed_by, "-days", days, "-extfile", settings, "-out", certificate, stdin=request)
 
     def _issue(self, file, subject, extensions, days, key):
-        key_file, certificate, chain = (self.folder / f"{file}{suffix}" for suffix in (".key", ".crt", ".pem"))
+        key_file, certificate, chain = (self.directory / f"{file}{suffix}" for suffix in (".key", ".crt", ".pem"))
         self.sign(key_file, certificate, subject, extensions, days, key)
         texts, above = [certificate.read_text()], self
         while above.parent is not None:

@@ -49,15 +49,15 @@ class Broken(Exception):
 
 
 class Traffic:
-    """``Traffic(address, folder, {"kept": 3, …})`` has this many clients of each kind; see the methods ``_kept`` and so on.
+    """``Traffic(address, directory, {"kept": 3, …})`` has this many clients of each kind; see the methods ``_kept`` and so on.
 
-    The application is ``tests/apps/traffic.py``. Files are created in ``folder``; clients of the uwsgi protocol have a separate
-    address, and with ``context`` all others use TLS.
+    The application is ``tests/apps/traffic.py``. Files are created in ``directory``; clients of the uwsgi protocol have a
+    separate address, and with ``context`` all others use TLS.
     """
 
-    def __init__(self, address, folder, kinds, uwsgi=None, context=None):
+    def __init__(self, address, directory, kinds, uwsgi=None, context=None):
         self.address = address
-        self.folder = folder
+        self.directory = directory
         self.uwsgi = uwsgi
         self.context = context
         #: Whole responses of each kind.
@@ -281,7 +281,7 @@ class Traffic:
 
     def _streams(self):
         """A chunked response that the application generates slowly, until a file exists."""
-        gate = self.folder / f"gate-{uuid.uuid4()}"
+        gate = self.directory / f"gate-{uuid.uuid4()}"
         with self._connect() as client:
             client.send(f"GET /stream?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             head = client.read_until(b"part\n")
@@ -366,7 +366,7 @@ class Traffic:
         return None
 
     def _uwsgi(self):
-        """Requests of a front server, each on a new connection."""
+        """Requests of a reverse proxy, each on a new connection."""
         target, text = self._target()
         with Client(self.uwsgi, patience=ANSWER_SECONDS) as client:
             client.send(uwsgi.packet(uwsgi.request_variables("GET", target)))

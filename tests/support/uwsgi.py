@@ -21,7 +21,7 @@ def packet(pairs, modifier1=0, modifier2=0):
 
 
 def request_variables(method="GET", target="/", body=b"", extra=()):
-    """Encodes a request as a front server does."""
+    """Encodes a request as a reverse proxy does."""
     path, _, query = target.partition("?")
     return [
         ("QUERY_STRING", query),

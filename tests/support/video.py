@@ -1,6 +1,6 @@
 """A real video, made without an encoder: H.264 whose macroblocks are plain samples, in an MP4 file.
 
-Every frame is a key frame of one grey that identifies its number, so that a test can tell the position of a player.
+Every frame is a key frame of one gray that identifies its number, so that a test can tell the position of a player.
 """
 
 import struct
@@ -18,14 +18,14 @@ TIMESCALE = 1000
 PLAIN_BLOCK = "000011010" + "0000000"
 
 
-def grey(number):
+def gray(number):
     """Returns the luma of a frame."""
     return GREY_FIRST + GREY_STEP * (number % GREYS)
 
 
 def grey_at(seconds):
     """Returns the luma of the frame at this time."""
-    return grey(int(seconds * FRAMES_PER_SECOND))
+    return gray(int(seconds * FRAMES_PER_SECOND))
 
 
 def video(seconds):
@@ -64,17 +64,17 @@ def sequence_parameters():
 
 
 def picture_parameters():
-    """Section 7.3.2.2: variable length codes, one slice group, no weighted prediction, initial quantiser."""
+    """Section 7.3.2.2: variable length codes, one slice group, no weighted prediction, initial quantizer."""
     return b"\x68" + ended(golomb(0) * 2 + "00" + golomb(0) * 3 + "000" + golomb(0) * 3 + "000")
 
 
 def frame(number):
     """Encodes a slice with a whole picture (section 7.3.3), with its length before it."""
-    # First block, I slices only, parameters 0, frame number 0, picture ids alternately 0 and 1, no marks, initial quantiser.
+    # First block, I slices only, parameters 0, frame number 0, picture ids alternately 0 and 1, no marks, initial quantizer.
     header = golomb(0) + golomb(7) + golomb(0) + "0000" + golomb(number % 2) + "00" + golomb(0)
     first = header + PLAIN_BLOCK[:9]
     first = packed(first + "0" * (-len(first) % 8))
-    samples = bytes([grey(number)]) * 256 + b"\x80" * 128
+    samples = bytes([gray(number)]) * 256 + b"\x80" * 128
     blocks = (packed(PLAIN_BLOCK) + samples) * (BLOCKS_WIDE * BLOCKS_HIGH - 1)
     unit = b"\x65" + first + samples + blocks + b"\x80"
     return number32(len(unit)) + unit

@@ -2,7 +2,7 @@
 //! hands the file to the master, and lets the fault take its course: the handler that was there before it, such as the
 //! application's own `faulthandler`, and a core file come as without it.
 //!
-//! It knows no report and no folder. Workers run it. Until a fault happens it costs nothing; the handler itself makes
+//! It knows no report and no directory. Workers run it. Until a fault happens it costs nothing; the handler itself makes
 //! async-signal-safe calls only.
 
 use std::io;

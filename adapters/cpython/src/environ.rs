@@ -104,7 +104,7 @@ impl Environs {
         let length = request.body.length();
         let mut environ = match &mut request.parts {
             RequestParts::Http(http) => self.http(&template, http, origin, length, &mut request.log_facts),
-            RequestParts::Variables(variables) => self.front_server(&template, variables, script_name, &mut request.log_facts),
+            RequestParts::Variables(variables) => self.reverse_proxy(&template, variables, script_name, &mut request.log_facts),
         }?;
         if let Some(identity) = &request.identity {
             self.set_identity(&mut environ, identity)?;
@@ -238,7 +238,7 @@ impl Environs {
         Some((environ, log_facts))
     }
 
-    /// Returns `HOST|SCRIPT_NAME`, which is UWSGI_APPID from here on unless a front server has set it.
+    /// Returns `HOST|SCRIPT_NAME`, which is UWSGI_APPID from here on unless a reverse proxy has set it.
     pub fn application_id(&self, environ: &mut Dictionary, log_facts: &mut LogFacts) -> Option<Vec<u8>> {
         if let Some(given) = environ.get(&self.names.uwsgi_appid).filter(|given| length_of(given) > 0) {
             return Some(utf8_of(&given));
@@ -270,7 +270,7 @@ impl Environs {
         Some(())
     }
 
-    /// The TLS between a front server and the client, from the PROXY header, with the names of mod_ssl.
+    /// The TLS between a reverse proxy and the client, from the PROXY header, with the names of mod_ssl.
     fn set_front_tls(&mut self, environ: &mut Dictionary, facts: &FrontTls) -> Option<()> {
         environ.set(&self.names.wsgi_url_scheme, &self.names.https);
         environ.set(&self.names.https_variable, &self.names.on);
@@ -287,7 +287,7 @@ impl Environs {
         Some(())
     }
 
-    /// Sets what a trusted front server says beyond the client's address. The host is in each request's `authority`.
+    /// Sets what a trusted reverse proxy says beyond the client's address. The host is in each request's `authority`.
     fn set_forwarded(&self, environ: &mut Dictionary, forwarded: &Forwarded) {
         let names = &self.names;
         match forwarded.is_https {
@@ -306,7 +306,7 @@ impl Environs {
         }
     }
 
-    fn front_server(
+    fn reverse_proxy(
         &mut self,
         template: &Object,
         variables: &VariablesRequest<'_>,
@@ -326,7 +326,7 @@ impl Environs {
         Some(environ)
     }
 
-    /// Sets RAW_URI to the REQUEST_URI that the front server sent, unless the front server or a route has set RAW_URI itself.
+    /// Sets RAW_URI to the REQUEST_URI that the reverse proxy sent, unless the reverse proxy or a route has set RAW_URI itself.
     fn set_raw_uri(&self, environ: &mut Dictionary, variables: &VariablesRequest<'_>) {
         let names = &self.names;
         if environ.get(&names.raw_uri).is_some_and(|given| length_of(&given) > 0) {
@@ -339,7 +339,7 @@ impl Environs {
         }
     }
 
-    /// Sets a variable of a front server, or of a route.
+    /// Sets a variable of a reverse proxy, or of a route.
     fn variable(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
         let key = self.keys.variable(name)?;
         let text = latin1(value)?;
@@ -352,7 +352,8 @@ impl Environs {
         Some(())
     }
 
-    /// Sets the scheme that a front server names. Anything but http and https is ignored, because applications put it into links.
+    /// Sets the scheme that a reverse proxy names. Anything but http and https is ignored, because applications put it into
+    /// links.
     fn set_scheme(&self, environ: &mut Dictionary, value: &[u8]) {
         let names = &self.names;
         if value.eq_ignore_ascii_case(b"https") {

@@ -52,11 +52,11 @@ static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
 fn main(
     arguments: Vec<OsString>,
     interpreter: Option<PathBuf>,
-    package_folder: Option<PathBuf>,
+    package_directory: Option<PathBuf>,
     imports: Vec<PathBuf>,
 ) -> PyResult<()> {
     let language = Python::version_str().split(' ').next().map(|version| format!("CPython {version}"));
-    let invocation = Invocation { arguments, interpreter, package_folder, imports, language };
+    let invocation = Invocation { arguments, interpreter, package_directory, imports, language };
     *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(invocation);
     // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and uses no Python.
     match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {
@@ -160,7 +160,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;
     module.add_function(wrap_pyfunction!(stack_signal::write_stack_at_signal, module)?)?;
-    module.add_function(wrap_pyfunction!(log::log_is_coloured, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_is_colored, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::run_prototype, module)?)?;
     module.add_function(wrap_pyfunction!(worker::serve, module)?)?;
     module.add_function(wrap_pyfunction!(prototype::set_process_name, module)?)?;

@@ -71,10 +71,10 @@ pub fn finish_log(py: Python<'_>) {
     py.detach(bolide_log::finish);
 }
 
-/// True if log lines are short and may be coloured.
+/// True if log lines are short and may be colored.
 #[pyfunction]
-pub fn log_is_coloured() -> bool {
-    bolide_log::colours_lines()
+pub fn log_is_colored() -> bool {
+    bolide_log::colors_lines()
 }
 
 /// The number of the log's descriptor, for writing from a signal handler (`faulthandler`). It is above 2.

@@ -94,7 +94,7 @@ impl Methods {
     }
 }
 
-/// Header fields that browsers, programs and front servers send. Their keys are interned, like those in an application's code.
+/// Header fields that browsers, programs and reverse proxies send. Their keys are interned, like those in an application's code.
 const USUAL_HEADERS: [&str; 60] = [
     "Accept",
     "Accept-Charset",
@@ -198,7 +198,7 @@ impl NameCache {
         let mut cache = NameCache::new();
         for name in USUAL_HEADERS {
             let object = make(name.as_bytes())?;
-            // As programs write it, and in lower case, as in HTTP/2, which front servers pass on.
+            // As programs write it, and in lower case, as in HTTP/2, which reverse proxies pass on.
             cache.add_usual(name.as_bytes(), object.clone());
             cache.add_usual(name.to_ascii_lowercase().as_bytes(), object);
         }
@@ -226,7 +226,7 @@ impl NameCache {
     }
 }
 
-/// The keys of `environ` for names that clients and front servers use. Each thread has its own.
+/// The keys of `environ` for names that clients and reverse proxies use. Each thread has its own.
 ///
 /// Names that a peer chooses are never interned: some Pythons (3.12.0 to 3.12.6, and free-threaded ones) never free an interned
 /// string.

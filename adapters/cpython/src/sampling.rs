@@ -16,7 +16,7 @@ use bolide_inspection::trace::Reader;
 use bolide_inspection::waits::Wait;
 use nix::sys::socket::{AddressFamily, SockaddrLike, SockaddrStorage, getpeername};
 
-/// Folders of the interpreter's own library, and of installed packages.
+/// Directories of the interpreter's own library, and of installed packages.
 const OF_PYTHON: &[&str] = &["/lib/python3", "/lib64/python3"];
 const OF_PACKAGES: &[&str] = &["/site-packages/", "/dist-packages/"];
 /// This package, wherever it is installed.
@@ -161,8 +161,9 @@ fn doing(thread: &OwnThread) -> Doing {
 /// packages count as the application: it may be installed itself.
 pub fn places(stack: &Stack) -> (Option<CodePlace>, Option<CodePlace>) {
     let frames = &stack.frames;
-    let is_python = |frame: &&Frame| OF_PYTHON.iter().any(|folder| frame.file.contains(folder)) || frame.file.starts_with('<');
-    let is_package = |frame: &&Frame| OF_PACKAGES.iter().any(|folder| frame.file.contains(folder));
+    let is_python =
+        |frame: &&Frame| OF_PYTHON.iter().any(|directory| frame.file.contains(directory)) || frame.file.starts_with('<');
+    let is_package = |frame: &&Frame| OF_PACKAGES.iter().any(|directory| frame.file.contains(directory));
     let own = frames.iter().find(|frame| !is_python(frame) && !is_package(frame));
     let packaged = || frames.iter().find(|frame| is_package(frame) && !frame.file.contains(OWN));
     let place = own.or_else(packaged).or(frames.first());

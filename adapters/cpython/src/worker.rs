@@ -98,7 +98,7 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("DOCUMENT_ROOT", "")?;
     environ.set_item("SERVER_SOFTWARE", SERVER_SOFTWARE)?;
     environ.set_item("wsgi.version", (1, 0))?;
-    // The TLS of a front server is not that of the client.
+    // The TLS of a reverse proxy is not that of the client.
     environ.set_item("wsgi.url_scheme", if listener.is_https() { "https" } else { "http" })?;
     environ.set_item("wsgi.input", module.getattr("EMPTY_INPUT")?)?;
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.

@@ -70,15 +70,15 @@ impl<F: Fn(&str) + Send + Sync> Gates for Events<F> {
     }
 }
 
-/// Gates between processes: named pipes in a folder. Writing to a pipe opens the gate.
+/// Gates between processes: named pipes in a directory. Writing to a pipe opens the gate.
 pub struct Pipes {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 impl Gates for Pipes {
     fn pass(&self, name: &str) {
         // Opening waits for a writer, reading for its end. A missing gate counts as open.
-        if let Ok(mut pipe) = File::open(self.folder.join(name)) {
+        if let Ok(mut pipe) = File::open(self.directory.join(name)) {
             let _opened_all_the_same = pipe.read_to_end(&mut Vec::new());
         }
     }

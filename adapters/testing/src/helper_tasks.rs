@@ -11,7 +11,7 @@ use bolide_prototype::Helper;
 
 /// The variable of `env` that lists the tasks of an instance's helpers, separated by commas.
 pub const HELPERS: &str = "TEST_HELPERS";
-/// The name of the file of notes, in the folder of `chdir`.
+/// The name of the file of notes, in the directory of `chdir`.
 pub const NOTES: &str = "helpers";
 
 /// Puts the helpers of [`HELPERS`] into the settings.

@@ -49,8 +49,8 @@ impl Application for TestApplication {
         if let Some(strange) = strange {
             return Ok(Loading::Failed(format!("the test language has no application {:?}", strange.source)));
         }
-        let folder = settings.application.chdir.as_deref().unwrap_or(Path::new(".")).to_owned();
-        self.language = Some(TestLanguage::new(Arc::new(Pipes { folder })));
+        let directory = settings.application.chdir.as_deref().unwrap_or(Path::new(".")).to_owned();
+        self.language = Some(TestLanguage::new(Arc::new(Pipes { directory })));
         Ok(Loading::Loaded)
     }
 

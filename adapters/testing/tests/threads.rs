@@ -30,12 +30,12 @@ impl Worker {
     fn with_own_answers(threads: &str) -> Worker {
         // Written once: another test may be sending it.
         static WRITTEN: Once = Once::new();
-        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/own_answers");
+        let directory = concat!(env!("CARGO_TARGET_TMPDIR"), "/own_answers");
         WRITTEN.call_once(|| {
-            std::fs::create_dir_all(folder).expect("made");
-            std::fs::write(format!("{folder}/own.txt"), "own").expect("written");
+            std::fs::create_dir_all(directory).expect("made");
+            std::fs::write(format!("{directory}/own.txt"), "own").expect("written");
         });
-        let map = format!("/files={folder}");
+        let map = format!("/files={directory}");
         let worker = Worker::with(&["--threads", threads, "--static-map", &map, "--route", "^/gone$ return:410"]);
         worker.wait_for_threads(threads.parse().unwrap_or(2));
         worker

@@ -52,7 +52,7 @@ fn made() -> &'static Made {
             verify_depth: 1,
             session_lifetime_s: 300,
             exports_certificate: false,
-            folder: None,
+            directory: None,
             key_log: None,
         };
         Made { certificate: key.cert.der().clone(), tls }

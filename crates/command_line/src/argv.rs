@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::{Argument, Value};
 use bolide_other_servers::ServerSetting;
 
@@ -100,7 +100,7 @@ impl<'a> Arguments<'a> {
             None => (text, None),
         };
         let mut is_others = false;
-        let (name, argument) = match catalogue().get(name) {
+        let (name, argument) = match catalog().get(name) {
             Some(row) => (name.to_owned(), row.argument),
             None => match (declared(name), bolide_other_servers::long(None, name)) {
                 (Some(argument), _) => (name.to_owned(), argument),
@@ -171,7 +171,7 @@ impl<'a> Arguments<'a> {
         let mut letters = self.letters.chars();
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
-        let Some((row, name)) = catalogue().letter(letter) else {
+        let Some((row, name)) = catalog().letter(letter) else {
             let follows = if self.letters.is_empty() { self.next_word().unwrap_or_default() } else { self.letters };
             let meant = bolide_other_servers::meant_setting(letter, follows);
             if let Some(setting) = meant.or_else(|| bolide_other_servers::only_meaning(letter)) {
@@ -283,14 +283,14 @@ fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
     if start.is_empty() {
         return Err(unknown());
     }
-    let mut matching: Vec<&str> = catalogue().names().filter(|name| name.starts_with(start)).collect();
+    let mut matching: Vec<&str> = catalog().names().filter(|name| name.starts_with(start)).collect();
     let theirs = bolide_other_servers::beginning_with(start).filter(|_| matching.len() != 1);
     if let Some(flag) = theirs {
         return Ok((flag.flag.to_owned(), flag.argument));
     }
     match matching.as_slice() {
         [] => Err(unknown()),
-        [name] => Ok(((*name).to_owned(), catalogue().get(name).map_or(Argument::Required, |row| row.argument))),
+        [name] => Ok(((*name).to_owned(), catalog().get(name).map_or(Argument::Required, |row| row.argument))),
         _ => {
             matching.sort_unstable();
             matching.truncate(4);

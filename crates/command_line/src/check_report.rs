@@ -46,7 +46,7 @@ pub struct CheckReport {
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Facts about the machine, as a name and a value each. Only `bolide doctor` asks for them.
     pub(crate) facts: Option<Vec<(&'static str, String)>>,
-    /// The configuration of the folder, if none was named.
+    /// The configuration of the directory, if none was named.
     pub(crate) subject: Option<&'static str>,
 }
 
@@ -111,7 +111,7 @@ fn json(diagnostics: &[Diagnostic], facts: Option<&[(&str, String)]>) -> Json {
 
 /// The line about a file that was not named.
 fn subject(file: &str) -> String {
-    format!("{file} of this folder:\n\n")
+    format!("{file} of this directory:\n\n")
 }
 
 /// One line for each fact, and an empty one.

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use bolide_configuration::diagnostic::{Diagnostic, Location, listed};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::sources::environment;
-use bolide_options::catalogue::{catalogue, nearest};
+use bolide_options::catalog::{catalog, nearest};
 use bolide_options::project;
 use bolide_options::reader::{Configuration, EarlyExit, Reader, format_of, is_gunicorn_configuration};
 use bolide_options::resolve::PositionalApplication;
@@ -177,7 +177,7 @@ impl TypedOptions {
         if let Some((message, advice)) = note {
             self.notes.push(Diagnostic::note(Some(&location), message).advise(advice));
         }
-        let row = catalogue().get(&name);
+        let row = catalog().get(&name);
         self.has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&name).is_some();
         if name == APP && !is_ours {
@@ -239,7 +239,7 @@ impl TypedOptions {
             self.owner.keep(|server| setting.servers.contains(&server));
             return self.translate(setting, text, reader);
         }
-        if let Some(row) = catalogue().get(name) {
+        if let Some(row) = catalog().get(name) {
             self.words.note_own(&bolide_other_servers::servers_of(name), row.home != "bolide");
         }
         if let Some(pairs) = value.as_deref().and_then(|value| bolide_other_servers::word(name, value)) {
@@ -415,17 +415,17 @@ fn take_access_log(words: &mut Vec<String>, reader: &mut Reader<'_>) -> Result<(
 /// `app.create_app`.
 fn as_file(text: &str, host: &HostInfo) -> String {
     if let Some((module, object)) = text.rsplit_once('.').filter(|(_, object)| project::is_module_name(text) && *object != "py") {
-        let is_there = |name: &str| project::has_module(&host.folder, name);
+        let is_there = |name: &str| project::has_module(&host.directory, name);
         if !is_there(text)
-            && !host.folder.join(text).exists()
-            && host.folder.join(format!("{}.py", module.replace('.', "/"))).is_file()
+            && !host.directory.join(text).exists()
+            && host.directory.join(format!("{}.py", module.replace('.', "/"))).is_file()
         {
             return format!("{module}:{object}");
         }
     }
     let (name, callable) = text.split_once(':').map_or((text, None), |(name, callable)| (name, Some(callable)));
-    let is_path = name.contains('/') && !name.ends_with(".py") && !host.folder.join(name).exists();
-    match (is_path && host.folder.join(format!("{name}.py")).is_file(), callable) {
+    let is_path = name.contains('/') && !name.ends_with(".py") && !host.directory.join(name).exists();
+    match (is_path && host.directory.join(format!("{name}.py")).is_file(), callable) {
         (false, _) => text.to_owned(),
         (true, Some(callable)) => format!("{name}.py:{callable}"),
         (true, None) => format!("{name}.py"),

@@ -89,7 +89,7 @@ const TOP_FLAGS: &[CommandFlag] = &[
     flag("--once", "print lines once, with the rates of one interval, and end"),
 ];
 const TOP_EXAMPLES: &[Example] = &[
-    ("bolide top", "the instance of this folder; `h` shows the keys"),
+    ("bolide top", "the instance of this directory; `h` shows the keys"),
     ("bolide top --once uwsgi.ini", "lines for a file or a mail"),
 ];
 
@@ -101,7 +101,7 @@ const TUNE_FLAGS: &[CommandFlag] = &[
     flag("--json", "print one JSON object"),
 ];
 const TUNE_EXAMPLES: &[Example] = &[
-    ("bolide tune", "for the instance of this folder"),
+    ("bolide tune", "for the instance of this directory"),
     ("bolide tune --seconds 60 --try uwsgi.ini", "record a minute, try the proposal, keep it if it is better"),
 ];
 
@@ -115,7 +115,7 @@ const PROFILE_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--output", words: FILE, help: "the files are FILE.svg and FILE.speedscope.json" },
 ];
 const PROFILE_EXAMPLES: &[Example] = &[
-    ("bolide profile 10", "the instance of this folder, for ten seconds"),
+    ("bolide profile 10", "the instance of this directory, for ten seconds"),
     ("bolide profile 60 uwsgi.ini --gil --rate 250", "what keeps others from running Python"),
 ];
 
@@ -125,7 +125,7 @@ const CRASH_EXAMPLES: &[Example] =
 const TRACE_FLAGS: &[CommandFlag] =
     &[flag("--locals", "also show local variables, with short values"), flag("--json", "print one JSON object")];
 const TRACE_EXAMPLES: &[Example] = &[
-    ("bolide trace", "all workers and mules of the instance of this folder"),
+    ("bolide trace", "all workers and mules of the instance of this directory"),
     ("bolide trace 2 uwsgi.ini", "worker 2; a mule is `mule1`"),
     ("bolide trace all 4711 --locals", "all processes of the instance whose master has this pid, with local variables"),
 ];

@@ -8,7 +8,7 @@ use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
 use bolide_configuration::pair::Pair;
 use bolide_contract::settings::Settings;
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::row::{Reach, Status};
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ pub struct Failure {
 }
 
 fn privileged_option(pair: &Pair) -> Option<PrivilegedOption> {
-    let row = catalogue().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
+    let row = catalog().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
     let reach = row.reach;
     let (value, origin) = (pair.value.clone(), pair.location.to_string());
     (reach != Reach::Application).then(|| PrivilegedOption { option: pair.key.clone(), value, origin, reach })

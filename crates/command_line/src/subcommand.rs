@@ -98,7 +98,7 @@ const INIT_FLAGS: &[CommandFlag] = &[
     CommandFlag {
         name: "--user",
         words: &["USER"],
-        help: "with `--systemd`: who the application is; the default is the user of `uid`, or the owner of the folder",
+        help: "with `--systemd`: who the application is; the default is the user of `uid`, or the owner of the directory",
     },
 ];
 const CONFIG_FLAGS: &[CommandFlag] =
@@ -121,12 +121,12 @@ const CHECK_EXAMPLES: &[Example] = &[
 const DOCTOR_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
 const DOCTOR_EXAMPLES: &[Example] = &[
     ("bolide doctor uwsgi.ini", "before the first start on a machine"),
-    ("bolide doctor", "the configuration of this folder; without one, the machine alone"),
+    ("bolide doctor", "the configuration of this directory; without one, the machine alone"),
 ];
 const CONFIG_EXAMPLES: &[Example] =
     &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] = &[
-    ("bolide init", "for the project in this folder"),
+    ("bolide init", "for the project in this directory"),
     ("bolide init app:app", "for this application"),
     ("bolide init --from Procfile", "for the command of another server"),
     ("bolide init --systemd", "with a unit of systemd"),
@@ -134,7 +134,7 @@ const INIT_EXAMPLES: &[Example] = &[
 const SPOOL_FLAGS: &[CommandFlag] =
     &[flag("--json", "print one JSON object"), flag("--all", "with `retry`: all jobs that have failed")];
 const SPOOL_EXAMPLES: &[Example] = &[
-    ("bolide spool list uwsgi.ini", "the jobs in the folders of a configuration"),
+    ("bolide spool list uwsgi.ini", "the jobs in the directories of a configuration"),
     ("bolide spool show jobs NAME", "the content of a job"),
     ("bolide spool retry jobs --all", "have a spooler try the failed jobs again"),
 ];
@@ -143,7 +143,7 @@ const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option")
 const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
 const COMPLETIONS_EXAMPLES: &[Example] = &[
     ("source <(bolide completions bash)", "in ~/.bashrc"),
-    ("bolide completions zsh > ~/.zfunc/_bolide", "a folder of `fpath`"),
+    ("bolide completions zsh > ~/.zfunc/_bolide", "a directory of `fpath`"),
     ("bolide completions fish > ~/.config/fish/completions/bolide.fish", ""),
 ];
 
@@ -279,7 +279,7 @@ impl Subcommand {
                 ..configurations(
                     "init",
                     "[APPLICATION]",
-                    "write a bolide.ini for an application or the project in this folder, or for the server that a file \
+                    "write a bolide.ini for an application or the project in this directory, or for the server that a file \
                     starts",
                 )
             },
@@ -288,8 +288,8 @@ impl Subcommand {
                 examples: SPOOL_EXAMPLES,
                 ..of(
                     "spool",
-                    "ACTION FOLDER [JOB…]",
-                    "list, show, retry or drop the jobs of a spooler's folder, or of a configuration",
+                    "ACTION DIRECTORY [JOB…]",
+                    "list, show, retry or drop the jobs of a spooler's directory, or of a configuration",
                     Group::Instances,
                     Takes::Words(&SPOOL_ACTIONS),
                 )

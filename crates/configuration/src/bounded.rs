@@ -67,7 +67,7 @@ pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) 
 pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> Diagnostic {
     let diagnostic = Diagnostic::error(Some(location), format!("can't read `{name}`: {}", plain_error(error)));
     match name.contains("%(") || name.contains("$(") {
-        true => diagnostic.advise("files are read before placeholders are substituted; %d is the folder of this file"),
+        true => diagnostic.advise("files are read before placeholders are substituted; %d is the directory of this file"),
         false => diagnostic,
     }
 }

@@ -20,8 +20,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// expiry.
 const EXPIRES_SOON_DAYS: i64 = 30;
 const DAY_S: i64 = 24 * 3600;
-/// Most certificates in a folder.
-const MAX_FOLDER: usize = 10_000;
+/// Most certificates in a directory.
+const MAX_DIRECTORY: usize = 10_000;
 
 /// A file that can't be used: what happened, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -252,14 +252,14 @@ pub fn files(chain: PathBuf, key: PathBuf) -> CertificateFiles {
     CertificateFiles { chain, key, ocsp }
 }
 
-/// Lists the certificates of a folder: NAME.crt with NAME.key, sorted by name.
+/// Lists the certificates of a directory: NAME.crt with NAME.key, sorted by name.
 ///
 /// # Errors
-/// The folder can't be read, or has too many certificates.
-pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, CertificateError> {
+/// The directory can't be read, or has too many certificates.
+pub fn directory(path: &Path) -> Result<Vec<(String, CertificateFiles)>, CertificateError> {
     let shown = path.display();
     let fault = |error: std::io::Error| CertificateError {
-        message: format!("the folder {shown} can't be read: {}", plain_error(&error)),
+        message: format!("the directory {shown} can't be read: {}", plain_error(&error)),
         advice: "create it, or correct its path".to_owned(),
         is_local: true,
     };
@@ -273,8 +273,8 @@ pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Certificat
         if !key.is_file() {
             continue;
         }
-        if found.len() == MAX_FOLDER {
-            let message = format!("the folder {shown} has more than {MAX_FOLDER} certificates");
+        if found.len() == MAX_DIRECTORY {
+            let message = format!("the directory {shown} has more than {MAX_DIRECTORY} certificates");
             return Err(CertificateError::new(message, "serve them with several instances"));
         }
         found.push((name.to_ascii_lowercase(), files(chain.clone(), key)));
@@ -327,7 +327,7 @@ fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, C
     if let Some(user) = user.filter(|user| !user.may_receive(path, &file)) {
         return Err(CertificateError::new(
             format!("{what} {shown} is not read for the user of uid: `{}` may replace it, and may not read it", user.name),
-            "name the file itself instead of a link to it; or make root the owner of it and of the folders above it (`chown \
+            "name the file itself instead of a link to it; or make root the owner of it and of the directories above it (`chown \
                 root`)",
         ));
     }

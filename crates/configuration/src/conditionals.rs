@@ -28,7 +28,7 @@ impl OpenBlock {
     /// A sentence that says why the condition can't be evaluated.
     pub fn repeat(&self, value: &str, host: &HostInfo, option: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
         let argument = self.argument.as_str();
-        let path = || host.folder.join(argument);
+        let path = || host.directory.join(argument);
         let with = |text: &str| value.replace("%(_)", text);
         let when = |wanted: bool, is: bool| if wanted == is { vec![with(argument)] } else { Vec::new() };
         let made = match self.condition {
@@ -37,7 +37,7 @@ impl OpenBlock {
                 .map(|count| with(&count.to_string()))
                 .collect(),
             Condition::ForReadline => lines(&path())?.iter().map(|line| with(line)).collect(),
-            Condition::ForGlob => matches(argument, &host.folder)?.iter().map(|name| with(name)).collect(),
+            Condition::ForGlob => matches(argument, &host.directory)?.iter().map(|name| with(name)).collect(),
             Condition::Option(wanted) => compared(wanted, argument, option, value),
             Condition::Environment(wanted) => compared(wanted, argument, |name| host.variable(name).map(str::to_owned), value),
             // Bolide reads its configuration once. A reload starts a new generation from the same settings.
@@ -89,11 +89,11 @@ fn lines(path: &Path) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Returns the files that a pattern matches, sorted, folders with a trailing slash; or the pattern itself if there are none.
-pub fn matches(pattern: &str, folder: &Path) -> Result<Vec<String>, String> {
+/// Returns the files that a pattern matches, sorted, directories with a trailing slash; or the pattern itself if there are none.
+pub fn matches(pattern: &str, directory: &Path) -> Result<Vec<String>, String> {
     let relative = !pattern.starts_with('/');
     let absolute = match relative {
-        true => format!("{}/{pattern}", glob::Pattern::escape(&folder.to_string_lossy())),
+        true => format!("{}/{pattern}", glob::Pattern::escape(&directory.to_string_lossy())),
         false => pattern.to_owned(),
     };
     let found = glob::glob(&absolute).map_err(|error| format!("`{pattern}` is not a pattern: {error}"))?;
@@ -101,7 +101,7 @@ pub fn matches(pattern: &str, folder: &Path) -> Result<Vec<String>, String> {
         .filter_map(Result::ok)
         .take(MAX_REPEATS + 1)
         .map(|path| {
-            let shown = if relative { path.strip_prefix(folder).unwrap_or(&path) } else { &path };
+            let shown = if relative { path.strip_prefix(directory).unwrap_or(&path) } else { &path };
             let end = if path.is_dir() { "/" } else { "" };
             format!("{}{end}", shown.display())
         })
@@ -147,7 +147,7 @@ mod tests {
         let mut host = HostInfo::gather(&[]);
         host.environment = vec![("PORT".to_owned(), "8000".to_owned()), ("EMPTY".to_owned(), String::new())];
         host.host_name = "box".to_owned();
-        host.folder = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        host.directory = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         host
     }
 

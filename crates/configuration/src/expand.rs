@@ -43,7 +43,7 @@ impl Magic {
         magic.set(b'%', "%");
         magic.set(b'(', "%(");
         magic.set(b'[', "\u{1b}");
-        magic.set(b'v', &host.folder.to_string_lossy());
+        magic.set(b'v', &host.directory.to_string_lossy());
         magic.set(b'h', &host.host_name);
         magic.set(b't', &host.seconds.to_string());
         magic.set(b'T', &host.microseconds.to_string());
@@ -99,15 +99,15 @@ impl Magic {
     fn set_file(&mut self, full: &Path, host: &HostInfo) {
         let path = full.to_string_lossy().into_owned();
         let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
-        let (folder, name) = path.split_at(name_start);
+        let (directory, name) = path.split_at(name_start);
         self.set(b'b', &host.program);
         self.set(b'p', &path);
         self.set(b'j', &path_hash(&path));
         let inode = std::fs::symlink_metadata(full).map(|about| std::os::unix::fs::MetadataExt::ino(&about).to_string());
         self.set(b'i', &inode.unwrap_or_default());
         self.set(b's', name);
-        self.set(b'd', folder);
-        let bare = folder.trim_end_matches('/');
+        self.set(b'd', directory);
+        let bare = directory.trim_end_matches('/');
         self.set(b'c', bare.rfind('/').map_or("", |slash| &bare[slash + 1..]));
         self.set(b'e', name.rfind('.').map_or("", |dot| &name[dot + 1..]));
         self.set(b'n', name.rfind('.').map_or(name, |dot| &name[..dot]));

@@ -33,8 +33,8 @@ const MAX_PASSED_SOCKETS: i32 = 1024;
 pub struct HostInfo {
     /// In the given order. Variables that are not UTF-8 are left out, since no option could use them.
     pub environment: Vec<(String, String)>,
-    /// From `PWD` if it names the same folder: it may lead there by a link, which may lead elsewhere at a reload.
-    pub folder: PathBuf,
+    /// From `PWD` if it names the same directory: it may lead there by a link, which may lead elsewhere at a reload.
+    pub directory: PathBuf,
     /// Listening sockets that were passed on to this process (`LISTEN_FDS`), from descriptor 3 on.
     pub passed_sockets: i32,
     pub host_name: String,
@@ -53,7 +53,7 @@ pub struct HostInfo {
     /// The Python that runs the console script. It executes configurations that are programs, unless a virtual environment is
     /// named.
     pub python: Option<PathBuf>,
-    /// Files and folders that this Python imports from and executes.
+    /// Files and directories that this Python imports from and executes.
     pub imports: Vec<PathBuf>,
     pub trust: Trust,
     /// A container was started for this process, so that others can't reach its loopback addresses.
@@ -76,7 +76,7 @@ impl HostInfo {
                 .iter()
                 .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect(),
-            folder: start_folder(),
+            directory: start_directory(),
             passed_sockets: passed_sockets(variable("LISTEN_PID"), variable("LISTEN_FDS")),
             host_name: nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default(),
             program: std::env::current_exe()
@@ -100,7 +100,7 @@ impl HostInfo {
 
     /// The same, with the launcher of this process.
     pub fn launched_by(self, launcher: &Launcher) -> HostInfo {
-        HostInfo { python: launcher.python.clone(), imports: launcher.imports_in(&self.folder), ..self }
+        HostInfo { python: launcher.python.clone(), imports: launcher.imports_in(&self.directory), ..self }
     }
 
     /// Finds the socket of a name (`FileDescriptorName=` of a socket unit).
@@ -130,8 +130,8 @@ pub enum NamedSocket {
     Missing,
 }
 
-/// POSIX `pwd -L`: the shell's path of the folder if it is valid, else the kernel's.
-pub fn start_folder() -> PathBuf {
+/// POSIX `pwd -L`: the shell's path of the directory if it is valid, else the kernel's.
+pub fn start_directory() -> PathBuf {
     let is_plain = |path: &PathBuf| path.is_absolute() && path.components().all(|part| !matches!(part, Component::ParentDir));
     let is_same = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok().zip(std::fs::metadata(".").ok());

@@ -47,7 +47,7 @@ commands! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRequest {
     pub command: InstanceCommand,
-    /// The pidfile, configuration, fifo, control socket or pid; `None` is the instance of this folder.
+    /// The pidfile, configuration, fifo, control socket or pid; `None` is the instance of this directory.
     pub instance: Option<String>,
     /// `--wait`: the command ends when the action has succeeded or failed.
     pub waits: bool,

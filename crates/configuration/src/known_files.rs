@@ -55,7 +55,7 @@ impl KnownFiles {
         self.certificates().find(|certificate| certificate.files.is_none() && !certificate.chain.is_empty())
     }
 
-    /// Returns whether a certificate of a folder is new to a running instance: `renewal` checks it, and skips it if it is
+    /// Returns whether a certificate of a directory is new to a running instance: `renewal` checks it, and skips it if it is
     /// invalid.
     pub fn is_new(&self, files: &CertificateFiles) -> bool {
         self.is_reload && self.find(files).is_none()

@@ -14,27 +14,27 @@ const IMPORTED_FIRST: [&str; 2] = ["sitecustomize.py", "usercustomize.py"];
 pub struct Launcher {
     /// The Python that runs the console script.
     pub python: Option<PathBuf>,
-    /// The places that it imports from and the files that it has executed: `sys.path`, the folder of the package, the script. An
-    /// empty path is the folder of the start.
+    /// The places that it imports from and the files that it has executed: `sys.path`, the directory of the package, the script.
+    /// An empty path is the directory of the start.
     pub imports: Vec<PathBuf>,
 }
 
 impl Launcher {
-    /// Returns the absolute folders and files. The folder of the start keeps the name that the start has for it, which may be a
-    /// link.
-    pub fn imports_in(&self, folder: &Path) -> Vec<PathBuf> {
-        let real = folder.canonicalize().ok();
+    /// Returns the absolute directories and files. The directory of the start keeps the name that the start has for it, which may
+    /// be a link.
+    pub fn imports_in(&self, directory: &Path) -> Vec<PathBuf> {
+        let real = directory.canonicalize().ok();
         let full = |path: &PathBuf| match path.as_os_str().is_empty() || Some(path) == real.as_ref() {
-            true => folder.to_owned(),
-            false => folder.join(path),
+            true => directory.to_owned(),
+            false => directory.join(path),
         };
         self.imports.iter().map(full).collect()
     }
 }
 
-/// The folders of a `PYTHONPATH`.
-pub fn of_variable(text: &OsStr, folder: &Path) -> Vec<PathBuf> {
-    std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty()).map(|path| folder.join(path)).collect()
+/// The directories of a `PYTHONPATH`.
+pub fn of_variable(text: &OsStr, directory: &Path) -> Vec<PathBuf> {
+    std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty()).map(|path| directory.join(path)).collect()
 }
 
 impl Writer {
@@ -54,8 +54,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_imports_are_in_full_and_the_folder_of_the_start_has_the_name_that_the_start_gives_it() {
-        let place = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-launcher-XXXXXX")).expect("a temporary folder");
+    fn test_imports_are_in_full_and_the_directory_of_the_start_has_the_name_that_the_start_gives_it() {
+        let place = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-launcher-XXXXXX")).expect("a temporary directory");
         let place = place.canonicalize().expect("it is there");
         std::fs::create_dir(place.join("release")).expect("made");
         std::os::unix::fs::symlink(place.join("release"), place.join("current")).expect("made");

@@ -1,4 +1,4 @@
-//! "Did you mean …?": the distance between two words. It must not know options; `catalogue` searches their names.
+//! "Did you mean …?": the distance between two words. It must not know options; `catalog` searches their names.
 
 /// A more distant name is another word, not a typing error.
 const MAX_CHANGES: usize = 2;

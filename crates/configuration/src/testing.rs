@@ -1,24 +1,24 @@
-//! Helpers for tests of this crate and of those that use it: a temporary folder, and a machine that is the same everywhere.
+//! Helpers for tests of this crate and of those that use it: a temporary directory, and a machine that is the same everywhere.
 
 use std::path::{Path, PathBuf};
 
 use crate::host_info::HostInfo;
 use crate::trust::Trust;
 
-/// A folder for one test, which is removed when the test ends.
+/// A directory for one test, which is removed when the test ends.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Directory(PathBuf);
 
-impl Folder {
-    /// Makes the folder.
-    pub fn new(name: &str) -> Folder {
+impl Directory {
+    /// Makes the directory.
+    pub fn new(name: &str) -> Directory {
         let template = std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"));
-        let path = nix::unistd::mkdtemp(&template).expect("the temporary folder can be made");
-        Folder(path.canonicalize().expect("it is there"))
+        let path = nix::unistd::mkdtemp(&template).expect("the temporary directory can be made");
+        Directory(path.canonicalize().expect("it is there"))
     }
 
     /// Writes a file in it.
-    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Folder {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Directory {
         std::fs::write(self.0.join(name), text).expect("a file of the test can be written");
         self
     }
@@ -29,17 +29,17 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// A machine that is the same everywhere.
-pub fn host(folder: &Path, environment: &[(&str, &str)]) -> HostInfo {
+pub fn host(directory: &Path, environment: &[(&str, &str)]) -> HostInfo {
     HostInfo {
         environment: environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-        folder: folder.to_owned(),
+        directory: directory.to_owned(),
         host_name: "box".to_owned(),
         program: "/bin/bolide".to_owned(),
         passed_sockets: 0,

@@ -6,7 +6,7 @@ use crate::settings::alarms::{MAX_MESSAGE_BYTES, NAME_BYTES};
 
 /// Bytes before the name.
 const HEAD_BYTES: usize = 5;
-/// Bytes of a packet at the most.
+/// Bytes of a packet at most.
 pub const ALARM_PACKET_BYTES: usize = HEAD_BYTES + NAME_BYTES + MAX_MESSAGE_BYTES as usize;
 
 /// A raised alarm.

@@ -54,8 +54,8 @@ pub struct Boot {
     pub listeners: Vec<ListenerDescriptor>,
     /// The secret of signals that name a reader of memory ([`crate::message::reader_signal`]); 0: there are none.
     pub reader_secret: u32,
-    /// Folder of the Python package `bolide`, for an interpreter that can't find it by itself.
-    pub package_folder: Option<String>,
+    /// Directory of the Python package `bolide`, for an interpreter that can't find it by itself.
+    pub package_directory: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

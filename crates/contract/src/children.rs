@@ -55,11 +55,11 @@ pub enum Task {
         number: u32,
         code: Option<MuleCode>,
     },
-    /// `spooler`: it works on the jobs of a folder.
+    /// `spooler`: it works on the jobs of a directory.
     Spooler {
         /// From 1.
         number: u32,
-        folder: PathBuf,
+        directory: PathBuf,
     },
     /// `pyrun`: it executes a file, and the instance ends with it.
     Script { file: PathBuf },

@@ -151,7 +151,7 @@ messages! {
         /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
         130 => Registered,
         /// Prototype, worker or helper: the application raises this signal.
-        131 => Signalled { number: u8 },
+        131 => Signaled { number: u8 },
         /// Worker: it was ordered to hand over, and no connection is left that could move. On this many connections a request
         /// waits that is lost with the worker: unread input within TLS.
         126 => HandedOver { row: u32, waiting: u32 },
@@ -487,7 +487,7 @@ mod tests {
             Report::Passed { row: 1, pid: 2 },
             Report::Left { row: 1, somebody_waits: true },
             Report::Registered,
-            Report::Signalled { number: 17 },
+            Report::Signaled { number: 17 },
             Report::GotSignal { row: 1, signal: 15, sender: 2 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");

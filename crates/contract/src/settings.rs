@@ -84,7 +84,7 @@ pub struct Settings {
     pub watching: Watching,
     /// Memory that the processes share: caches.
     pub services: Services,
-    /// Jobs in folders.
+    /// Jobs in directories.
     pub spooling: Spooling,
     pub alarms: crate::settings::alarms::Alarms,
     pub signals: Signals,
@@ -109,10 +109,11 @@ pub struct Application {
     /// The application is a positional argument of the command line. Without a `callable`, the loader searches for one and logs
     /// its choice.
     pub is_positional: bool,
-    /// The command that serves the only application of the folder, if the command line names a module that the folder lacks.
+    /// The command that serves the only application of the directory, if the command line names a module that the directory
+    /// lacks.
     pub alternative: Option<String>,
-    /// Folder that is put first in `sys.path`, if the configuration named a file or a folder whose module is imported.
-    pub folder: Option<PathBuf>,
+    /// Directory that is put first in `sys.path`, if the configuration named a file or a directory whose module is imported.
+    pub directory: Option<PathBuf>,
     /// Applications to load instead if this one can't be loaded, in this order.
     pub substitutes: Vec<Substitute>,
 }
@@ -152,10 +153,10 @@ pub enum ApplicationSource {
     Text(String),
 }
 
-/// The application's environment and mount behaviour, independent of its language.
+/// The application's environment and mount behavior, independent of its language.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct ApplicationSettings {
-    /// `chdir`, or the folder of the start if its path can be entered. Applied before sockets and files are opened, and again
+    /// `chdir`, or the directory of the start if its path can be entered. Applied before sockets and files are opened, and again
     /// before each generation loads the application.
     pub chdir: Option<PathBuf>,
     /// `chdir2`: applied after the application has been loaded.
@@ -167,12 +168,12 @@ pub struct ApplicationSettings {
     /// Variables of `env-file` and `envdir` that choose the code of a program, from files that a user other than root may write.
     /// Programs that root executes don't get them. Empty unless root's instance has an application of another user.
     pub foreign_variables: Vec<String>,
-    /// `root-path`: SCRIPT_NAME of every request, without a trailing slash; empty: none. A front server has already stripped it
+    /// `root-path`: SCRIPT_NAME of every request, without a trailing slash; empty: none. A reverse proxy has already stripped it
     /// from the path.
     pub root_path: String,
     /// `manage-script-name`: the mount point is moved from the start of PATH_INFO to SCRIPT_NAME.
     pub manage_script_name: bool,
-    /// `ignore-script-name`: a front server's SCRIPT_NAME does not select the application.
+    /// `ignore-script-name`: a reverse proxy's SCRIPT_NAME does not select the application.
     pub ignore_script_name: bool,
     /// `vhost`: the host of a request and its SCRIPT_NAME, `HOST|SCRIPT_NAME`, select the application.
     pub by_host: bool,
@@ -312,7 +313,7 @@ crate::with_defaults! {
         /// Maximum time from the start of a generation until it serves (`load-timeout`).
         pub load_timeout_ms: Option<u64>,
         pub pidfile: Option<PathBuf>,
-        /// `crash-reports`: the folder of reports about workers that have died.
+        /// `crash-reports`: the directory of reports about workers that have died.
         pub crash_reports: Option<PathBuf>,
         pub reload_order: ReloadOrder,
         /// Remove UNIX sockets and the pidfile at exit.

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::attendant::Schedule;
 
-/// Signals that wait for a target, at the most; further ones are dropped and counted.
+/// Signals that wait for a target, at most; further ones are dropped and counted.
 pub const MAX_PENDING: u32 = 64;
-/// Timers of each kind, cron times and file monitors that a generation may have, at the most, as in uWSGI.
+/// Timers of each kind, cron times and file monitors that a generation may have, at most, as in uWSGI.
 pub const MAX_EACH: usize = 64;
 /// The maximum size of [`Registrations`] as JSON.
 pub const REGISTRATIONS_BYTES: usize = 1024 * 1024;

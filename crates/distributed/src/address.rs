@@ -15,7 +15,7 @@ const PORT: u16 = 6379;
 const CONNECT_MS: u64 = 100;
 /// Milliseconds for an answer, from the first byte of the command to the last one of the answer.
 const ANSWER_MS: u64 = 500;
-/// Milliseconds that a limit may have at the most: a request waits that long.
+/// Milliseconds that a limit may have at most: a request waits that long.
 const MAX_LIMIT_MS: u64 = 60_000;
 /// Bytes of the prefix of all keys, and of a queue's name.
 const MAX_NAME_BYTES: usize = 128;
@@ -41,7 +41,7 @@ impl Purpose {
         match self {
             Purpose::Cache => &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix"],
             Purpose::Jobs => {
-                &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "folder", "queue", "hold-seconds"]
+                &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "directory", "queue", "hold-seconds"]
             }
             Purpose::Locks | Purpose::Timers => {
                 &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "hold-seconds"]
@@ -75,8 +75,8 @@ pub struct Address {
     pub answer: Duration,
     /// The start of all keys, so that several applications can share a database.
     pub prefix: String,
-    /// The folder that keeps jobs while the engine is away.
-    pub folder: Option<String>,
+    /// The directory that keeps jobs while the engine is away.
+    pub directory: Option<String>,
     /// The name of the queue of jobs, so that several spoolers can share a prefix.
     pub queue: String,
     /// How long a reservation, a lease or a firing lasts after its process has died.
@@ -108,7 +108,7 @@ impl Address {
             connect: query.connect,
             answer: query.answer,
             prefix: query.prefix,
-            folder: query.folder,
+            directory: query.directory,
             queue: query.queue,
             hold: query.hold,
         };
@@ -190,7 +190,7 @@ struct Query {
     connect: Duration,
     answer: Duration,
     prefix: String,
-    folder: Option<String>,
+    directory: Option<String>,
     queue: String,
     hold: Option<Duration>,
 }
@@ -205,7 +205,7 @@ impl Query {
             connect: Duration::from_millis(CONNECT_MS),
             answer: Duration::from_millis(ANSWER_MS),
             prefix: "bolide".to_owned(),
-            folder: None,
+            directory: None,
             queue: "spooler".to_owned(),
             hold: None,
         };
@@ -227,8 +227,8 @@ impl Query {
                 "user" => query.user = Some(value),
                 "pass" => query.password = Some(value),
                 "ca" => query.authority = Some(PathBuf::from(value)),
-                "folder" if value.is_empty() => return Err("`folder` is empty; write folder=PATH".to_owned()),
-                "folder" => query.folder = Some(value),
+                "directory" if value.is_empty() => return Err("`directory` is empty; write directory=PATH".to_owned()),
+                "directory" => query.directory = Some(value),
                 "queue" => query.queue = name(key, value)?,
                 _ => query.prefix = name(key, value)?,
             }
@@ -277,8 +277,8 @@ mod tests {
         assert_eq!((socket.user.as_deref(), socket.password.as_deref()), (Some("me"), Some("word")));
         let tls = parse("rediss://cache.example?ca=/etc/ca.pem").expect("an address");
         assert_eq!(tls.place, Place::Tls { host: "cache.example".to_owned(), port: 6379, authority: Some("/etc/ca.pem".into()) });
-        let jobs = Address::parse("redis://h?folder=jobs&hold-seconds=30", Purpose::Jobs).expect("an address");
-        assert_eq!((jobs.folder.as_deref(), jobs.hold), (Some("jobs"), Some(Duration::from_secs(30))));
+        let jobs = Address::parse("redis://h?directory=jobs&hold-seconds=30", Purpose::Jobs).expect("an address");
+        assert_eq!((jobs.directory.as_deref(), jobs.hold), (Some("jobs"), Some(Duration::from_secs(30))));
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
             ("redis://u:p/a@h", "its port is not"),
             ("redis://h/zero", "database is not a number"),
             ("redis://h?wait=1", "unknown key `wait`"),
-            ("redis://h?folder=x", "unknown key `folder`"),
+            ("redis://h?directory=x", "unknown key `directory`"),
             ("redis://h?answer-ms=0", "not a number from 1 to 60000"),
             ("redis://h?ca=/x", "for TLS alone"),
             ("redis+unix://relative.sock", "no absolute path"),

@@ -62,7 +62,7 @@ pub(crate) fn note_away(row: &EngineRow, now_ms: u64, name: &str, reason: &str) 
 
 /// The engine has answered.
 pub(crate) fn note_answer(row: &EngineRow, now_ms: u64, name: &str) -> Option<String> {
-    // One store a second at the most, so that the row's cache line stays with its readers.
+    // One store a second at most, so that the row's cache line stays with its readers.
     if now_ms.saturating_sub(row.answered_at_ms.load(Relaxed)) > 1000 || row.answered_at_ms.load(Relaxed) == 0 {
         row.answered_at_ms.store(now_ms.max(1), Relaxed);
     }

@@ -521,7 +521,7 @@ impl<A: App> Connection<A> {
 
     /// Answers a peer's mistake and logs it: the fault and the path at the beginning of the head, never other bytes.
     fn refuse(&mut self, fault: Fault, head: &[u8], context: &mut Context<'_, A>) {
-        // A front server that is configured for another protocol makes the same mistake with each request, and scanners come
+        // A reverse proxy that is configured for another protocol makes the same mistake with each request, and scanners come
         // again and again.
         if fault.is_mixup {
             let what = format!(" with {}{}: {}", fault.status, place(self.listener, context.worker), fault.reason);

@@ -253,7 +253,7 @@ impl<A: App> Exchange<A> {
 impl<A: App> Streaming<A> {
     /// When a worker that ends aborts it, in monotonic milliseconds.
     pub fn given_up_ms(&self, response: &Response) -> u64 {
-        // A client that has closed its sending side may still read, but counts as disconnected, as in front servers.
+        // A client that has closed its sending side may still read, but counts as disconnected, as in reverse proxies.
         let ends_early = match &self.request_stream {
             RequestStream::Body(body) => body.is_gone || response.is_endless(),
             RequestStream::Messages(_) => false,

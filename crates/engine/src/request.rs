@@ -29,9 +29,9 @@ pub struct Request<'a, Memo> {
     pub listener: usize,
     /// The client.
     pub peer: &'a Peer,
-    /// The client as described by a trusted front server. Equal for all requests of a connection that repeats its header block.
+    /// The client as described by a trusted reverse proxy. Equal for all requests of a connection that repeats its header block.
     pub forwarded: Option<&'a Forwarded>,
-    /// The path prefix that a front server has stripped: the start of SCRIPT_NAME, unless the request contains it.
+    /// The path prefix that a reverse proxy has stripped: the start of SCRIPT_NAME, unless the request contains it.
     pub script_name: &'a [u8],
     pub parts: RequestParts<'a, Memo>,
     pub body: Body,
@@ -52,7 +52,7 @@ pub struct Request<'a, Memo> {
 /// The protocol's part of a request.
 pub enum RequestParts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
-    /// From a front server: the uwsgi protocol, SCGI or FastCGI.
+    /// From a reverse proxy: the uwsgi protocol, SCGI or FastCGI.
     Variables(VariablesRequest<'a>),
 }
 
@@ -80,7 +80,7 @@ impl<'a, Memo> RequestParts<'a, Memo> {
         }
     }
 
-    /// A variable set by a route or a front server. If a name occurs several times, the last value counts.
+    /// A variable set by a route or a reverse proxy. If a name occurs several times, the last value counts.
     pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
         match self {
             RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
@@ -144,7 +144,7 @@ pub struct HttpRequest<'a, Memo> {
     /// The path, percent-decoded.
     pub path: &'a [u8],
     pub query: &'a [u8],
-    /// Host and port that override the Host header: from a trusted front server, or from an absolute-form target (RFC 9112
+    /// Host and port that override the Host header: from a trusted reverse proxy, or from an absolute-form target (RFC 9112
     /// section 3.2.2); else empty.
     pub authority: &'a [u8],
     pub version: Version,
@@ -178,7 +178,7 @@ pub struct VariablesRequest<'a> {
     pub variables: &'a [Variable],
     pub method: Option<Span>,
     pub uri: Option<Span>,
-    /// The value of REQUEST_URI that the front server sent; `uri` is the one that routes may have set.
+    /// The value of REQUEST_URI that the reverse proxy sent; `uri` is the one that routes may have set.
     pub raw_uri: &'a [u8],
     pub protocol: Option<Span>,
 }

@@ -81,7 +81,7 @@ impl SignalPort {
     /// Raises a signal. It is dropped, and counted, if the master has not heard of [`MAX_PENDING`] before it.
     pub fn raise(&self, number: u8) {
         let waiting = self.row.signals_raised.load(Relaxed).wrapping_sub(self.row.signals_heard.load(Relaxed));
-        let is_sent = waiting < MAX_PENDING && message::send(self.control.as_fd(), &Report::Signalled { number }, None).is_ok();
+        let is_sent = waiting < MAX_PENDING && message::send(self.control.as_fd(), &Report::Signaled { number }, None).is_ok();
         let counter = if is_sent { &self.row.signals_raised } else { &self.row.signals_dropped };
         counter.fetch_add(1, Relaxed);
     }

@@ -18,13 +18,13 @@ use crate::entry::{Description, Entry, FoundFile, Head};
 use crate::mime_types::{MimeTypes, UNKNOWN};
 use crate::roots::{FileType, FileVersion, OpenedRoot, RECHECK_MS, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
-use crate::sources::{FileSource, XSendfileFolders};
+use crate::sources::{FileSource, XSendfileDirectories};
 use crate::{dates, paths};
 
 /// The cache uses at most one in this many of the descriptors that the process may have.
 const DESCRIPTOR_SHARE: u64 = 4;
 
-/// Kept-open folders of front servers' DOCUMENT_ROOT.
+/// Kept-open directories of reverse proxies' DOCUMENT_ROOT.
 const DOCUMENT_ROOTS: usize = 16;
 
 /// An unused descriptor is closed after this many milliseconds, or up to twice as many.
@@ -46,7 +46,7 @@ pub struct FileRequest<'a> {
     pub path: &'a [u8],
     /// As the client sent it, with the query.
     pub uri: &'a [u8],
-    /// DOCUMENT_ROOT of a front server; empty if there is none.
+    /// DOCUMENT_ROOT of a reverse proxy; empty if there is none.
     pub document_root: &'a [u8],
     pub conditions: Conditions<'a>,
     /// Monotonic milliseconds.
@@ -65,7 +65,7 @@ pub struct Files {
     mime_types: MimeTypes,
     cache: Mutex<Cache<Arc<Entry>>>,
     document_roots: Mutex<Vec<(Vec<u8>, Arc<FileSource>)>>,
-    pub(crate) x_sendfile: XSendfileFolders,
+    pub(crate) x_sendfile: XSendfileDirectories,
     /// Those that routes name, by index.
     pub(crate) routed: Vec<FileSource>,
     complained_ms: AtomicU64,
@@ -80,9 +80,9 @@ struct Map {
 /// The trailing slash of a path, and what its presence asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TrailingSlash {
-    /// A folder.
+    /// A directory.
     There,
-    /// A file. A folder that has an index is redirected to the path with the slash.
+    /// A file. A directory that has an index is redirected to the path with the slash.
     Missing,
     /// It has no meaning.
     Ignored,
@@ -91,7 +91,7 @@ enum TrailingSlash {
 /// The outcome of a lookup below a root.
 pub(crate) enum Lookup {
     Entry(Arc<Entry>),
-    /// A folder with an index was requested without the trailing slash.
+    /// A directory with an index was requested without the trailing slash.
     Redirect,
     Refused(Refusal),
 }
@@ -103,8 +103,8 @@ enum Located {
 }
 
 impl Files {
-    /// Prepares the folders and rules of the settings. None of the folders needs to exist yet. `problems` gets a sentence for
-    /// each setting that was valid when the configuration was read and no longer is.
+    /// Prepares the directories and rules of the settings. None of the directories needs to exist yet. `problems` gets a sentence
+    /// for each setting that was valid when the configuration was read and no longer is.
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Files {
         let maps = settings.maps.iter().enumerate().map(|(number, map)| Map {
             prefix: map.prefix.clone().into_bytes(),
@@ -122,7 +122,7 @@ impl Files {
             mime_types: MimeTypes::read(&settings.mime_files, settings.charset.as_deref(), problems),
             cache: Mutex::new(Cache::new(bounds)),
             document_roots: Mutex::default(),
-            x_sendfile: XSendfileFolders::new(&settings.x_sendfile),
+            x_sendfile: XSendfileDirectories::new(&settings.x_sendfile),
             routed: Vec::new(),
             complained_ms: AtomicU64::new(0),
             tidied_ms: AtomicU64::new(0),
@@ -250,7 +250,7 @@ impl Files {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, request)),
             Lookup::Redirect => redirect(request.uri),
             Lookup::Refused(Refusal::Missing) => None,
-            // In a folder that is checked for all paths, a file that we may not read is left to the application.
+            // In a directory that is checked for all paths, a file that we may not read is left to the application.
             Lookup::Refused(Refusal::Denied) if source.kind == MapKind::Check => None,
             Lookup::Refused(Refusal::Denied) => {
                 Some(Answer::plain_text(403, "Forbidden", Head::default(), "The server is not allowed to read this file."))
@@ -258,7 +258,7 @@ impl Files {
             Lookup::Refused(Refusal::Outside) => {
                 let uri = request.path.escape_ascii();
                 complain(&format!(
-                    "security error: {uri} is a link that leads out of its folder and not under a `static-safe` path"
+                    "security error: {uri} is a link that leads out of its directory and not under a `static-safe` path"
                 ));
                 None
             }
@@ -287,7 +287,7 @@ impl Files {
         }
     }
 
-    /// The front server sends the bytes, and evaluates the request's conditions itself.
+    /// The reverse proxy sends the bytes, and evaluates the request's conditions itself.
     fn delegated(&self, entry: &Entry, expires: Option<i64>) -> Answer {
         let original = &entry.variants[0];
         let path = entry.found.resolved.path.as_os_str().as_bytes();
@@ -354,7 +354,7 @@ impl Files {
         known: Option<&Arc<Entry>>,
         request: &FileRequest<'_>,
     ) -> Lookup {
-        // An entry of another folder for this path is neither confirmed nor dropped here.
+        // An entry of another directory for this path is neither confirmed nor dropped here.
         let known = known.filter(|entry| entry.source == source.number);
         let opened = match source.root.open(request.now_ms) {
             Ok(opened) => opened,
@@ -419,14 +419,14 @@ impl Files {
             (resolved, FileType::File(version)) if slash != TrailingSlash::There => {
                 self.found(root, resolved, version).map(Located::FoundFile)
             }
-            (_, FileType::Folder) => self.index(root, relative, slash),
+            (_, FileType::Directory) => self.index(root, relative, slash),
             _ => Err(Refusal::Missing),
         }
     }
 
-    fn index(&self, root: &OpenedRoot, folder: &Path, slash: TrailingSlash) -> Result<Located, Refusal> {
+    fn index(&self, root: &OpenedRoot, directory: &Path, slash: TrailingSlash) -> Result<Located, Refusal> {
         for name in &self.settings.index {
-            match root.stat(&folder.join(name), &self.settings.safe) {
+            match root.stat(&directory.join(name), &self.settings.safe) {
                 Ok((_, FileType::File(_))) if slash == TrailingSlash::Missing => return Ok(Located::Redirect),
                 Ok((resolved, FileType::File(version))) => return self.found(root, resolved, version).map(Located::FoundFile),
                 Ok(_) | Err(Refusal::Missing) => {}
@@ -474,21 +474,21 @@ impl Files {
         mounted.min_by_key(|rest| rest.len()).unwrap_or(path)
     }
 
-    fn document_root(&self, folder: &[u8]) -> Option<Arc<FileSource>> {
+    fn document_root(&self, directory: &[u8]) -> Option<Arc<FileSource>> {
         let mut roots = self.document_roots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, source)) = roots.iter().find(|(name, _)| name == folder) {
+        if let Some((_, source)) = roots.iter().find(|(name, _)| name == directory) {
             return Some(source.clone());
         }
-        let path = PathBuf::from(as_path(folder));
+        let path = PathBuf::from(as_path(directory));
         if !path.is_absolute() {
             return None;
         }
         if roots.len() >= DOCUMENT_ROOTS {
             roots.remove(0);
         }
-        // Their cache keys differ by the folder, so they need no index.
+        // Their cache keys differ by the directory, so they need no index.
         let source = Arc::new(FileSource { number: usize::MAX, kind: MapKind::Check, root: Root::new(path), is_routed: false });
-        roots.push((folder.to_vec(), source.clone()));
+        roots.push((directory.to_vec(), source.clone()));
         Some(source)
     }
 
@@ -512,7 +512,7 @@ fn redirect(uri: &[u8]) -> Option<Answer> {
         301,
         "Moved Permanently",
         Head::default().with("Location", location),
-        "The folder's name needs a trailing slash.",
+        "The directory's name needs a trailing slash.",
     ))
 }
 

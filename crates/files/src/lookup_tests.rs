@@ -1,4 +1,4 @@
-//! The lookup on a real folder, with a clock that the test sets.
+//! The lookup on a real directory, with a clock that the test sets.
 
 use std::fs::{self, OpenOptions};
 
@@ -14,7 +14,7 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(files: &[(&str, &str)]) -> Scratch {
-        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-lookup-XXXXXX")).expect("a folder");
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-lookup-XXXXXX")).expect("a directory");
         let scratch = Scratch(path);
         for (file, text) in files {
             scratch.write(file, text);
@@ -24,7 +24,7 @@ impl Scratch {
 
     fn write(&self, file: &str, text: &str) {
         let path = self.0.join(file);
-        fs::create_dir_all(path.parent().expect("it has one")).expect("a folder");
+        fs::create_dir_all(path.parent().expect("it has one")).expect("a directory");
         fs::write(path, text).expect("a file");
     }
 
@@ -61,7 +61,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover temporary folder is harmless.
+        // A leftover temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -190,7 +190,7 @@ fn maps_are_searched_in_their_order_and_the_first_match_answers() {
 }
 
 #[test]
-fn a_folder_has_its_index_and_its_slash() {
+fn a_directory_has_its_index_and_its_slash() {
     let scratch = Scratch::new(&[("root/d/index.html", "index"), ("root/e/x", "x"), ("root/index.html", "top")]);
     let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
     for (path, is) in [
@@ -211,7 +211,7 @@ fn ten_thousand_files_go_through_a_small_cache() {
     let scratch = Scratch::new(&[]);
     for number in 0..10_000 {
         let path = scratch.0.join("root").join(format!("{:02}", number % 100));
-        fs::create_dir_all(&path).expect("a folder");
+        fs::create_dir_all(&path).expect("a directory");
         fs::write(path.join(number.to_string()), number.to_string()).expect("a file");
     }
     let mut settings = scratch.settings(&[("/s", "root", MapKind::Replace)]);

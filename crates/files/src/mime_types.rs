@@ -125,16 +125,16 @@ mod tests {
 
     #[test]
     fn a_file_of_types_comes_before_the_table() {
-        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-kinds-XXXXXX")).expect("a folder");
-        let file = folder.join("types");
+        let directory = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-kinds-XXXXXX")).expect("a directory");
+        let file = directory.join("types");
         fs::write(&file, "# comment\ntext/x-own  own .CSS # more\nbroken line\n\x01/x bad\n").expect("a file");
         let mut problems = Vec::new();
-        let mime_types = MimeTypes::read(&[file.clone(), folder.join("none")], None, &mut problems);
+        let mime_types = MimeTypes::read(&[file.clone(), directory.join("none")], None, &mut problems);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(mime_types.of(Path::new("a.own")).full, "text/x-own");
         assert_eq!(mime_types.of(Path::new("a.css")).bare, "text/x-own");
         assert_eq!(mime_types.of(Path::new("a.bad")).bare, "application/octet-stream");
         assert_eq!(mime_types.of(Path::new("a.html")).full, "text/html");
-        fs::remove_dir_all(folder).expect("the folder was ours");
+        fs::remove_dir_all(directory).expect("the directory was ours");
     }
 }

@@ -87,7 +87,7 @@ mod tests {
 
     impl Scratch {
         fn new() -> Scratch {
-            Scratch(nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-named-XXXXXX")).expect("a folder"))
+            Scratch(nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-named-XXXXXX")).expect("a directory"))
         }
 
         fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {

@@ -15,7 +15,7 @@ pub fn is_plain(path: &[u8], dot_files: bool) -> bool {
     if path.len() > PATH_BYTES || path.iter().any(|byte| *byte < 0x20 || *byte == 0x7f || *byte == b'\\') {
         return false;
     }
-    // A trailing slash asks for a folder.
+    // A trailing slash asks for a directory.
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.is_empty() || path.split(|byte| *byte == b'/').all(|name| is_plain_name(name, dot_files))
 }

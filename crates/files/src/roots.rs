@@ -1,5 +1,5 @@
-//! The folders that files are served from, and how a path below one is opened: it cannot leave its root, whatever links exist and
-//! even if they are moved meanwhile. It must not know HTTP. Workers run it.
+//! The directories that files are served from, and how a path below one is opened: it cannot leave its root, whatever links exist
+//! and even if they are moved meanwhile. It must not know HTTP. Workers run it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
-/// A folder that was moved or replaced is noticed within this many milliseconds.
+/// A directory that was moved or replaced is noticed within this many milliseconds.
 pub const RECHECK_MS: u64 = 1_000;
 
 /// Attempts at a stat that a concurrent rename disturbed (openat2(2), EAGAIN).
@@ -27,7 +27,7 @@ pub enum Refusal {
     Missing,
     /// EACCES: it may exist, but we may not read it.
     Denied,
-    /// A symbolic link leads out of the root, and not into a safe folder.
+    /// A symbolic link leads out of the root, and not into a safe directory.
     Outside,
     /// The process or the system has no descriptor left, or no memory.
     Exhausted(Errno),
@@ -103,7 +103,7 @@ impl FileVersion {
 #[derive(Debug, PartialEq, Eq)]
 pub enum FileType {
     File(FileVersion),
-    Folder,
+    Directory,
     /// A device, a pipe or a socket: never served and never opened.
     Other,
 }
@@ -119,10 +119,10 @@ pub struct ResolvedPath {
     pub path: PathBuf,
 }
 
-/// A folder in its present state, or a single file in one.
+/// A directory in its present state, or a single file in one.
 #[derive(Debug)]
 pub struct OpenedRoot {
-    folder: OwnedFd,
+    directory: OwnedFd,
     path: PathBuf,
     identity: (u64, u64),
     /// The root is this one file.
@@ -175,16 +175,16 @@ impl Root {
 impl OpenedRoot {
     fn new(target: &Path) -> Result<OpenedRoot, Refusal> {
         let real = target.canonicalize().map_err(|error| refusal_of(&error))?;
-        let folder_flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-        let found = openat(AT_FDCWD, &real, folder_flags, Mode::empty()).map_err(refusal)?;
+        let directory_flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+        let found = openat(AT_FDCWD, &real, directory_flags, Mode::empty()).map_err(refusal)?;
         let facts = fstat(&found).map_err(refusal)?;
         let identity = (facts.st_dev, facts.st_ino);
         if kind(&facts) == SFlag::S_IFDIR {
-            return Ok(OpenedRoot { folder: found, path: real, identity, file_name: None });
+            return Ok(OpenedRoot { directory: found, path: real, identity, file_name: None });
         }
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else { return Err(Refusal::Missing) };
-        let folder = openat(AT_FDCWD, parent, folder_flags | OFlag::O_DIRECTORY, Mode::empty()).map_err(refusal)?;
-        Ok(OpenedRoot { folder, path: parent.to_owned(), identity, file_name: Some(name.into()) })
+        let directory = openat(AT_FDCWD, parent, directory_flags | OFlag::O_DIRECTORY, Mode::empty()).map_err(refusal)?;
+        Ok(OpenedRoot { directory, path: parent.to_owned(), identity, file_name: Some(name.into()) })
     }
 
     fn is_at(&self, target: &Path) -> bool {
@@ -208,7 +208,7 @@ impl OpenedRoot {
         let facts = fstat(&descriptor).map_err(refusal)?;
         let file_type = match kind(&facts) {
             SFlag::S_IFREG => FileType::File(FileVersion::of(&facts)),
-            SFlag::S_IFDIR => FileType::Folder,
+            SFlag::S_IFDIR => FileType::Directory,
             _ => FileType::Other,
         };
         let path = real.clone().unwrap_or_else(|| self.path.join(relative));
@@ -243,7 +243,7 @@ impl OpenedRoot {
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         for _ in 0..STAT_TRIES {
-            match openat2(&self.folder, path, how) {
+            match openat2(&self.directory, path, how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno @ Errno::ENOSYS) => {
                     NO_OPENAT2.store(true, Relaxed);
@@ -255,19 +255,19 @@ impl OpenedRoot {
         Err(Errno::EAGAIN)
     }
 
-    /// Returns the path without links, if it lies in the root or in a safe folder.
+    /// Returns the path without links, if it lies in the root or in a safe directory.
     fn real_path(&self, relative: &Path, safe: &[PathBuf]) -> Result<PathBuf, Refusal> {
         let real = self.path.join(relative).canonicalize().map_err(|error| refusal_of(&error))?;
         let is_allowed = real.starts_with(&self.path)
-            || safe
-                .iter()
-                .any(|folder| real.starts_with(folder) || folder.canonicalize().is_ok_and(|folder| real.starts_with(folder)));
+            || safe.iter().any(|directory| {
+                real.starts_with(directory) || directory.canonicalize().is_ok_and(|directory| real.starts_with(directory))
+            });
         if is_allowed { Ok(real) } else { Err(Refusal::Outside) }
     }
 }
 
 impl ResolvedPath {
-    /// Returns the path of a file in the same folder whose name has this suffix appended.
+    /// Returns the path of a file in the same directory whose name has this suffix appended.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.relative.clone().into_os_string();
         name.push(suffix);

@@ -1,18 +1,18 @@
-//! Opening below a root, on a real folder: with openat2 and with the fallback for kernels without it.
+//! Opening below a root, on a real directory: with openat2 and with the fallback for kernels without it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-/// A temporary folder, removed at the end of the test.
+/// A temporary directory, removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new() -> Scratch {
-        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-roots-XXXXXX")).expect("a folder");
-        for folder in ["root/inner", "outside", "safe"] {
-            fs::create_dir_all(path.join(folder)).expect("a folder");
+        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-roots-XXXXXX")).expect("a directory");
+        for directory in ["root/inner", "outside", "safe"] {
+            fs::create_dir_all(path.join(directory)).expect("a directory");
         }
         for (file, text) in [("root/a.txt", "a"), ("root/inner/b.txt", "bb"), ("outside/secret", "no"), ("safe/shared", "yes")] {
             fs::write(path.join(file), text).expect("a file");
@@ -23,7 +23,7 @@ impl Scratch {
             ("root/around", path.join("root/inner/b.txt")),
             ("root/out", path.join("outside/secret")),
             ("root/up", "../outside/secret".into()),
-            ("root/folder-out", path.join("outside")),
+            ("root/directory-out", path.join("outside")),
             ("root/to-safe", path.join("safe/shared")),
             ("root/loop", "loop".into()),
         ] {
@@ -39,7 +39,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A leftover temporary folder is harmless.
+        // A leftover temporary directory is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -52,13 +52,13 @@ fn found(opened: &OpenedRoot, relative: &str, safe: &[PathBuf]) -> Result<u64, R
             assert_eq!(again, version);
             Ok(version.bytes)
         }
-        FileType::Folder => Ok(u64::MAX),
+        FileType::Directory => Ok(u64::MAX),
         FileType::Other => Err(Refusal::Missing),
     }
 }
 
 #[test]
-fn links_are_followed_within_the_root_and_to_safe_folders_only() {
+fn links_are_followed_within_the_root_and_to_safe_directories_only() {
     let scratch = Scratch::new();
     let safe = [scratch.path("safe")];
     // The component-by-component walk, which is the fallback without openat2, must agree.
@@ -85,8 +85,8 @@ fn links_are_followed_within_the_root_and_to_safe_folders_only() {
             ("loop", Err(Refusal::Missing)),
             ("out", Err(Refusal::Outside)),
             ("up", Err(Refusal::Outside)),
-            ("folder-out", Err(Refusal::Outside)),
-            ("folder-out/secret", Err(Refusal::Outside)),
+            ("directory-out", Err(Refusal::Outside)),
+            ("directory-out/secret", Err(Refusal::Outside)),
             ("../outside/secret", Err(Refusal::Outside)),
             ("to-safe", Err(Refusal::Outside)),
         ] {
@@ -117,13 +117,13 @@ fn a_root_that_is_replaced_is_noticed_after_a_second() {
     let root = Root::new(scratch.path("root"));
     assert_eq!(found(&root.open(0).expect("there"), "a.txt", &[]), Ok(1));
     fs::rename(scratch.path("root"), scratch.path("old")).expect("renamed");
-    fs::create_dir(scratch.path("root")).expect("a folder");
+    fs::create_dir(scratch.path("root")).expect("a directory");
     fs::write(scratch.path("root/a.txt"), "new").expect("a file");
     assert_eq!(found(&root.open(RECHECK_MS - 1).expect("there"), "a.txt", &[]), Ok(1));
     assert_eq!(found(&root.open(RECHECK_MS).expect("there"), "a.txt", &[]), Ok(3));
     fs::remove_dir_all(scratch.path("root")).expect("removed");
     assert_eq!(root.open(RECHECK_MS * 2).map(|_| ()), Err(Refusal::Missing));
-    fs::create_dir(scratch.path("root")).expect("a folder");
+    fs::create_dir(scratch.path("root")).expect("a directory");
     assert!(root.open(RECHECK_MS * 2 + 1).is_ok(), "what is missing is looked for each time");
 }
 

@@ -1,4 +1,4 @@
-//! Files that a route names: their folders are known at the start, and the route gives the path within them.
+//! Files that a route names: their directories are known at the start, and the route gives the path within them.
 //!
 //! They are looked up like all files, through the same cache and with the same checks. It must not know route rules. Workers run
 //! it.
@@ -17,9 +17,9 @@ use crate::sources::FileSource;
 
 /// The file that a route names for a request.
 pub struct Routed<'a> {
-    /// The index of its folder.
-    pub folder: usize,
-    /// The path below it; empty for the folder itself, which may be a single file.
+    /// The index of its directory.
+    pub directory: usize,
+    /// The path below it; empty for the directory itself, which may be a single file.
     pub relative: &'a [u8],
     /// The file is the page of another answer, which has its own status.
     pub page: Option<Page<'a>>,
@@ -41,25 +41,25 @@ impl Page<'_> {
 }
 
 impl Files {
-    /// Adds the folders that routes name, by index.
+    /// Adds the directories that routes name, by index.
     #[must_use]
-    pub fn with_folders(mut self, folders: &[PathBuf]) -> Files {
+    pub fn with_directories(mut self, directories: &[PathBuf]) -> Files {
         let first = self.maps_count();
-        let source = |(number, folder): (usize, &PathBuf)| FileSource {
+        let source = |(number, directory): (usize, &PathBuf)| FileSource {
             number: first + number,
             kind: MapKind::Replace,
-            root: Root::new(folder.clone()),
+            root: Root::new(directory.clone()),
             is_routed: true,
         };
-        self.routed = folders.iter().enumerate().map(source).collect();
+        self.routed = directories.iter().enumerate().map(source).collect();
         self
     }
 
     /// Returns the answer to a request for which a route has named a file.
     pub fn find_routed(&self, routed: &Routed<'_>, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_missing(b"GET") };
+        let Some(source) = self.routed.get(routed.directory) else { return self.answer_for_missing(b"GET") };
         // No path contains a NUL, so this key is unique.
-        let key = [routed.folder.to_string().as_bytes(), b"\0\0", routed.relative].concat();
+        let key = [routed.directory.to_string().as_bytes(), b"\0\0", routed.relative].concat();
         match &routed.page {
             Some(page) => self.page(source, &key, routed.relative, *page, request, complain),
             None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_missing(request.method),

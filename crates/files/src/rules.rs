@@ -81,7 +81,7 @@ impl Rules {
             immutable: settings.immutable.iter().filter_map(&mut compile).collect(),
             cache_control: settings.cache_control.clone(),
             compressed_all: compressed.all,
-            compressed_starts: compressed.folders.iter().map(|folder| folder.as_os_str().as_bytes().to_vec()).collect(),
+            compressed_starts: compressed.directories.iter().map(|directory| directory.as_os_str().as_bytes().to_vec()).collect(),
             compressed_ends: compressed.suffixes.iter().map(|suffix| suffix.clone().into_bytes()).collect(),
             compressed: compressed.patterns.iter().filter_map(&mut compile).collect(),
         }

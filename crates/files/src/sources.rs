@@ -1,5 +1,5 @@
-//! The configured folders that files are served from: for paths of requests, and for files that an application names. It must not
-//! know requests. Workers run it.
+//! The configured directories that files are served from: for paths of requests, and for files that an application names. It must
+//! not know requests. Workers run it.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use bolide_contract::files::{MapKind, XSendfile as Settings};
 
 use crate::roots::Root;
 
-/// A folder that files are served from. Several may contain the same path.
+/// A directory that files are served from. Several may contain the same path.
 pub(crate) struct FileSource {
     /// Its identity.
     pub number: usize,
@@ -22,7 +22,7 @@ pub(crate) struct FileSource {
 pub enum SendfileHeader {
     /// `X-Sendfile`: the file's own path.
     Path,
-    /// `X-Accel-Redirect`: a path that maps to a folder. Already percent-decoded, without a query.
+    /// `X-Accel-Redirect`: a path that maps to a directory. Already percent-decoded, without a query.
     Location,
 }
 
@@ -35,24 +35,24 @@ impl SendfileHeader {
     }
 }
 
-/// The folders, each with the prefix of the names that lead into it.
-pub(crate) struct XSendfileFolders {
+/// The directories, each with the prefix of the names that lead into it.
+pub(crate) struct XSendfileDirectories {
     by_path: Vec<(Vec<u8>, FileSource)>,
     by_location: Vec<(Vec<u8>, FileSource)>,
 }
 
-impl XSendfileFolders {
-    pub fn new(settings: &Settings) -> XSendfileFolders {
-        let source = |folder: &PathBuf| FileSource {
+impl XSendfileDirectories {
+    pub fn new(settings: &Settings) -> XSendfileDirectories {
+        let source = |directory: &PathBuf| FileSource {
             number: usize::MAX,
             kind: MapKind::Replace,
-            root: Root::new(folder.clone()),
+            root: Root::new(directory.clone()),
             is_routed: false,
         };
-        let path = |folder: &PathBuf| folder.as_os_str().as_encoded_bytes().to_vec();
-        let location = |(prefix, folder): &(String, PathBuf)| (prefix.clone().into_bytes(), source(folder));
-        XSendfileFolders {
-            by_path: settings.by_path.iter().map(|folder| (path(folder), source(folder))).collect(),
+        let path = |directory: &PathBuf| directory.as_os_str().as_encoded_bytes().to_vec();
+        let location = |(prefix, directory): &(String, PathBuf)| (prefix.clone().into_bytes(), source(directory));
+        XSendfileDirectories {
+            by_path: settings.by_path.iter().map(|directory| (path(directory), source(directory))).collect(),
             by_location: settings.by_location.iter().map(location).collect(),
         }
     }

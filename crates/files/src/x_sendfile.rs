@@ -1,5 +1,5 @@
 //! Files that the application names in its answer: `X-Sendfile` with a path, `X-Accel-Redirect` with a location. They are looked
-//! up like all files, through the same cache and with the same checks, but only in folders that the configuration allows for
+//! up like all files, through the same cache and with the same checks, but only in directories that the configuration allows for
 //! this.
 //!
 //! It must not know the application's answer. Workers run it.
@@ -34,7 +34,7 @@ impl Files {
         let Some((prefix, source, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
             let (field, name) = (header.field(), request.path.escape_ascii());
             complain(&format!(
-                "the application's {field} names {name}, which is not in a folder that the configuration allows for it"
+                "the application's {field} names {name}, which is not in a directory that the configuration allows for it"
             ));
             return missing();
         };
@@ -53,7 +53,7 @@ impl Files {
             self.lock_cache().remove(&key);
         }
         let found = match looked {
-            // A folder is not a file, with or without an index.
+            // A directory is not a file, with or without an index.
             Lookup::Redirect => None,
             looked => self.answer_to(looked, source, request, complain),
         };

@@ -1,5 +1,5 @@
 //! File operations of hooks, by path. It knows nothing of hooks. `OwnFiles` serves every process that runs hooks; a process that
-//! runs them with other rights than the owner of a folder implements [`Files`] itself.
+//! runs them with other rights than the owner of a directory implements [`Files`] itself.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -30,8 +30,8 @@ impl ModeChange {
 /// Operations on files by path. Each method fails as the system call of its name does.
 #[expect(clippy::missing_errors_doc, reason = "further ones are not logged")]
 pub trait Files {
-    fn make_folder(&self, path: &Path) -> io::Result<()>;
-    fn remove_folder(&self, path: &Path) -> io::Result<()>;
+    fn make_directory(&self, path: &Path) -> io::Result<()>;
+    fn remove_directory(&self, path: &Path) -> io::Result<()>;
     /// Replaces the contents of the file by this text.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
     fn append(&self, path: &Path, text: &str) -> io::Result<()>;
@@ -48,11 +48,11 @@ pub trait Files {
 pub struct OwnFiles;
 
 impl Files for OwnFiles {
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
         fs::create_dir(path)
     }
 
-    fn remove_folder(&self, path: &Path) -> io::Result<()> {
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
         fs::remove_dir(path)
     }
 

@@ -18,7 +18,7 @@ use nix::unistd::{Group, User};
 
 pub use self::files::{Files, ModeChange, OwnFiles};
 
-/// Time that a hook waits for a file, a folder or an address, in milliseconds, as in uWSGI.
+/// Time that a hook waits for a file, a directory or an address, in milliseconds, as in uWSGI.
 const MAX_WAIT_MS: u64 = 60_000;
 /// Time between two checks meanwhile, in milliseconds.
 const WAIT_LOOK_MS: u64 = 100;
@@ -26,7 +26,7 @@ const WAIT_LOOK_MS: u64 = 100;
 const MAX_CONNECT: Duration = Duration::from_millis(1000);
 /// Addresses of a host name that are tried.
 const MAX_ADDRESSES: usize = 8;
-/// The sticky bit, which is added to a folder's mode (stat(2), S_ISVTX).
+/// The sticky bit, which is added to a directory's mode (stat(2), S_ISVTX).
 const STICKY: u32 = 0o1000;
 /// The shell that every system has.
 const SHELL: &str = "/bin/sh";
@@ -115,9 +115,9 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
             bolide_log::write(format!("{text}\n").as_bytes());
             Ok(())
         }
-        HookAction::ChangeFolder(path) => at(path, std::env::set_current_dir(path)),
-        HookAction::MakeFolder(path) => at(path, files.make_folder(path)),
-        HookAction::RemoveFolder(path) => at(path, files.remove_folder(path)),
+        HookAction::ChangeDirectory(path) => at(path, std::env::set_current_dir(path)),
+        HookAction::MakeDirectory(path) => at(path, files.make_directory(path)),
+        HookAction::RemoveDirectory(path) => at(path, files.remove_directory(path)),
         HookAction::Write(path, text) => at(path, files.write(path, text)),
         HookAction::Append(path, text) => at(path, files.append(path, text)),
         HookAction::WriteFifo(path, text) => match files.write_fifo(path, text) {
@@ -197,7 +197,7 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
     match subject {
         WaitSubject::Anything => fs::metadata(name).is_ok(),
         WaitSubject::File => fs::metadata(name).is_ok_and(|found| found.is_file()),
-        WaitSubject::Folder => fs::metadata(name).is_ok_and(|found| found.is_dir()),
+        WaitSubject::Directory => fs::metadata(name).is_ok_and(|found| found.is_dir()),
         WaitSubject::Socket if name.contains('/') => accepts_at(name),
         WaitSubject::Socket => {
             // An address without a host is one of this machine, as for a socket.
@@ -226,14 +226,14 @@ mod tests {
 
     fn done(action: HookAction) -> Result<(), String> {
         let mut call = no_functions;
-        let environment = [("COLOUR".to_owned(), "red".to_owned())];
+        let environment = [("COLOR".to_owned(), "red".to_owned())];
         act(&action, &mut Means { shells: &[], environment: &environment, removed: &[], files: &OwnFiles, call: &mut call })
     }
 
-    /// A temporary folder of the test. Dropping it removes it.
-    struct Folder(PathBuf);
+    /// A temporary directory of the test. Dropping it removes it.
+    struct Directory(PathBuf);
 
-    impl Drop for Folder {
+    impl Drop for Directory {
         fn drop(&mut self) {
             fs::remove_dir_all(&self.0).unwrap_or_default();
         }
@@ -242,13 +242,13 @@ mod tests {
     #[test]
     fn each_action_does_what_its_name_says_or_says_why_not() {
         let above = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-hooks-XXXXXX")).expect("made");
-        let _above = Folder(above.clone());
-        let folder = Folder(above.join("made"));
-        let path = |name: &str| folder.0.join(name);
+        let _above = Directory(above.clone());
+        let directory = Directory(above.join("made"));
+        let path = |name: &str| directory.0.join(name);
         let text = |name: &str| fs::read_to_string(path(name)).expect("read");
         let mode = |name: &str| fs::metadata(path(name)).expect("there").permissions().mode() & 0o7777;
-        assert_eq!(done(HookAction::MakeFolder(folder.0.clone())), Ok(()));
-        assert!(done(HookAction::MakeFolder(folder.0.clone())).is_err());
+        assert_eq!(done(HookAction::MakeDirectory(directory.0.clone())), Ok(()));
+        assert!(done(HookAction::MakeDirectory(directory.0.clone())).is_err());
         assert_eq!(done(HookAction::Write(path("a"), "one".to_owned())), Ok(()));
         assert_eq!(done(HookAction::Append(path("a"), "two\n".to_owned())), Ok(()));
         assert_eq!(text("a"), "onetwo\n");
@@ -256,14 +256,14 @@ mod tests {
         assert_eq!(done(HookAction::ChangeMode(path("b"), 0o640)), Ok(()));
         assert_eq!(done(HookAction::Sticky(path("b"))), Ok(()));
         assert_eq!(mode("b"), 0o1640);
-        assert_eq!(done(HookAction::Exec(format!("echo $COLOUR > {}", path("c").display()))), Ok(()));
+        assert_eq!(done(HookAction::Exec(format!("echo $COLOR > {}", path("c").display()))), Ok(()));
         assert_eq!(text("c"), "red\n");
         assert_eq!(done(HookAction::Exec("exit 3".to_owned())), Err("the command exited with status 3".to_owned()));
         assert_eq!(done(HookAction::Exec("kill -9 $$".to_owned())), Err("the command exited with status 137".to_owned()));
         assert_eq!(done(HookAction::SafeExec("exit 3".to_owned())), Ok(()));
         assert_eq!(done(HookAction::WaitFor(WaitSubject::File, path("c").display().to_string())), Ok(()));
-        assert!(!is_there(WaitSubject::File, &folder.0.display().to_string()));
-        assert!(is_there(WaitSubject::Folder, &folder.0.display().to_string()));
+        assert!(!is_there(WaitSubject::File, &directory.0.display().to_string()));
+        assert!(is_there(WaitSubject::Directory, &directory.0.display().to_string()));
         assert!(!is_there(WaitSubject::Anything, &path("z").display().to_string()));
         assert_eq!(done(HookAction::Unlink(path("c"))), Ok(()));
         assert!(done(HookAction::Unlink(path("c"))).expect_err("gone").contains("/c: "));

@@ -27,8 +27,8 @@ pub fn maps(pid: i32) -> io::Result<String> {
 
 /// Returns the process' threads.
 pub fn tasks(pid: i32) -> Vec<Task> {
-    let Ok(folder) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let ids = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let Ok(directory) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let ids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     ids.take(MAX_TASKS).filter_map(|id| task(pid, id)).collect()
 }
 

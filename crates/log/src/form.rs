@@ -16,7 +16,7 @@ struct Form {
     is_json: bool,
     /// Lines are read by people: the time of day is enough.
     is_short: bool,
-    is_coloured: bool,
+    is_colored: bool,
 }
 
 /// Words of lines that are red, and of those that are yellow.
@@ -31,24 +31,24 @@ const GREEN: &[u8] = b"\x1b[32m";
 const BOLD: &[u8] = b"\x1b[1m";
 const PLAIN: &[u8] = b"\x1b[0m";
 
-/// Sets the form. `at_terminal`: the log is a terminal; `may_be_coloured`: it can show colours, or they are forced.
-pub fn set(logging: &Logging, at_terminal: bool, may_be_coloured: bool) {
+/// Sets the form. `at_terminal`: the log is a terminal; `may_be_colored`: it can show colors, or they are forced.
+pub fn set(logging: &Logging, at_terminal: bool, may_be_colored: bool) {
     let is_short = match logging.style {
         LogStyle::Short => true,
         LogStyle::ShortAtTerminal => at_terminal,
         LogStyle::Uwsgi | LogStyle::Json => false,
     };
-    // The server's own lines have colours for a person, whatever the style of request lines is.
+    // The server's own lines have colors for a person, whatever the style of request lines is.
     let is_for_person = is_short || at_terminal && logging.style == LogStyle::Uwsgi;
-    let is_coloured = is_for_person && may_be_coloured;
-    let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json, is_short, is_coloured };
+    let is_colored = is_for_person && may_be_colored;
+    let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json, is_short, is_colored };
     // Never freed: a thread may be reading it, and there is one for each reading of the configuration.
     FORM.store(Box::into_raw(Box::new(form)), Release);
 }
 
-/// Whether lines are short and may be coloured.
-pub fn is_coloured() -> bool {
-    form().is_some_and(|form| form.is_coloured)
+/// Whether lines are short and may be colored.
+pub fn is_colored() -> bool {
+    form().is_some_and(|form| form.is_colored)
 }
 
 /// Whether each line is a JSON object.
@@ -71,10 +71,10 @@ pub fn message(text: &str) -> Vec<u8> {
                 date(&mut line, form);
             }
             line.extend_from_slice(b"bolide: ");
-            let colour = form.filter(|form| form.is_coloured).and_then(|_| colour(text));
-            line.extend_from_slice(colour.unwrap_or_default());
+            let color = form.filter(|form| form.is_colored).and_then(|_| color(text));
+            line.extend_from_slice(color.unwrap_or_default());
             line.extend_from_slice(text.as_bytes());
-            if colour.is_some() {
+            if color.is_some() {
                 line.extend_from_slice(PLAIN);
             }
             line.push(b'\n');
@@ -137,8 +137,8 @@ pub fn event(line: &mut Vec<u8>, level: Level, kind: &str, message: &[u8], membe
     line.extend_from_slice(b"}\n");
 }
 
-/// The colour of a line of the server itself, if its words call for one.
-fn colour(text: &str) -> Option<&'static [u8]> {
+/// The color of a line of the server itself, if its words call for one.
+fn color(text: &str) -> Option<&'static [u8]> {
     match () {
         () if RED_WORDS.iter().any(|words| text.contains(words)) => Some(RED),
         () if YELLOW_WORDS.iter().any(|words| text.contains(words)) => Some(YELLOW),
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_a_person_looks_for_have_colours() {
-        assert_eq!(colour("the new code could not be loaded (NameError): generation 1 keeps serving"), Some(RED));
-        assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
-        assert_eq!(colour("ready: 1 worker in 80 ms"), Some(GREEN));
-        assert_eq!(colour("open http://127.0.0.1:8000"), Some(BOLD));
-        assert_eq!(colour("2 workers × 1 thread"), None);
+    fn lines_that_a_person_looks_for_have_colors() {
+        assert_eq!(color("the new code could not be loaded (NameError): generation 1 keeps serving"), Some(RED));
+        assert_eq!(color("WARNING: the application runs as root"), Some(YELLOW));
+        assert_eq!(color("ready: 1 worker in 80 ms"), Some(GREEN));
+        assert_eq!(color("open http://127.0.0.1:8000"), Some(BOLD));
+        assert_eq!(color("2 workers × 1 thread"), None);
     }
 }

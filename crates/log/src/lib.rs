@@ -137,17 +137,17 @@ pub fn is_terminal() -> bool {
         && descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
 }
 
-/// Whether lines of the log are coloured: it is a terminal that can show colours and they are not turned off (no-color.org), or
-/// colours are forced (force-color.org).
-pub fn is_coloured() -> bool {
+/// Whether lines of the log are colored: it is a terminal that can show colors and they are not turned off (no-color.org), or
+/// colors are forced (force-color.org).
+pub fn is_colored() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     !is_set("NO_COLOR") && (is_set("FORCE_COLOR") || is_terminal() && !is_dumb)
 }
 
-/// Whether the configured form has coloured lines.
-pub fn colours_lines() -> bool {
-    form::is_coloured()
+/// Whether the configured form has colored lines.
+pub fn colors_lines() -> bool {
+    form::is_colored()
 }
 
 /// Sets the form and the flows of the settings. The master calls it at its start, and a prototype; workers inherit them.
@@ -166,7 +166,7 @@ pub fn configure(logging: &Logging) {
     LOGS[0].set_reopened(logging.file.is_some());
     flow::set(logging);
     // The form depends on whether messages reach the terminal.
-    form::set(logging, is_terminal(), is_coloured());
+    form::set(logging, is_terminal(), is_colored());
 }
 
 /// Writes whole lines of messages, each with its newline. Never blocks.

@@ -493,8 +493,8 @@ mod tests {
 
     #[test]
     fn lines_for_a_datagram_socket_without_a_reader_wait_and_come_after_the_first_line() {
-        let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
-        let path = folder.join("socket");
+        let directory = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
+        let path = directory.join("socket");
         let read = |socket: &UnixDatagram| {
             let mut text = [0; 100];
             let length = socket.recv(&mut text).expect("a line");
@@ -519,7 +519,7 @@ mod tests {
         assert!(writer.is_away());
         writer.give_up();
         assert_eq!((writer.is_waiting(), writer.take_uncounted()), (false, 1));
-        std::fs::remove_dir_all(&folder).expect("removed");
+        std::fs::remove_dir_all(&directory).expect("removed");
     }
 
     #[test]

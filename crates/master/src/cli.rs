@@ -28,8 +28,8 @@ pub struct Invocation {
     pub arguments: Vec<OsString>,
     /// The Python that runs the console script.
     pub interpreter: Option<PathBuf>,
-    /// The folder that contains the Python package `bolide`.
-    pub package_folder: Option<PathBuf>,
+    /// The directory that contains the Python package `bolide`.
+    pub package_directory: Option<PathBuf>,
     /// The import path of that Python (`sys.path`), and the script that it executed.
     pub imports: Vec<PathBuf>,
     /// The name and version of that Python, for `bolide --version`.
@@ -39,9 +39,9 @@ pub struct Invocation {
 impl Invocation {
     /// Returns the invocation of the plain program. A package manager may have installed a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
-        let (interpreter, package_folder) =
+        let (interpreter, package_directory) =
             std::env::current_exe().map(|own| interpreter::packaged_beside(&own)).unwrap_or_default();
-        Invocation { arguments, interpreter, package_folder, ..Invocation::default() }
+        Invocation { arguments, interpreter, package_directory, ..Invocation::default() }
     }
 }
 
@@ -52,11 +52,11 @@ pub fn main(invocation: Invocation) -> i32 {
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
-    let Invocation { arguments, interpreter, package_folder, imports, language } = invocation;
+    let Invocation { arguments, interpreter, package_directory, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
     let choose = move |settings: &Settings| {
         let places = (settings.confinement.root.as_deref(), settings.application.chdir.as_deref());
-        Program::choose(&settings.python, places, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
+        Program::choose(&settings.python, places, interpreter.as_deref(), package_directory.as_deref(), std::env::var_os("PATH"))
     };
     run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }

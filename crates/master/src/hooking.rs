@@ -1,7 +1,7 @@
 //! The hooks of the master. A child runs each of them, so that a hook that hangs does not block the master: a signal that
 //! requests the end kills the hook, with all processes that it started. The master itself runs hooks that change its process (a
-//! folder, an exit). A child that has become the application's user runs the hooks of that user. It knows no hook's meaning. The
-//! master runs it, before and after its event loop.
+//! directory, an exit). A child that has become the application's user runs the hooks of that user. It knows no hook's meaning.
+//! The master runs it, before and after its event loop.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -77,7 +77,7 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
     let runner = Runner { confinement: &confinement, privileges: None, files };
     for hook in hooks {
         match hook.action {
-            HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
+            HookAction::ChangeDirectory(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
             _ => in_child(settings, phase, &[hook], &runner, WaitLimit::OfStart).map_err(HookError::of_start)?,
         }
     }

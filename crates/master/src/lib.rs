@@ -19,7 +19,7 @@ mod outcomes;
 mod owner;
 mod pager;
 mod provision;
-mod signalling;
+mod signaling;
 mod spans;
 mod start;
 mod statistics;

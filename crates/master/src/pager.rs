@@ -23,7 +23,7 @@ pub fn become_pager(text: &str) {
     let Some(mut pager) = pager(std::env::var_os("PAGER")) else { return };
     if let Ok(input) = input(text) {
         if std::env::var_os("LESS").is_none() {
-            // It ends at a text that fits, it shows colours, and the text stays in the terminal afterwards.
+            // It ends at a text that fits, it shows colors, and the text stays in the terminal afterwards.
             pager.env("LESS", "FRX");
         }
         // The error is that there is no such program: the text is printed.

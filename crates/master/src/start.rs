@@ -33,10 +33,10 @@ use crate::control::signals;
 use crate::daemons::attendants;
 use crate::log_keeping::LogKeeping;
 use crate::provision::configuration::Configuration;
-use crate::provision::interpreter::{Program, enter_folder};
+use crate::provision::interpreter::{Program, enter_directory};
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
-use crate::provision::{Provision, spool_folders};
+use crate::provision::{Provision, spool_directories};
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 use crate::terminal::TerminalSettings;
@@ -214,7 +214,7 @@ struct Prepared {
 fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Handed) -> Result<Prepared, StartError> {
     confinement::check(&settings.confinement)?;
     hooking::at_start(settings, HookPhase::Asap)?;
-    enter_folder(settings)?;
+    enter_directory(settings)?;
     if let Some(mask) = settings.identity.umask {
         // All files that are made from here on use it, and prototypes and workers inherit it.
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
@@ -231,7 +231,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap && !in_namespaces.contains(phase)) {
         hooking::at_start(settings, phase)?;
     }
-    spool_folders::create_missing(settings, privileges.as_ref(), true)?;
+    spool_directories::create_missing(settings, privileges.as_ref(), true)?;
     let listeners = Listeners::bind(&settings.listeners, handed.sockets, privileges.as_ref())?;
     let reporting =
         Reporting::open(settings, privileges.as_ref(), handed.statistics).inspect_err(|_| listeners.remove_files())?;
@@ -326,13 +326,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
+    fn a_directory_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
         let mut settings = bolide_supervision::testing::settings();
-        settings.application.chdir = Some("/nonexistent/folder".into());
+        settings.application.chdir = Some("/nonexistent/directory".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let configuration =
             Configuration::new(&[], Box::new(choose), |_| {}, bolide_configuration::launcher::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/folder: ")));
+        assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/directory: ")));
     }
 }

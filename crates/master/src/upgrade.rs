@@ -235,7 +235,7 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
     let (program, arguments) = config.command(settings.reloading.program.as_deref());
     let mut process = Process::new(&program);
-    process.args(arguments).current_dir(config.folder()).env(VARIABLE, text).process_group(0);
+    process.args(arguments).current_dir(config.directory()).env(VARIABLE, text).process_group(0);
     environment::restore(&mut process);
     process.envs(config.handed_variables());
     if service_manager::watches_this_process() {

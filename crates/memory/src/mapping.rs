@@ -18,7 +18,7 @@ use crate::region::Region;
 pub const HEAD_BYTES: usize = 4096;
 /// The first bytes of each memory, as text `BolideMM`.
 const MAGIC: u64 = u64::from_le_bytes(*b"BolideMM");
-/// Bytes of the name that the kernel shows for a memory, at the most: its limit is 249.
+/// Bytes of the name that the kernel shows for a memory, at most: its limit is 249.
 const MAX_NAME_BYTES: usize = 200;
 
 /// What a memory holds. Two processes understand each other only if all of it is the same.
@@ -95,7 +95,7 @@ impl Head {
     }
 }
 
-// SAFETY: a mapping is plain memory of the process, not bound to a thread; structures in it synchronise by atomics and locks.
+// SAFETY: a mapping is plain memory of the process, not bound to a thread; structures in it synchronize by atomics and locks.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}

@@ -73,7 +73,7 @@ impl RobustLock {
     pub fn begin(&self) -> io::Result<()> {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let attribute = attributes.as_mut_ptr();
-        // SAFETY: the attributes are initialised by the first call and destroyed by the last one; no process uses the mutex yet.
+        // SAFETY: the attributes are initialized by the first call and destroyed by the last one; no process uses the mutex yet.
         let result = unsafe {
             check(libc::pthread_mutexattr_init(attribute))?;
             let made = check(libc::pthread_mutexattr_setpshared(attribute, libc::PTHREAD_PROCESS_SHARED))

@@ -232,7 +232,7 @@ impl SharedArea {
         }
     }
 
-    /// Sleeps until there is another count of changes than `seen`, for [`SLEEP_MS`] at the most.
+    /// Sleeps until there is another count of changes than `seen`, for [`SLEEP_MS`] at most.
     pub fn wait(&self, seen: u64, most: Duration) -> Waited {
         // From here on the change after `seen` rings. The largest wish counts: smaller ones are fulfilled already.
         self.control.wanted.fetch_max(seen.saturating_add(1), SeqCst);

@@ -184,7 +184,7 @@ fn advice(report: &Value) -> Vec<String> {
     lines
 }
 
-/// Extension modules of packages are below a folder of the interpreter, so the file's name decides.
+/// Extension modules of packages are below a directory of the interpreter, so the file's name decides.
 fn is_of_interpreter(module: &str) -> bool {
     let file = module.rsplit('/').next().unwrap_or_default();
     file.is_empty() || module.contains("/lib-dynload/") || INTERPRETER.iter().any(|name| file.starts_with(name))
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_below_the_interpreters_folder_is_not_the_interpreter() {
+    fn a_package_below_the_interpreters_directory_is_not_the_interpreter() {
         for (module, is_own) in [
             ("/usr/lib/python3/dist-packages/x.so", false),
             ("/srv/lib/python3.12/site-packages/_ctypes_like/x.so", false),

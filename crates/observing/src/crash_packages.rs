@@ -8,37 +8,37 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::regular_file;
 
-/// Folders of packages that are looked into, packages of a folder, and bytes of a list of a package's files.
-const MAX_FOLDERS: usize = 16;
+/// Directories of packages that are looked into, packages of a directory, and bytes of a list of a package's files.
+const MAX_DIRECTORIES: usize = 16;
 const MAX_PACKAGES: usize = 4_000;
 const MAX_LIST_BYTES: u64 = 4 * 1024 * 1024;
 /// Bytes of all lists together.
 const MAX_LISTS_BYTES: u64 = 128 * 1024 * 1024;
 /// Where installers put packages.
-const FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+const DIRECTORIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 const END: &str = ".dist-info";
 
 /// Returns the packages, each as a line: `numpy 1.26.4: numpy/core/_multiarray.so`. `died_at` is in seconds since 1970.
 pub fn packages_of(modules: &[&str], died_at: u64) -> Vec<String> {
-    let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut directories: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for module in modules {
-        let place = FOLDERS.iter().find_map(|name| module.find(name).map(|place| place + name.len()));
-        if let Some((folder, file)) = place.and_then(|place| module.split_at_checked(place)) {
-            folders.entry(folder).or_default().push(file);
+        let place = DIRECTORIES.iter().find_map(|name| module.find(name).map(|place| place + name.len()));
+        if let Some((directory, file)) = place.and_then(|place| module.split_at_checked(place)) {
+            directories.entry(directory).or_default().push(file);
         }
     }
     let died_at = UNIX_EPOCH + Duration::from_secs(died_at);
     let mut bytes_left = MAX_LISTS_BYTES;
     let mut lines: Vec<String> = Vec::new();
-    for (folder, files) in folders.into_iter().take(MAX_FOLDERS) {
-        lines.extend(packages(Path::new(folder)).iter().filter_map(|package| line(package, &files, died_at, &mut bytes_left)));
+    for (directory, files) in directories.into_iter().take(MAX_DIRECTORIES) {
+        lines.extend(packages(Path::new(directory)).iter().filter_map(|package| line(package, &files, died_at, &mut bytes_left)));
     }
     lines.sort();
     lines
 }
 
-fn packages(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+fn packages(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let is_package = |path: &PathBuf| path.to_str().is_some_and(|path| path.ends_with(END));
     entries.flatten().map(|entry| entry.path()).filter(is_package).take(MAX_PACKAGES).collect()
 }
@@ -63,17 +63,17 @@ mod tests {
 
     #[test]
     fn a_module_belongs_to_the_package_whose_list_has_it() {
-        let folder = std::env::temp_dir().join(format!("bolide-crash-packages-{}", std::process::id())).join("site-packages");
+        let directory = std::env::temp_dir().join(format!("bolide-crash-packages-{}", std::process::id())).join("site-packages");
         for (name, list) in [("numpy-1.26.4", "numpy/core/x.so,sha256=1,5\n"), ("other-2", "numpy/core/x.so.bak,,\nnumpy,,\n")] {
-            let package = folder.join(format!("{name}{END}"));
-            fs::create_dir_all(&package).expect("a folder");
+            let package = directory.join(format!("{name}{END}"));
+            fs::create_dir_all(&package).expect("a directory");
             fs::write(package.join("RECORD"), list).expect("written");
         }
-        let module = folder.join("numpy/core/x.so");
+        let module = directory.join("numpy/core/x.so");
         let modules = ["/lib/libc.so.6", module.to_str().expect("a path")];
         assert_eq!(packages_of(&modules, u64::from(u32::MAX)), ["numpy 1.26.4: numpy/core/x.so"]);
         assert_eq!(packages_of(&modules, 5), ["numpy 1.26.4, installed after this end: numpy/core/x.so"]);
         assert_eq!(packages_of(&["/none/site-packages/x.so", "site-packages"], 5), [""; 0]);
-        fs::remove_dir_all(folder.parent().expect("a folder")).expect("removed");
+        fs::remove_dir_all(directory.parent().expect("a directory")).expect("removed");
     }
 }

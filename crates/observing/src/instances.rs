@@ -1,6 +1,6 @@
 //! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens
-//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this folder. It knows no command. The
-//! command-line process runs it.
+//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this directory. It knows no command.
+//! The command-line process runs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -25,7 +25,7 @@ use crate::masters;
 pub const ANSWER_MS: u64 = 10_000;
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
-/// File suffixes of configurations that the instance of a folder may have been started with.
+/// File suffixes of configurations that the instance of a directory may have been started with.
 const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
 
 /// The instance that a command addresses.
@@ -42,12 +42,12 @@ pub enum Located {
 /// Why no request was sent: an exit status and a message.
 pub type Refusal = (i32, String);
 
-/// Finds the instance of this name, or of this folder.
+/// Finds the instance of this name, or of this directory.
 ///
 /// # Errors
 /// There is none, or several, with what to name instead.
 pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
-    let Some(text) = instance else { return find_of_folder() };
+    let Some(text) = instance else { return find_of_directory() };
     if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
         // A pid that is no instance's may be a port.
         return match channel_of(pid) {
@@ -84,8 +84,8 @@ pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     }
 }
 
-/// Asks the instance of this name, or of this folder, a question that changes nothing, such as `status`. Returns the pid of its
-/// master and the answer.
+/// Asks the instance of this name, or of this directory, a question that changes nothing, such as `status`. Returns the pid of
+/// its master and the answer.
 ///
 /// # Errors
 /// There is no such instance, it has no control socket, or does not answer; with an exit status.
@@ -193,20 +193,20 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
     }
 }
 
-/// Without a name: finds the instance of a configuration in this folder, or one that was started in this folder.
-fn find_of_folder() -> Result<Located, Refusal> {
-    let folder =
-        std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be determined: {error}")))?;
-    let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
+/// Without a name: finds the instance of a configuration in this directory, or one that was started in this directory.
+fn find_of_directory() -> Result<Located, Refusal> {
+    let directory =
+        std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this directory can't be determined: {error}")))?;
+    let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == directory);
     let belongs = |identity: &Value| {
         let has_configuration =
             |path: PathBuf| path.parent().is_some_and(is_here) && SUFFIXES.iter().any(|suffix| ends_with(&path, suffix));
-        identity["folder"].as_str().is_some_and(|known| is_here(Path::new(known)))
+        identity["directory"].as_str().is_some_and(|known| is_here(Path::new(known)))
             || paths_of(identity, "configurations").any(has_configuration)
     };
     let instances = running();
     let others = list(&instances);
-    match only_one(instances, belongs, "this folder")? {
+    match only_one(instances, belongs, "this directory")? {
         Some(found) => Ok(found),
         None => {
             let hint = if others.is_empty() {
@@ -214,7 +214,7 @@ fn find_of_folder() -> Result<Located, Refusal> {
             } else {
                 format!("these are running:{others}")
             };
-            Err((EXIT_NO_INSTANCE, format!("no instance was started in this folder, or with a configuration in it; {hint}")))
+            Err((EXIT_NO_INSTANCE, format!("no instance was started in this directory, or with a configuration in it; {hint}")))
         }
     }
 }
@@ -244,8 +244,8 @@ fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, nam
 fn list(instances: &[(i32, Value)]) -> String {
     let one = |(pid, identity): &(i32, Value)| {
         let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
-        let place = configuration.or_else(|| identity["folder"].as_str().map(str::to_owned)).unwrap_or_default();
-        // Several instances of one folder differ in their addresses.
+        let place = configuration.or_else(|| identity["directory"].as_str().map(str::to_owned)).unwrap_or_default();
+        // Several instances of one directory differ in their addresses.
         let address = texts_of(identity, "addresses").next().map(|address| format!(" at {}", printable(address)));
         format!("\n  pid {pid}{} ({})", address.unwrap_or_default(), printable(&place))
     };

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// The folder of cgroups of version 2 (cgroups(7)).
+/// The directory of cgroups of version 2 (cgroups(7)).
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The memory that a process and those beside it may have, in bytes: the machine's, or less in a container. 0 if it is not known.
@@ -30,8 +30,8 @@ fn limit_of_groups(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let own = Path::new(CGROUPS).join(path);
-    let limit = |folder: &Path| std::fs::read_to_string(folder.join("memory.max")).ok()?.trim().parse::<u64>().ok();
-    own.ancestors().take_while(|folder| folder.starts_with(CGROUPS)).filter_map(limit).min()
+    let limit = |directory: &Path| std::fs::read_to_string(directory.join("memory.max")).ok()?.trim().parse::<u64>().ok();
+    own.ancestors().take_while(|directory| directory.starts_with(CGROUPS)).filter_map(limit).min()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn name_of(pid: Pid) -> Option<String> {
 }
 
 /// Returns whether a process is a master of ours or of uWSGI. Our master may have any name (`procname-master`), and any program
-/// may lie in a folder with our name, so the blocked termination signals decide. uWSGI's master is recognized by its name.
+/// may lie in a directory with our name, so the blocked termination signals decide. uWSGI's master is recognized by its name.
 fn is_ours(pid: Pid, name: &str) -> bool {
     let file_of = |file: &str| format!("/proc/{pid}/{file}");
     let read =

@@ -34,7 +34,7 @@ pub fn compare(name: &str, drawn: &str) {
     assert!(stored == drawn, "{name} is of another program: BOLIDE_WRITE_REFERENCE=1 cargo test -p bolide-observing picture");
 }
 
-/// Draws lines of text. Lines of a diff, and of what is typed, have colours.
+/// Draws lines of text. Lines of a diff, and of what is typed, have colors.
 pub fn lines(title: &str, text: &str) -> String {
     let runs: Vec<Vec<Run>> = text.lines().flat_map(wrapped).map(|line| vec![run_of(line)]).collect();
     drawn(title, MAX_LINE, &runs)

@@ -1,19 +1,19 @@
-//! Prints how many of a folder of public configurations Bolide runs as they are: `compat FOLDER`.
+//! Prints how many of a directory of public configurations Bolide runs as they are: `compat DIRECTORY`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Some(folder) = std::env::args_os().nth(1) else {
-        eprintln!("usage: compat FOLDER");
+    let Some(directory) = std::env::args_os().nth(1) else {
+        eprintln!("usage: compat DIRECTORY");
         return ExitCode::FAILURE;
     };
-    match bolide_options::compatibility::report(folder.as_ref()) {
+    match bolide_options::compatibility::report(directory.as_ref()) {
         Ok(report) => {
             println!("{report}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("can't read {}: {error}", folder.display());
+            eprintln!("can't read {}: {error}", directory.display());
             ExitCode::FAILURE
         }
     }

@@ -136,10 +136,10 @@ fn unix(text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagno
     Ok((Address::Unix(text.into()), doubt))
 }
 
-/// Makes relative paths of UNIX sockets absolute, starting at the folder of `chdir`.
-pub fn absolute(address: &Address, folder: &Path) -> Address {
+/// Makes relative paths of UNIX sockets absolute, starting at the directory of `chdir`.
+pub fn absolute(address: &Address, directory: &Path) -> Address {
     match address {
-        Address::Unix(path) => Address::Unix(normalized(&folder.join(path))),
+        Address::Unix(path) => Address::Unix(normalized(&directory.join(path))),
         other => other.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! Compatibility with a folder of configurations: the measure that `make compat` prints, and the options that lower it.
+//! Compatibility with a directory of configurations: the measure that `make compat` prints, and the options that lower it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,12 +8,12 @@ use bolide_configuration::diagnostic::Location;
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::words::Format;
 
-use crate::catalogue::catalogue;
+use crate::catalog::catalog;
 use crate::reader::other_servers::NoOtherServers;
 use crate::reader::{Reader, format_of};
 use crate::row::Status;
 
-/// The verdicts on a folder of files named `OWNER__REPOSITORY__PATH`, counted by project.
+/// The verdicts on a directory of files named `OWNER__REPOSITORY__PATH`, counted by project.
 #[derive(Debug)]
 pub struct Report {
     pub projects: usize,
@@ -27,14 +27,14 @@ pub struct Report {
     pub wanted: Vec<(&'static str, usize)>,
 }
 
-/// Reads all files of a folder.
+/// Reads all files of a directory.
 ///
 /// # Errors
-/// The folder can't be read.
-pub fn report(folder: &Path) -> std::io::Result<Report> {
+/// The directory can't be read.
+pub fn report(directory: &Path) -> std::io::Result<Report> {
     let host = HostInfo::gather(&[]);
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
     names.sort_unstable();
@@ -42,22 +42,18 @@ pub fn report(folder: &Path) -> std::io::Result<Report> {
     let mut unreadable = Vec::new();
     for name in names {
         let project: String = name.splitn(3, "__").take(2).collect::<Vec<_>>().join("/");
-        let path = folder.join(&name);
+        let path = directory.join(&name);
         let mut reader = Reader::new(&host, &NoOtherServers);
         let added = reader.add(option_for(&name), Some(&path.to_string_lossy()), &Location::command_line());
         let Ok(read) = added.and_then(|()| reader.finish()) else {
             unreadable.push(name);
             continue;
         };
-        let lacking = read
-            .effects
-            .iter()
-            .filter_map(|pair| catalogue().get(&pair.key))
-            .filter(|row| lacks(row.status))
-            .map(|row| row.name());
+        let lacking =
+            read.effects.iter().filter_map(|pair| catalog().get(&pair.key)).filter(|row| lacks(row.status)).map(|row| row.name());
         projects.entry(project).or_default().extend(lacking);
     }
-    let is_refused = |name: &&&str| catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Refused(_)));
+    let is_refused = |name: &&&str| catalog().get(name).is_some_and(|row| matches!(row.status, Status::Refused(_)));
     let mut wanted: BTreeMap<&'static str, usize> = BTreeMap::new();
     projects.values().flatten().for_each(|name| *wanted.entry(name).or_default() += 1);
     let mut wanted: Vec<_> = wanted.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The state that the parts of a draft share when they are completed: the folders of their paths, the configuration, and the
+//! The state that the parts of a draft share when they are completed: the directories of their paths, the configuration, and the
 //! diagnostics so far. It must not know options.
 
 use std::path::{Path, PathBuf};
@@ -15,39 +15,39 @@ pub struct Context<'a> {
     pub strict: bool,
     /// There is an application on the command line and no configuration file.
     pub is_bare: bool,
-    /// The folder of the application.
-    pub folder: PathBuf,
-    /// The folder of the master, which stays outside of a root.
+    /// The directory of the application.
+    pub directory: PathBuf,
+    /// The directory of the master, which stays outside of a root.
     pub entered: PathBuf,
-    /// `chdir` names the folder.
+    /// `chdir` names the directory.
     pub has_chdir: bool,
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Context<'_> {
-    /// Enters the folder of `chdir`. With `chroot` it is one within the root, which the master resolves.
+    /// Enters the directory of `chdir`. With `chroot` it is one within the root, which the master resolves.
     pub fn enter(&mut self, chdir: Option<&(String, Location)>, confinement: &Confinement) {
         if confinement.root.is_some() {
-            self.folder = Path::new("/").join(chdir.map_or("", |(chdir, _)| chdir));
+            self.directory = Path::new("/").join(chdir.map_or("", |(chdir, _)| chdir));
             return;
         }
         let Some((chdir, location)) = chdir else { return };
-        self.folder = self.host.folder.join(chdir);
-        self.entered.clone_from(&self.folder);
-        if !self.folder.is_dir() {
-            let message = format!("can't change to `{}`: there is no such folder", self.folder.display());
+        self.directory = self.host.directory.join(chdir);
+        self.entered.clone_from(&self.directory);
+        if !self.directory.is_dir() {
+            let message = format!("can't change to `{}`: there is no such directory", self.directory.display());
             self.diagnostics.push(Diagnostic::error(Some(location), message).local());
         }
     }
 
-    /// Makes a path absolute, starting at the folder of the application.
+    /// Makes a path absolute, starting at the directory of the application.
     pub fn absolute(&self, path: impl AsRef<Path>) -> PathBuf {
-        normalized(&self.folder.join(path))
+        normalized(&self.directory.join(path))
     }
 
-    /// Makes a path absolute, starting at the folder in which Bolide was started.
+    /// Makes a path absolute, starting at the directory in which Bolide was started.
     pub fn absolute_at_start(&self, path: impl AsRef<Path>) -> PathBuf {
-        normalized(&self.host.folder.join(path))
+        normalized(&self.host.directory.join(path))
     }
 }
 

@@ -37,17 +37,17 @@ pub fn placeholder(row: &OptionRow) -> String {
             let all = words.join("|");
             if all.len() > MAX_WORDS_SHOWN { "WORD".to_owned() } else { all }
         }
-        Value::Path if is_folder(row.help) => "FOLDER".to_owned(),
+        Value::Path if is_directory(row.help) => "DIRECTORY".to_owned(),
         Value::Path => "FILE".to_owned(),
         Value::Address => "ADDRESS".to_owned(),
         Value::Text | Value::List | Value::Special => textual(row).to_owned(),
     }
 }
 
-/// Returns whether the help text mentions a folder before it mentions a file.
-fn is_folder(help: &str) -> bool {
+/// Returns whether the help text mentions a directory before it mentions a file.
+fn is_directory(help: &str) -> bool {
     let place = |word: &str| help.find(word).unwrap_or(usize::MAX);
-    place("folder").min(place("virtualenv")) < place("file")
+    place("directory").min(place("virtualenv")) < place("file")
 }
 
 /// The form that the help text itself names, such as `ADDRESS,KEY[,CIPHERS]`, without its optional parts.

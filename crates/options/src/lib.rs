@@ -1,12 +1,12 @@
-//! The options: a row for each of uWSGI's and Bolide's own (`catalogue`), the configuration that names them (`reader`), and the
+//! The options: a row for each of uWSGI's and Bolide's own (`catalog`), the configuration that names them (`reader`), and the
 //! [`bolide_contract::settings::Settings`] that they make (`resolve`).
 //!
 //! `reader` puts pairs in uWSGI's order, applies those that take effect immediately, and fills in placeholders. `resolve`
-//! converts them to typed settings, by the rows of the catalogue. It must not know the command line or other servers. Runs in the
+//! converts them to typed settings, by the rows of the catalog. It must not know the command line or other servers. Runs in the
 //! process that is started; it opens configuration files and nothing else.
 
 pub mod address;
-pub mod catalogue;
+pub mod catalog;
 pub mod compatibility;
 pub mod configuration;
 pub mod context;

@@ -9,7 +9,7 @@ use bolide_configuration::trust::Writer;
 use bolide_contract::settings::Listener;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
-/// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
+/// Most lines about certificates in one reload, so that a directory of thousands does not flood the log.
 const MAX_LINES: usize = 20;
 
 /// The names that a certificate is served for, its files, and its origin.
@@ -40,14 +40,14 @@ struct Renewal<'a> {
 
 impl Renewal<'_> {
     fn renew(&mut self, tls: &mut Tls) {
-        let of_folder = |certificate: &Certificate| {
-            certificate.files.as_ref().is_some_and(|files| files.chain.parent() == tls.folder.as_deref())
+        let of_directory = |certificate: &Certificate| {
+            certificate.files.as_ref().is_some_and(|files| files.chain.parent() == tls.directory.as_deref())
         };
         let mut renewed = Vec::with_capacity(tls.certificates.len());
-        let listed = tls.folder.as_deref().and_then(|folder| self.list(folder, &origin_of_folder(tls)));
+        let listed = tls.directory.as_deref().and_then(|directory| self.list(directory, &origin_of_directory(tls)));
         for (index, old) in tls.certificates.iter().enumerate() {
-            // The first certificate is the address's own, even if it lies in the folder.
-            match (index > 0 && of_folder(old), &listed) {
+            // The first certificate is the address's own, even if it lies in the directory.
+            match (index > 0 && of_directory(old), &listed) {
                 (true, Some(_)) => {}
                 (true, None) => renewed.push(old.clone()),
                 (false, _) => renewed.push(self.again(old)),
@@ -66,9 +66,9 @@ impl Renewal<'_> {
         tls.certificates = renewed;
     }
 
-    /// Returns the present certificates of a folder; `None` if it can't be read, in which case all known ones stay.
-    fn list(&mut self, folder: &Path, origin: &str) -> Option<Vec<Wanted>> {
-        match certificates::folder(folder) {
+    /// Returns the present certificates of a directory; `None` if it can't be read, in which case all known ones stay.
+    fn list(&mut self, directory: &Path, origin: &str) -> Option<Vec<Wanted>> {
+        match certificates::directory(directory) {
             Ok(listed) => Some(listed.into_iter().map(|(name, files)| (vec![name], files, origin.to_owned())).collect()),
             Err(fault) => {
                 self.keep(origin, &fault, "its previous certificates stay in use");
@@ -150,12 +150,12 @@ impl Renewal<'_> {
     }
 }
 
-/// The origin of the folder: that of its certificates, if there are any.
-fn origin_of_folder(tls: &Tls) -> String {
+/// The origin of the directory: that of its certificates, if there are any.
+fn origin_of_directory(tls: &Tls) -> String {
     let found = tls
         .certificates
         .iter()
         .skip(1)
-        .find(|one| one.files.as_ref().is_some_and(|files| files.chain.parent() == tls.folder.as_deref()));
+        .find(|one| one.files.as_ref().is_some_and(|files| files.chain.parent() == tls.directory.as_deref()));
     found.map_or_else(|| "sni-dir".to_owned(), |one| one.origin.clone())
 }

@@ -1,4 +1,4 @@
-//! A row of the catalogue: everything about one option, including the field or function that receives its value. It must not know
+//! A row of the catalog: everything about one option, including the field or function that receives its value. It must not know
 //! any option by name.
 
 use bolide_comments::Texts;
@@ -209,7 +209,7 @@ bolide_contract::with_words! {
     pub enum Theme {
         Sockets = ("Sockets", "sockets"),
         Tls = ("HTTPS: TLS and HTTP/2", "tls"),
-        Clients = ("Clients and front servers", "clients"),
+        Clients = ("Clients and reverse proxies", "clients"),
         Application = ("The application", "application"),
         Asynchronous = ("Asynchronous applications (ASGI)", "asgi"),
         Greenlets = ("WSGI applications in greenlets (gevent)", "gevent"),

@@ -1,4 +1,4 @@
-//! Decides in whose words an instance is started, for behaviour that no single option decides: what `Transfer-Encoding` of an
+//! Decides in whose words an instance is started, for behavior that no single option decides: what `Transfer-Encoding` of an
 //! application means, which of Python's loggers exist. It must not know the meaning of an option. Runs in the process that reads
 //! the configuration.
 

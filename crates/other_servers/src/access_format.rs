@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn test_atoms_become_variables_of_log_format() {
-        let known = bolide_options::catalogue::catalogue().get("log-format").expect("its row").help;
+        let known = bolide_options::catalog::catalog().get("log-format").expect("its row").help;
         for (name, ours) in LOG_ATOMS.iter().chain(GRANIAN_ATOMS) {
             for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {
                 let is_known = variable.starts_with("var.") || known.contains(&format!("`{variable}`"));

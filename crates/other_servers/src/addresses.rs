@@ -57,11 +57,11 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag(
         "uwsgi-allow-from",
         &[Gunicorn],
-        Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"),
+        Refused("leave it out, and let only the reverse proxy reach the socket: `--uwsgi-socket /run/app.sock`"),
     )
     .setting("uwsgi_allow_ips"),
-    /// also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a front
-    /// server](behind-a-proxy.md))
+    /// also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a reverse
+    /// proxy](behind-a-proxy.md))
     flag("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same).setting("forwarded_allow_ips"),
     /// better use `trusted-headers`, which names the fields that count
     switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same),
@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
     flag("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
     flag("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted \
-        front server counts; no field sets PATH_INFO"))
+        reverse proxy counts; no field sets PATH_INFO"))
             .setting("forwarder_headers"),
     /// also version 2; a connection without the header is closed
     flag(
@@ -90,15 +90,15 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("date-header", &[Uvicorn], Done("`Date` is sent")),
     switch("no-date-header", &[Uvicorn], Fixed(&[("del-header", "Date")])),
     flag("header", &[Uvicorn], Made(header, "`add-header = NAME: VALUE`")).keyword("headers"),
-    /// a trusted front server says the scheme in X-Forwarded-Proto
+    /// a trusted reverse proxy says the scheme in X-Forwarded-Proto
     flag("url-scheme", &[Waitress], Made(scheme, "nothing; `trusted-proxies = ADDRESS`")),
-    /// if the front server removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`
+    /// if the reverse proxy removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`
     flag("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same).setting("root_path"),
     flag(
         "url-prefix",
         &[Waitress],
         Refused(
-            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable \
+            "write `--root-path /x` if the reverse proxy removes the prefix, otherwise `--mount /x=module:callable \
             --manage-script-name`",
         ),
     ),
@@ -106,12 +106,12 @@ pub const FLAGS: &[ServerSetting] = settings![
         "url-path-prefix",
         &[Granian],
         Refused(
-            "write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable \
+            "write `--root-path /x` if the reverse proxy removes the prefix, otherwise `--mount /x=module:callable \
             --manage-script-name`",
         ),
     ),
-    flag("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=FOLDER`")),
-    flag("static-path-mount", &[Granian], Kept(Subject::StaticFolder, values::as_it_is, "`static-map = /static=FOLDER`")),
+    flag("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=DIRECTORY`")),
+    flag("static-path-mount", &[Granian], Kept(Subject::StaticDirectory, values::as_it_is, "`static-map = /static=DIRECTORY`")),
     flag("static-path-dir-to-file", &[Granian], Option("static-index")),
     flag(
         "static-path-expires",
@@ -191,7 +191,7 @@ fn scheme(to: &mut Translation, scheme: &str) -> Result<(), String> {
     match scheme {
         "http" => {}
         _ => to.warn(format!(
-            "requests have the scheme `{scheme}` only if a trusted front server says so in X-Forwarded-Proto: \
+            "requests have the scheme `{scheme}` only if a trusted reverse proxy says so in X-Forwarded-Proto: \
             `--trusted-proxies ADDRESS`"
         )),
     }
@@ -238,7 +238,7 @@ fn quic(to: &mut Translation, _: &str) -> Result<(), String> {
 }
 
 fn other_field(to: &mut Translation, _: &str) -> Result<(), String> {
-    to.warn("X-Forwarded-For and Forwarded of trusted front servers name the client; `trusted-headers` names those that count");
+    to.warn("X-Forwarded-For and Forwarded of trusted reverse proxies name the client; `trusted-headers` names those that count");
     Ok(())
 }
 
@@ -266,9 +266,9 @@ fn scheme_headers(to: &mut Translation, fields: &str) -> Result<(), String> {
     let known = |name: &str| ["X-FORWARDED-PROTO", "X-FORWARDED-PROTOCOL", "X-FORWARDED-SSL"].contains(&name);
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(fields).unwrap_or_default();
     if fields.keys().all(|name| known(&name.to_ascii_uppercase())) {
-        to.note("the scheme of a request is taken from X-Forwarded-Proto of trusted front servers: let yours set that one");
+        to.note("the scheme of a request is taken from X-Forwarded-Proto of trusted reverse proxies: let yours set that one");
     } else {
-        to.warn("the scheme of a request is taken only from X-Forwarded-Proto and Forwarded of trusted front servers");
+        to.warn("the scheme of a request is taken only from X-Forwarded-Proto and Forwarded of trusted reverse proxies");
     }
     Ok(())
 }

@@ -20,8 +20,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("app-dir", &[Uvicorn], Option("pythonpath")),
     flag("chdir", &[Gunicorn], Same).setting("chdir"),
     flag("working-dir", &[Granian], Option("chdir")),
-    /// one folder per option; gunicorn accepts several, separated by commas
-    flag("pythonpath", &[Gunicorn], Listed(several_folders)).setting("pythonpath"),
+    /// one directory per option; gunicorn accepts several, separated by commas
+    flag("pythonpath", &[Gunicorn], Listed(several_directories)).setting("pythonpath"),
     flag("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
     flag("env-file", &[Uvicorn], Same)
         .says("variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file \
@@ -75,10 +75,10 @@ pub const FLAGS: &[ServerSetting] = settings![
         .setting("raw_paste_global_conf"),
 ];
 
-fn several_folders(value: &str) -> std::option::Option<(String, String)> {
+fn several_directories(value: &str) -> std::option::Option<(String, String)> {
     value.contains(',').then(|| {
-        let each: Vec<String> = value.split(',').map(|folder| format!("--pythonpath {}", folder.trim())).collect();
-        (format!("`--pythonpath {value}` would be a single folder"), format!("write `{}`", each.join(" ")))
+        let each: Vec<String> = value.split(',').map(|directory| format!("--pythonpath {}", directory.trim())).collect();
+        (format!("`--pythonpath {value}` would be a single directory"), format!("write `{}`", each.join(" ")))
     })
 }
 

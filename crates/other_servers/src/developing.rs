@@ -25,7 +25,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`")).setting("reload_extra_files"),
     flag("extra-files", &[Flask], Made(flask_files, "`touch-reload = FILE`")),
     flag("exclude-patterns", &[Flask], Made(flask_patterns, "`reload-exclude = PATTERN`")),
-    flag("reload-ignore-dirs", &[Granian], Made(ignored_folder, "`reload-exclude = NAME/`")),
+    flag("reload-ignore-dirs", &[Granian], Made(ignored_directory, "`reload-exclude = NAME/`")),
     flag("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
     flag("reload-ignore-paths", &[Granian], Option("reload-exclude")),
     switch("reload-ignore-worker-failure", &[Granian], Done("the old code keeps serving if the new code fails to load")),
@@ -78,8 +78,8 @@ fn flask_files(to: &mut Translation, files: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// granian's is the name of folders anywhere.
-fn ignored_folder(to: &mut Translation, name: &str) -> Result<(), String> {
+/// granian's is the name of directories anywhere.
+fn ignored_directory(to: &mut Translation, name: &str) -> Result<(), String> {
     to.add("reload-exclude", &format!("{}/", name.trim_end_matches('/')));
     Ok(())
 }

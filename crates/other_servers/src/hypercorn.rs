@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn test_a_configuration_of_another_program_is_none_of_hypercorns() {
-        for text in ["[uwsgi]\nbind = 1\n", "[tool.x]\na = 1\n", "colour = 1\n", "= 2", ""] {
+        for text in ["[uwsgi]\nbind = 1\n", "[tool.x]\na = 1\n", "color = 1\n", "= 2", ""] {
             assert!(!is_configuration(text), "{text}");
         }
     }

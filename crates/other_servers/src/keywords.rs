@@ -2,7 +2,7 @@
 //! that other servers use for them. Runs in the process of the caller.
 
 use bolide_configuration::words::Word;
-use bolide_options::catalogue::{catalogue, nearest};
+use bolide_options::catalog::{catalog, nearest};
 use bolide_options::row::{Argument, Setting, Status};
 
 use crate::{Meaning, ServerSetting, Subject, Translation};
@@ -31,9 +31,9 @@ pub fn keyword_words(name: &str, switch: Option<bool>, texts: &[String]) -> Resu
     }
     match (switch, row) {
         (Some(is_on), Some(_)) if name == RELOAD => Ok(is_on.then(|| format!("--{RELOAD}")).into_iter().collect()),
-        (_, Some(row)) if catalogue().get(row.flag).is_none() => words_of_row(name, row, switch, texts),
+        (_, Some(row)) if catalog().get(row.flag).is_none() => words_of_row(name, row, switch, texts),
         // A switch that is known by its negated flag, such as `sendfile`.
-        (Some(is_on), None) if crate::long(None, &format!("no-{dashed}")).is_some() && catalogue().get(&dashed).is_none() => {
+        (Some(is_on), None) if crate::long(None, &format!("no-{dashed}")).is_some() && catalog().get(&dashed).is_none() => {
             Ok(if is_on { Vec::new() } else { vec![format!("--no-{dashed}")] })
         }
         (_, row) => words_of_option(name, row.map_or(&dashed, |row| row.flag), texts),
@@ -89,7 +89,7 @@ fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordE
 
 /// Returns the problem with an option's name, dashes included, for a server that its caller waits for. `None` if there is none.
 fn option_problem(name: &str) -> Option<String> {
-    let Some(row) = catalogue().get(name) else {
+    let Some(row) = catalog().get(name) else {
         let meant = nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
         return Some(meant.unwrap_or_else(|| "docs/reference/options.md lists the options".to_owned()));
     };

@@ -1,6 +1,6 @@
 //! Letters of the command line that mean one thing in uWSGI, and therefore here, and another to users of other servers.
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
@@ -54,7 +54,7 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
         'v' if !is_number => ("version", "write `bolide --version` for the version".to_owned()),
         _ => return None,
     };
-    let (row, name) = catalogue().letter(letter)?;
+    let (row, name) = catalog().letter(letter)?;
     let whose = flags().find(|flag| flag.flag == theirs && flag.letter.is_some_and(|(own, _)| own == letter)).map(owners)?;
     let typed = format!("-{letter} {value}");
     let typed = typed.trim_end();

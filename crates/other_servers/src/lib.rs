@@ -34,7 +34,7 @@ pub use row::{Meaning, ServerSetting};
 pub use translate::{CERTIFICATE, Refusal, server_list};
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::Value;
 use bolide_options::server::Server;
 
@@ -118,7 +118,7 @@ pub fn meant_option(name: &str, value: &str) -> Option<&'static ServerSetting> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let server = match name {
         "listen" if value.contains(':') => Server::Waitress,
-        // A folder of this name would have a comma.
+        // A directory of this name would have a comma.
         "pythonpath" if value.contains(',') => Server::Gunicorn,
         // uWSGI's belongs to a command that Bolide does not have.
         "ping-timeout" if is_number => Server::Daphne,
@@ -130,7 +130,7 @@ pub fn meant_option(name: &str, value: &str) -> Option<&'static ServerSetting> {
 /// Returns the message and the advice if a value on Bolide's own command line shows that another server's option of the same name
 /// was meant, or no option of that name.
 pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {
-    let row = catalogue().get(name)?;
+    let row = catalog().get(name)?;
     let doubt = flags().filter(|flag| row.names.contains(&flag.flag)).find_map(|flag| match flag.meaning {
         Meaning::Taken(doubt, _) | Meaning::Listed(doubt) | Meaning::Worded(_, doubt) => doubt(value),
         _ => None,

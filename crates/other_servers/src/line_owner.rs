@@ -60,14 +60,14 @@ impl LineOwner {
 }
 
 /// `flask run` names its application before `run` or in the environment, and `fastapi run` names a file after it. Without any,
-/// the framework of the application in the folder decides.
+/// the framework of the application in the directory decides.
 fn of_words(named: Option<&String>, has_app: bool, host: &HostInfo) -> Option<Server> {
     if named.is_none() && (has_app || host.variable(FLASK_APP).is_some()) {
         return Some(Server::Flask);
     }
     let found = match named {
-        Some(file) => project::find_in_file(&host.folder.join(file)),
-        None => project::find_in_folder(&host.folder).into_iter().next(),
+        Some(file) => project::find_in_file(&host.directory.join(file)),
+        None => project::find_in_directory(&host.directory).into_iter().next(),
     };
     match found?.framework? {
         "Flask" if named.is_none() => Some(Server::Flask),

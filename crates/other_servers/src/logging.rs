@@ -11,7 +11,7 @@ use super::{access_format, values};
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
 /// The value of Bolide's own option is the name of the program, which may be omitted.
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
-const COLOURS: &str = "colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
+const COLORS: &str = "colors are for terminals, and `NO_COLOR=1` in the environment turns them off";
 const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
 const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
 
@@ -59,8 +59,8 @@ pub const FLAGS: &[ServerSetting] = settings![
         .setting("syslog_facility"),
     switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
         .setting("disable_redirect_access_to_syslog"),
-    switch("use-colors", &[Uvicorn], Nothing(COLOURS)),
-    switch("no-use-colors", &[Uvicorn], Nothing(COLOURS)),
+    switch("use-colors", &[Uvicorn], Nothing(COLORS)),
+    switch("no-use-colors", &[Uvicorn], Nothing(COLORS)),
     switch("log-socket-errors", &[Waitress], Nothing("a client that leaves is not an error")),
     switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
     switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),

@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::server::Server;
 
 use crate::{Meaning, ServerSetting};
@@ -88,7 +88,7 @@ pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
     let wanted = normal(part);
     let flags = crate::flags().filter(|row| !row.flag.is_empty()).map(|row| normal(row.flag));
     let words = flags.chain(TABLE.iter().flat_map(|row| &row.names).map(|name| (*name).to_owned()));
-    let is_near = |word: &String| wanted.len() >= MIN_PART && word.contains(&wanted) && catalogue().get(word).is_none();
+    let is_near = |word: &String| wanted.len() >= MIN_PART && word.contains(&wanted) && catalog().get(word).is_none();
     let mut found: Vec<(String, KnownWord)> = Vec::new();
     for word in std::iter::once(wanted.clone()).chain(words.filter(is_near)) {
         if found.len() < most && !found.iter().any(|(known, _)| *known == word) {
@@ -102,7 +102,7 @@ pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
 pub fn taken_flags() -> impl Iterator<Item = (&'static ServerSetting, String)> {
     let is_first = |row: &ServerSetting| crate::long(None, row.flag).is_some_and(|first| std::ptr::eq(first, row));
     let taken = move |row: &&'static ServerSetting| {
-        is_first(row) && catalogue().get(row.flag).is_none() && !matches!(row.meaning, Meaning::Refused(_) | Meaning::Taken(..))
+        is_first(row) && catalog().get(row.flag).is_none() && !matches!(row.meaning, Meaning::Refused(_) | Meaning::Taken(..))
     };
     crate::flags().filter(taken).map(|row| (row, of_setting(row, &normal(row.flag)).map_or_else(String::new, |(text, _)| text)))
 }
@@ -135,7 +135,7 @@ fn of_setting(row: &ServerSetting, wanted: &str) -> Option<(String, Option<&'sta
     let whose = whose(row, is_flag, &name);
     // The setting `sendfile` is the opposite of the flag `--no-sendfile`.
     let name = if row.is_negated && !is_flag { format!("{whose}, turned off,") } else { whose };
-    let known = |text: &str| catalogue().get(text).map(|row| row.name());
+    let known = |text: &str| catalog().get(text).map(|row| row.name());
     let (text, option) = match row.meaning {
         Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) if known(row.flag).is_some_and(|_| !is_flag) => {
             (format!("{name} is `{}`", row.flag), known(row.flag))
@@ -186,7 +186,7 @@ fn described(name: &str, made: &str) -> String {
 fn first_option(text: &str) -> Option<&'static str> {
     let quoted = text.split('`').skip(1).step_by(2);
     let mut names = quoted.filter_map(|quote| quote.trim_start_matches('-').split([' ', '=']).next());
-    names.find_map(|name| catalogue().get(name)).map(|row| row.name())
+    names.find_map(|name| catalog().get(name)).map(|row| row.name())
 }
 
 /// Replaces `[title](page.md)` by the page's file, for a terminal.
@@ -211,7 +211,7 @@ mod tests {
         for row in TABLE.iter() {
             assert!(!row.says.is_empty() && !row.says.ends_with('.'), "{:?}", row.names);
             assert!(row.names.iter().all(|name| normal(name) == **name), "{:?}", row.names);
-            let option = catalogue().get(row.option);
+            let option = catalog().get(row.option);
             let is_supported = option.is_some_and(|row| matches!(row.status, Status::Supported(_)));
             assert!(is_supported || row.option.is_empty(), "{:?} → {}", row.names, row.option);
         }

@@ -112,7 +112,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
     of_file(
         "tmp_upload_dir",
-        Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another"),
+        Nothing("bodies that exceed the memory limit go to the temporary directory of the system; TMPDIR selects another"),
     ),
 ];
 

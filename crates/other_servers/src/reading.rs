@@ -17,7 +17,7 @@ impl OtherServers for KnownServers {
         place: PlaceOf<'_>,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<ForeignFile, Diagnostic> {
-        let settings = gunicorn::run(file.path, file.name, file.python, file.folder)
+        let settings = gunicorn::run(file.path, file.name, file.python, file.directory)
             .map_err(|mistake| Diagnostic { location: mistake.location.map(|at| place(at.line)), ..mistake })?;
         let translated = gunicorn::translated(&settings, variable);
         Ok(made(translated.options, &translated.remarks, place))

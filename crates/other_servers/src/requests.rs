@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_method"),
     switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_version"),
     switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
-    /// `dangerous` never lets a field with an underscore set or join what the server or a front server decides about
+    /// `dangerous` never lets a field with an underscore set or join what the server or a reverse proxy decides about
     flag("header-map", &[Gunicorn], Same).setting("header_map"),
     switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
     flag("recv-bytes", &[Waitress], Nothing(BUFFERS)),

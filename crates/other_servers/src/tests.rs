@@ -1,4 +1,4 @@
-//! Tests that the table agrees with the catalogue, with itself and with the guides.
+//! Tests that the table agrees with the catalog, with itself and with the guides.
 
 use super::guide::with_tables;
 use super::*;
@@ -21,7 +21,7 @@ fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
 #[test]
 fn test_shared_settings_are_options_and_settings_of_others_alone_are_not() {
     for flag in flags().filter(|flag| !flag.flag.is_empty()) {
-        let is_ours = catalogue().get(flag.flag).is_some();
+        let is_ours = catalog().get(flag.flag).is_some();
         match flag.meaning {
             Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
                 assert!(is_ours, "--{} is no option of ours", flag.flag);
@@ -35,7 +35,7 @@ fn test_shared_settings_are_options_and_settings_of_others_alone_are_not() {
             // The value decides.
             Meaning::Made(..) if flag.flag == "listen" => assert!(is_ours),
             Meaning::Option(_) if flag.flag == "ping-timeout" => assert!(is_ours),
-            // The catalogue refuses these rows as well.
+            // The catalog refuses these rows as well.
             Meaning::Refused(_) if flag.flag.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
                 !is_ours || flag.servers != long(None, flag.flag).map_or(flag.servers, |first| first.servers),
@@ -48,7 +48,7 @@ fn test_shared_settings_are_options_and_settings_of_others_alone_are_not() {
 
 #[test]
 fn test_flags_become_options_and_advice_names_options() {
-    let known = |name: &str| catalogue().get(name).is_some() || long(None, name).is_some();
+    let known = |name: &str| catalog().get(name).is_some() || long(None, name).is_some();
     for flag in flags() {
         let texts = match flag.meaning {
             Meaning::Option(name) => vec![format!("`--{name}`")],
@@ -162,7 +162,7 @@ fn test_values_without_a_meaning_say_what_to_write() {
         ("keep-alive", "soon", "a number of seconds"),
         ("header", "X-A", "NAME:VALUE"),
         ("statsd-prefix", "shop", "`--statsd-host HOST:PORT`"),
-        ("static-path-route", "/a", "`--static-map /ROUTE=FOLDER`"),
+        ("static-path-route", "/a", "`--static-map /ROUTE=DIRECTORY`"),
         ("endpoint", "udp:8000", "`--http HOST:PORT`"),
     ] {
         let refusal = taken(name, value).expect_err(name);
@@ -227,10 +227,10 @@ fn test_a_value_for_another_servers_option_is_reported() {
 
 #[test]
 fn test_the_guides_have_the_tables_of_the_rows() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut servers = 0;
     for name in GUIDES {
-        let path = folder.join(name);
+        let path = directory.join(name);
         let page = std::fs::read_to_string(&path).expect("the guide is there");
         servers += page.matches("<!-- flags of ").count();
         let wanted = with_tables(&page);

@@ -33,7 +33,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     /// `adhoc` is `https = ADDRESS,auto`: a certificate for development
     flag("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
     flag("key", &[Flask], Option("tls-key")),
-    // The catalogue has the name, and refuses it for every server.
+    // The catalog has the name, and refuses it for every server.
     flag(
         "ssl-keyfile-password",
         &[Uvicorn, Granian],

@@ -1,7 +1,7 @@
 //! Translates settings: each is converted to options of Bolide, kept until all are known, or refused with advice. It opens
 //! nothing.
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::Argument;
 use bolide_options::server::Server;
 
@@ -44,7 +44,7 @@ impl Translation {
         self.place = place;
         let value = if value.is_empty() && row.argument == Argument::None { "true" } else { value };
         // A configuration that is written uses one name for an option.
-        let same = || catalogue().get(row.flag).map_or(row.flag, |row| row.name());
+        let same = || catalog().get(row.flag).map_or(row.flag, |row| row.name());
         let whose = server_list(row);
         let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
         match row.meaning {
@@ -358,22 +358,22 @@ impl Translation {
         Ok(())
     }
 
-    /// granian's routes and folders correspond to each other by their order.
+    /// granian's routes and directories correspond to each other by their order.
     fn finish_static_files(&mut self) -> Result<(), Refusal> {
-        let (routes, folders) = (self.take_all(Subject::StaticRoute), self.take_all(Subject::StaticFolder));
-        let alone = match (routes.get(folders.len()), folders.get(routes.len())) {
+        let (routes, directories) = (self.take_all(Subject::StaticRoute), self.take_all(Subject::StaticDirectory));
+        let alone = match (routes.get(directories.len()), directories.get(routes.len())) {
             (Some(route), _) => Some(format!("`--static-path-route {}` lacks its own `--static-path-mount`", route.value)),
-            (None, Some(folder)) if folders.len() > 1 => {
-                Some(format!("`--static-path-mount {}` lacks its own `--static-path-route`", folder.value))
+            (None, Some(directory)) if directories.len() > 1 => {
+                Some(format!("`--static-path-mount {}` lacks its own `--static-path-route`", directory.value))
             }
             _ => None,
         };
         if let Some(message) = alone {
-            return Err(Refusal { message, advice: "write `--static-map /ROUTE=FOLDER` for each".to_owned() });
+            return Err(Refusal { message, advice: "write `--static-map /ROUTE=DIRECTORY` for each".to_owned() });
         }
         let routes = routes.iter().map(|route| route.value.as_str()).chain(["/static"]);
-        for (folder, route) in folders.iter().zip(routes) {
-            self.add_for(folder, "static-map", &format!("{route}={}", folder.value));
+        for (directory, route) in directories.iter().zip(routes) {
+            self.add_for(directory, "static-map", &format!("{route}={}", directory.value));
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub enum Subject {
     Port,
     /// gunicorn's protocol for the addresses of `bind`.
     Protocol,
-    StaticFolder,
+    StaticDirectory,
     StaticRoute,
     /// flask's `--cert adhoc`.
     SelfSigned,

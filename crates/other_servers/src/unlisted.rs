@@ -8,14 +8,14 @@ use super::row::{ServerSetting, flag, settings, switch};
 use super::translation::Translation;
 
 const ONE_LOOP: &str = "`loop` names the event loop";
-/// Fields of front servers that `trusted-headers` knows.
+/// Fields of reverse proxies that `trusted-headers` knows.
 const FIELDS: [&str; 6] =
     ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded"];
 const LOADING: &str = "workers load the application before they serve";
 
 pub const FLAGS: &[ServerSetting] = settings![
     flag("trusted-proxy", &[Waitress], Option("trusted-proxies")),
-    flag("trusted-proxy-count", &[Waitress], Nothing("all front servers in a row that are trusted count")),
+    flag("trusted-proxy-count", &[Waitress], Nothing("all reverse proxies in a row that are trusted count")),
     flag("trusted-proxy-headers", &[Waitress], Made(fields, "`trusted-headers = NAMES`")),
     switch("clear-untrusted-proxy-headers", &[Waitress], Done("fields of other clients have no effect")),
     switch("no-clear-untrusted-proxy-headers", &[Waitress], Done("applications get these fields unchanged")),

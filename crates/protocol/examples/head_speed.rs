@@ -16,7 +16,7 @@ const LIMITS: HeadLimits = HeadLimits::of(8192, 65536, 100);
 
 const SMALL: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nUser-Agent: wrk/4.2.0\r\nAccept: */*\r\n\r\n";
 
-const BROWSER: &[u8] = b"GET /shop/articles/4711?colour=blue&size=42&sort=price HTTP/1.1\r\n\
+const BROWSER: &[u8] = b"GET /shop/articles/4711?color=blue&size=42&sort=price HTTP/1.1\r\n\
     Host: www.example.org\r\n\
     Connection: keep-alive\r\n\
     Cache-Control: max-age=0\r\n\

@@ -98,7 +98,7 @@ fn recorded(fields: &[(&str, &str)]) -> Recorded {
     let Poll::Ready(Ok((mut client, connection))) = poll(&mut handshake) else { panic!("the handshake only writes") };
     let mut connection = pin!(connection);
     let mut send = || {
-        let mut request = http::Request::get("https://www.example.org/shop/articles/4711?colour=blue&size=42&sort=price");
+        let mut request = http::Request::get("https://www.example.org/shop/articles/4711?color=blue&size=42&sort=price");
         for (name, value) in fields {
             request = request.header(*name, *value);
         }

@@ -72,7 +72,7 @@ fn main() {
             out.clear();
             send::encode_message(MessageKind::Text, black_box(&payload), Some((&deflate, &mut deflation)), &mut out);
         });
-        // A server's frame of less than 64 KiB has a head of four bytes at the most.
+        // A server's frame of less than 64 KiB has a head of four bytes at most.
         let head = if out.len() < 128 { 2 } else { 4 };
         let is_compressed = out.first().is_some_and(|&byte| byte & 0x40 != 0);
         let inflating = if is_compressed { receive(&client_frame(true, &out[head..])) } else { plain };

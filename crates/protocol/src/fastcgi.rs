@@ -3,7 +3,7 @@
 //! Must not know sockets, nor the meaning of variables (`variables`). Workers run it, one [`Decoder`] for each connection. The
 //! specification is https://fastcgi-archives.github.io/FastCGI_Specification.html; sections are cited by its numbers.
 //!
-//! A connection has one request at a time: no front server in use multiplexes, and section 3.3 lets an application refuse it.
+//! A connection has one request at a time: no reverse proxy in use multiplexes, and section 3.3 lets an application refuse it.
 //! Bytes of a body are not copied. Only the parts that must be complete to be parsed are buffered, each with a bound.
 
 use std::ops::Range;
@@ -43,8 +43,8 @@ pub enum FastCgiEvent {
     Data(Range<usize>),
     /// The body is complete.
     End,
-    /// The front server no longer wants the answer (FCGI_ABORT_REQUEST, section 5.4). The request must still be ended: with these
-    /// bytes if nothing was answered yet, after which the connection closes or continues.
+    /// The reverse proxy no longer wants the answer (FCGI_ABORT_REQUEST, section 5.4). The request must still be ended: with
+    /// these bytes if nothing was answered yet, after which the connection closes or continues.
     Aborted { end: Answer, keep_connection: bool },
     /// To be sent at once; `close`: it is the connection's last.
     Send { answer: Answer, close: bool },

@@ -1,8 +1,8 @@
-//! Client, scheme and host of a request as front servers report them in header fields: `X-Forwarded-*`, and `Forwarded` (RFC
+//! Client, scheme and host of a request as reverse proxies report them in header fields: `X-Forwarded-*`, and `Forwarded` (RFC
 //! 7239).
 //!
-//! Each front server appends to the list that it received. Such a list is therefore trusted from its end up to the first entry
-//! that is not one of our front servers: that entry is the client, and the entries before it are the client's own claims. Must
+//! Each reverse proxy appends to the list that it received. Such a list is therefore trusted from its end up to the first entry
+//! that is not one of our reverse proxies: that entry is the client, and the entries before it are the client's own claims. Must
 //! not know sockets, nor which addresses are trusted. Workers run it, on the header fields of trusted peers.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::http1::head::Field;
 use crate::http1::target::{is_authority, names_a_host};
 
-/// Most entries of a list that are evaluated, from its end. More than any real chain of front servers.
+/// Most entries of a list that are evaluated, from its end. More than any real chain of reverse proxies.
 const MAX_HOPS: usize = 64;
 
 /// The fields that are evaluated.
@@ -34,7 +34,7 @@ pub struct ForwardedRequest<'a> {
     pub host: Option<&'a [u8]>,
     /// The port that the client connected to.
     pub port: Option<u16>,
-    /// The part of the path that a front server has stripped: empty, or a slash and what follows it, without a trailing slash.
+    /// The part of the path that a reverse proxy has stripped: empty, or a slash and what follows it, without a trailing slash.
     pub prefix: Option<&'a [u8]>,
 }
 
@@ -105,7 +105,7 @@ pub fn forwarded_request<'a>(
     }
 }
 
-/// The chain from us back to the client, from one front server to the one before it.
+/// The chain from us back to the client, from one reverse proxy to the one before it.
 struct ProxyChain<'f> {
     client: Option<ForwardedNode>,
     is_over: bool,
@@ -157,7 +157,7 @@ fn last_entry(value: &[u8]) -> &[u8] {
     value.rsplit(|&byte| byte == b',').next().unwrap_or_default().trim_ascii()
 }
 
-/// RFC 7239: an entry has the address, the scheme and the host that one front server has seen.
+/// RFC 7239: an entry has the address, the scheme and the host that one reverse proxy has seen.
 struct Standard<'a, 'f> {
     found: ForwardedRequest<'a>,
     chain: ProxyChain<'f>,
@@ -259,7 +259,7 @@ fn standard_node(text: &[u8]) -> Option<ForwardedNode> {
     (node.address.is_ipv4() || text.starts_with(b"[")).then_some(node)
 }
 
-/// Parses an address, with or without a port, in the forms of front servers: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`,
+/// Parses an address, with or without a port, in the forms of reverse proxies: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`,
 /// `[2001:db8::1]:4711`.
 fn node(text: &[u8]) -> Option<ForwardedNode> {
     let text = std::str::from_utf8(text).ok()?;

@@ -23,8 +23,8 @@ pub struct ScgiHead {
 /// Parses a request's head at the start of `bytes`, of which at most `block_bytes_most` may be variables. `out` is cleared and
 /// filled in their order once the head is complete; its capacity is reused.
 ///
-/// Duplicate variables are accepted, though the protocol forbids them: front servers pass on a header line that their client has
-/// sent twice, and the last one counts, as in `environ`.
+/// Duplicate variables are accepted, though the protocol forbids them: reverse proxies pass on a header line that their client
+/// has sent twice, and the last one counts, as in `environ`.
 ///
 /// # Errors
 /// 400 for anything but a netstring, a variable that is not ended or has no name, a first variable that is not CONTENT_LENGTH,

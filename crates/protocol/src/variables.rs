@@ -1,4 +1,4 @@
-//! Variables of a request, as front servers send them: CGI's names and values (RFC 3875 section 4.1) as spans of one block of
+//! Variables of a request, as reverse proxies send them: CGI's names and values (RFC 3875 section 4.1) as spans of one block of
 //! bytes.
 //!
 //! The uwsgi protocol, SCGI and FastCGI encode the same list with different lengths; their codecs find the spans, and the names
@@ -42,7 +42,7 @@ impl VariableFacts {
     #[inline]
     pub(crate) fn check_method(&self) -> Result<(), Fault> {
         const NO_METHOD: Fault = Fault::bad_request(
-            "The request has no REQUEST_METHOD: configure the front server to send the usual variables (nginx: `include \
+            "The request has no REQUEST_METHOD: configure the reverse proxy to send the usual variables (nginx: `include \
                 uwsgi_params;`, `fastcgi_params` or `scgi_params`).",
         );
         if self.method.is_some_and(|method| !method.is_empty()) { Ok(()) } else { Err(NO_METHOD) }

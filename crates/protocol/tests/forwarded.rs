@@ -1,4 +1,4 @@
-//! Forwarded fields of front servers: the case list, each field alone, long lists, and properties.
+//! Forwarded fields of reverse proxies: the case list, each field alone, long lists, and properties.
 
 mod cases;
 
@@ -84,9 +84,9 @@ fn test_a_list_without_end_is_looked_at_up_to_its_bound() {
 }
 
 proptest! {
-    /// Whatever a client sends, the values that its front server appends take precedence.
+    /// Whatever a client sends, the values that its reverse proxy appends take precedence.
     #[test]
-    fn test_a_client_can_not_override_its_front_server(
+    fn test_a_client_can_not_override_its_reverse_proxy(
         words in "[ -~]{0,60}",
         lines in proptest::collection::vec("[ -~]{0,40}", 0..4),
     ) {

@@ -91,7 +91,7 @@ fn useless_frames_end_the_connection_when_the_budget_is_spent() {
     let setting = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]);
     let floods: [(&str, Vec<u8>, u32); 9] = [
         ("SETTINGS", setting, MAX_IDLE_FRAMES / 10),
-        ("acknowledgements", frame(SETTINGS, 1, 0, b""), MAX_IDLE_FRAMES),
+        ("acknowledgments", frame(SETTINGS, 1, 0, b""), MAX_IDLE_FRAMES),
         ("PING", frame(PING, 0, 0, &[0; 8]), MAX_IDLE_FRAMES),
         ("PRIORITY", frame(PRIORITY, 0, 9, &[0, 0, 0, 1, 7]), MAX_IDLE_FRAMES),
         ("PRIORITY_UPDATE", frame(PRIORITY_UPDATE, 0, 0, &[0, 0, 0, 99, b'u']), MAX_IDLE_FRAMES),

@@ -109,7 +109,7 @@ fn tell(event: &Http2Event, input: &[u8], parts: &HeadParts, session: &Http2, to
     }
 }
 
-/// Returns the frames that a session sends, without the acknowledgements of settings.
+/// Returns the frames that a session sends, without the acknowledgments of settings.
 fn sent(mut output: &[u8]) -> Vec<String> {
     let mut sent = Vec::new();
     while let [l2, l1, l0, kind, flags, stream @ ..] = output {

@@ -122,7 +122,7 @@ fn worn_after(recycling: &Recycling, worker: u32) -> Option<u64> {
 
 /// Subtracts a jitter that depends on the pid: workers are forked one after the other, so their pids differ.
 fn with_jitter(requests: u64) -> u64 {
-    /// Multiplier of Knuth's multiplicative hash, which maps neighbouring pids far apart.
+    /// Multiplier of Knuth's multiplicative hash, which maps neighboring pids far apart.
     const SPREAD: u64 = 2_654_435_761;
     let spread = u64::from(std::process::id()).wrapping_mul(SPREAD) % 1000;
     requests - requests * JITTER_PERCENT * spread / 100_000

@@ -44,11 +44,11 @@ pub fn basic(falls_through: bool, argument: &str, compiler: &mut Compiler<'_>) -
     let credentials = match who.split_once(':') {
         Some((user, password)) => Credentials::One { user: user.as_bytes().to_vec(), password: password.as_bytes().to_vec() },
         None => {
-            let file = compiler.folder.join(who);
+            let file = compiler.directory.join(who);
             if !file.is_file() {
                 compiler.warn(
                     format!("`basicauth`: the file `{who}` does not exist yet: no user can log in"),
-                    "create one with `htpasswd -cB FILE USER`; relative names start at the folder of `chdir`",
+                    "create one with `htpasswd -cB FILE USER`; relative names start at the directory of `chdir`",
                 );
             }
             Credentials::File(PasswordFile::new(file))

@@ -131,19 +131,19 @@ const ACTIONS: &[Row] = &[
     Row { names: &["setprocname", "flush", "fixcl", "forcecl"], is_for_responses: false, meaning: Meaning::WithoutEffect },
     missing(
         &["http", "httpdumb", "httpconnect", "proxyhttp", "proxyhttpconnect", "uwsgi", "proxyuwsgi"],
-        "forward requests with a front server",
+        "forward requests with a reverse proxy",
     ),
     missing(&["cache-continue"], "use `cache`: the application can't answer a second time"),
     missing(&["memcached", "memcached-continue", "memcachedstore", "memcached-store"], ""),
     missing(&["redis", "redis-continue", "redisstore", "redis-store", "gridfs"], ""),
     missing(
         &["ldapauth", "ldapauth-next", "radius", "radius-next", "spnego", "spnego-next", "access"],
-        "use `basicauth`, or authenticate in a front server",
+        "use `basicauth`, or authenticate in a reverse proxy",
     ),
     missing(&["rpc", "call", "rpcnext", "rpcret", "rpcblob", "rpcvar", "rpcraw", "symcall", "symcall-next", "lua"], ""),
     missing(&["ssi", "cgi", "cgihelper", "xslt", "toxslt", "xmldir", "template", "toupper"], ""),
     missing(&["setapp", "setfile", "sethome"], "mount the applications with `mount`"),
-    missing(&["chdir"], "all requests of a worker share one folder; use `chdir`"),
+    missing(&["chdir"], "all requests of a worker share one directory; use `chdir`"),
     missing(&["setmodifier1", "setmodifier2"], "there are no modifiers: a path chooses an application with `mount`"),
     missing(&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "to-file", "disableheaders"], ""),
 ];
@@ -174,7 +174,7 @@ pub fn compile(text: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
             match name {
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => {
-                    "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead".into()
+                    "for files that the application names in X-Sendfile, write `x-sendfile = DIRECTORY` instead".into()
                 }
                 _ => format!("the actions on responses are {}", listed(|row| row.is_for_responses)),
             },
@@ -380,7 +380,7 @@ fn set_user(user: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
     })
 }
 
-/// PATH_INFO without the SCRIPT_NAME that a front server left in it.
+/// PATH_INFO without the SCRIPT_NAME that a reverse proxy left in it.
 fn fix_path_info(visit: &mut Visit<'_>) {
     let script = visit.value(b"SCRIPT_NAME").unwrap_or_default();
     let path = visit.value(b"PATH_INFO").unwrap_or_default();

@@ -52,8 +52,8 @@ pub(crate) struct Rule {
 
 impl Routes {
     /// Compiles rules in their order. `None` if a mistake is fatal; the other mistakes are warnings. Relative file names are
-    /// relative to `folder`.
-    pub fn compile(rules: &[RouteRule], folder: &Path) -> (Option<Routes>, Vec<Mistake>) {
+    /// relative to `directory`.
+    pub fn compile(rules: &[RouteRule], directory: &Path) -> (Option<Routes>, Vec<Mistake>) {
         let mut mistakes = Vec::new();
         let mut routes = Routes::default();
         routes.requests.labels = labels(rules, Stage::Request);
@@ -69,7 +69,7 @@ impl Routes {
                 stage,
                 position: table.rules.len(),
                 labels: &table.labels,
-                folder,
+                directory,
                 groups: Groups::Literal,
                 needs_groups: false,
                 variables: &mut table.variables,

@@ -20,8 +20,8 @@ pub struct Mistake {
 /// What all rules of an instance need of the server.
 #[derive(Debug, Default)]
 pub struct Needs {
-    /// The folders or single files of `static:` and the related actions. Rules refer to them by index.
-    pub folders: Vec<PathBuf>,
+    /// The directories or single files of `static:` and the related actions. Rules refer to them by index.
+    pub directories: Vec<PathBuf>,
     /// The rules that use a cache whose name is known, and its name; an empty one is the first cache.
     pub caches: Vec<(usize, String)>,
     /// The rules that raise an alarm whose name is known, and its name.
@@ -65,7 +65,7 @@ pub struct Compiler<'a> {
     /// Those of its table.
     pub labels: &'a Labels,
     /// Relative file names are relative to it.
-    pub folder: &'a Path,
+    pub directory: &'a Path,
     /// Of the text that is compiled next.
     pub groups: Groups,
     /// The rule reads groups of its expression's match.

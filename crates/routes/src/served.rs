@@ -1,8 +1,8 @@
 //! `static:`, `file:` and the related actions: which file a rule names, and how it is answered.
 //!
-//! A rule's path begins with a folder, and data of the client fills in the rest: the file must lie in that folder, whatever was
-//! filled in. Must not know the disk, except for the `-next` forms, which check whether the file exists. The process that reads
-//! the configuration and workers run it.
+//! A rule's path begins with a directory, and data of the client fills in the rest: the file must lie in that directory, whatever
+//! was filled in. Must not know the disk, except for the `-next` forms, which check whether the file exists. The process that
+//! reads the configuration and workers run it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -15,10 +15,10 @@ use crate::template::Template;
 /// A file as a rule names it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The index of its folder in [`crate::Needs::folders`].
-    pub folder: usize,
-    folder_path: PathBuf,
-    /// The path below the folder; empty if the rule names a fixed file.
+    /// The index of its directory in [`crate::Needs::directories`].
+    pub directory: usize,
+    directory_path: PathBuf,
+    /// The path below the directory; empty if the rule names a fixed file.
     rest: Template,
     pub form: Form,
 }
@@ -89,27 +89,27 @@ impl Served {
             Some(text) => text.len(),
             None => rest.beginning().iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1),
         };
-        let folder = rest.cut(end);
-        let folder_path = compiler.folder.join(OsStr::from_bytes(&folder));
-        if folder.is_empty() || folder_path == Path::new("/") {
+        let directory = rest.cut(end);
+        let directory_path = compiler.directory.join(OsStr::from_bytes(&directory));
+        if directory.is_empty() || directory_path == Path::new("/") {
             compiler.error(
-                format!("`{path}` does not say in which folder the file must be: a client could request any file"),
-                "write the folder first, such as `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
+                format!("`{path}` does not say in which directory the file must be: a client could request any file"),
+                "write the directory first, such as `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
             );
             return None;
         }
-        if !folder_path.exists() {
+        if !directory_path.exists() {
             compiler.warn(
-                format!("there is no `{}`: nothing is served from it yet", folder_path.display()),
+                format!("there is no `{}`: nothing is served from it yet", directory_path.display()),
                 "it is served as soon as it exists",
             );
         }
-        let folders = &mut compiler.needs.folders;
-        let folder = folders.iter().position(|known| *known == folder_path).unwrap_or_else(|| {
-            folders.push(folder_path.clone());
-            folders.len() - 1
+        let directories = &mut compiler.needs.directories;
+        let directory = directories.iter().position(|known| *known == directory_path).unwrap_or_else(|| {
+            directories.push(directory_path.clone());
+            directories.len() - 1
         });
-        Some(Served { folder, folder_path, rest, form })
+        Some(Served { directory, directory_path, rest, form })
     }
 
     /// Whether the file exists, for rules that otherwise pass the request on. Permissions are checked when it is opened.
@@ -118,13 +118,13 @@ impl Served {
         let leads_on = relative.components().all(|part| matches!(part, Component::Normal(_)));
         leads_on
             && if relative.as_os_str().is_empty() {
-                self.folder_path.is_file()
+                self.directory_path.is_file()
             } else {
-                self.folder_path.join(relative).is_file()
+                self.directory_path.join(relative).is_file()
             }
     }
 
-    /// Returns the filled-in path below the folder. A leading slash duplicates that of the folder.
+    /// Returns the filled-in path below the directory. A leading slash duplicates that of the directory.
     pub(crate) fn relative(&self, fill: impl FnOnce(&Template) -> Vec<u8>) -> Vec<u8> {
         let filled = fill(&self.rest);
         match filled.strip_prefix(b"/") {

@@ -15,7 +15,7 @@ pub enum Verdict {
     Serve,
     /// The application is not called.
     Answer(Answer),
-    /// A file is the answer: which one, and its path below its folder.
+    /// A file is the answer: which one, and its path below its directory.
     File(Arc<Served>, Vec<u8>),
     /// A value of a cache is the answer.
     Cached(Cached),

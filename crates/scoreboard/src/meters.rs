@@ -50,7 +50,7 @@ counters! {
         /// From the head of a request to the end of its answer, except those of WebSockets. Counted if the time is measured
         /// anyway.
         pub latency: Histogram,
-        /// From the front server's receipt of a request (`X-Request-Start`) to its head here. Counted with `metrics`.
+        /// From the reverse proxy's receipt of a request (`X-Request-Start`) to its head here. Counted with `metrics`.
         pub waiting: Histogram,
         /// Waits for the language, such as CPython's GIL, before a thread could go on. Counted where a scraper may come.
         pub language_waits: Histogram,

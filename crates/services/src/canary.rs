@@ -11,7 +11,7 @@ const CHANCE_AT_END: f64 = 0.02;
 const CHANCE_MEANWHILE: f64 = 0.001;
 /// The same limit for a canary without a single good answer in twice its time, if the old workers have errors too.
 const CHANCE_AT_LAST: f64 = 0.1;
-/// Terms that are summed at the most; those that follow are negligible.
+/// Terms that are summed at most; those that follow are negligible.
 const MAX_TERMS: u64 = 10_000;
 /// A term that is smaller than this share of the sum no longer matters.
 const MIN_PART: f64 = 1e-9;

@@ -196,7 +196,7 @@ fn spare(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     Decision::stay()
 }
 
-/// `spare2`: `cheaper` workers should be free. Missing ones are added at once, `cheaper-step` at the most; after `cheaper-idle`
+/// `spare2`: `cheaper` workers should be free. Missing ones are added at once, `cheaper-step` at most; after `cheaper-idle`
 /// seconds with more, one is removed.
 fn spare2(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let Cheaper { least, step, idle_s, .. } = rules.cheaper;

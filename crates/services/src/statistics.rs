@@ -165,8 +165,8 @@ pub struct HelperFacts {
     pub done: u64,
     /// Earlier processes with this number.
     pub respawns: u64,
-    /// A spooler's folder.
-    pub folder: String,
+    /// A spooler's directory.
+    pub directory: String,
     pub resident_bytes: u64,
     pub address_space_bytes: u64,
     /// Seconds since 1970; 0 if it does not run.
@@ -253,7 +253,7 @@ impl WorkerFacts {
 }
 
 impl CoreFacts {
-    /// Requests that it is serving: one at the most, except for an asynchronous application.
+    /// Requests that it is serving: one at most, except for an asynchronous application.
     pub fn in_request(&self) -> u64 {
         self.ongoing.max(u64::from(self.in_flight.is_some()))
     }

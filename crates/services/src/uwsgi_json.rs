@@ -101,7 +101,7 @@ fn write_mule(entry: &mut JsonText, mule: &HelperFacts) {
 
 /// With uWSGI's keys.
 fn write_spooler(entry: &mut JsonText, spooler: &HelperFacts) {
-    entry.text("dir", &spooler.folder);
+    entry.text("dir", &spooler.directory);
     entry.number("pid", spooler.pid);
     entry.number("tasks", spooler.done);
     entry.number("respawns", spooler.respawns);

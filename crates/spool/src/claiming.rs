@@ -14,8 +14,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{self, flock};
 
+use crate::directory::{self, ATTEMPTS, Directory, NEW, Place, remove_if_there};
 use crate::failed;
-use crate::folder::{self, ATTEMPTS, Folder, NEW, Place, remove_if_there};
 use crate::format::{HEAD_BYTES, Layout, MAX_BODY_BYTES, MAX_VARIABLES_BYTES, Reading, read};
 
 /// Attempts at a job that end its spooler, after which it is given up.
@@ -40,16 +40,16 @@ pub enum Claim {
     Gone,
     /// Its time has not come, in seconds since 1970.
     Later(u64),
-    /// It is given up, and is in the folder `failed` now.
+    /// It is given up, and is in the directory `failed` now.
     GivenUp(String),
-    /// It stays in the folder until someone looks at it.
+    /// It stays in the directory until someone looks at it.
     Refused(String),
 }
 
 /// A job that this process works on.
 #[derive(Debug)]
 pub struct ClaimedJob {
-    folder: Folder,
+    directory: Directory,
     place: Place,
     content: Vec<u8>,
     layout: Layout,
@@ -76,11 +76,11 @@ impl ClaimedJob {
     /// # Errors
     /// The error of the file system.
     pub fn begin(&self) -> io::Result<()> {
-        let path = self.folder.attempts_path_of(&self.place);
+        let path = self.directory.attempts_path_of(&self.place);
         let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         let mut notes = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                folder::make_own(&self.folder.path().join(ATTEMPTS))?;
+                directory::make_own(&self.directory.path().join(ATTEMPTS))?;
                 open()?
             }
             result => result?,
@@ -93,8 +93,8 @@ impl ClaimedJob {
     /// # Errors
     /// The error of the file system: the job will be worked on again.
     pub fn done(self) -> io::Result<()> {
-        remove_if_there(&self.folder.path_of(&self.place))?;
-        remove_if_there(&self.folder.attempts_path_of(&self.place))
+        remove_if_there(&self.directory.path_of(&self.place))?;
+        remove_if_there(&self.directory.attempts_path_of(&self.place))
     }
 
     /// The job stays, and the attempt did not end the spooler.
@@ -102,7 +102,7 @@ impl ClaimedJob {
     /// # Errors
     /// The error of the file system.
     pub fn again(self) -> io::Result<()> {
-        let result = remove_if_there(&self.folder.attempts_path_of(&self.place));
+        let result = remove_if_there(&self.directory.attempts_path_of(&self.place));
         drop(self.file);
         result
     }
@@ -116,8 +116,8 @@ pub(crate) fn variables<'a>(content: &'a [u8], layout: &Layout) -> impl Iterator
 ///
 /// # Errors
 /// An error of the file system that says nothing about this job alone, such as too many open files.
-pub fn claim(folder: &Folder, place: &Place) -> io::Result<Claim> {
-    let path = folder.path_of(place);
+pub fn claim(directory: &Directory, place: &Place) -> io::Result<Claim> {
+    let path = directory.path_of(place);
     let seen = match fs::symlink_metadata(&path) {
         Ok(seen) => seen,
         Err(error) => return gone_or_refused(error),
@@ -126,7 +126,7 @@ pub fn claim(folder: &Folder, place: &Place) -> io::Result<Claim> {
     if let Some(at) = later(&seen, now) {
         return Ok(Claim::Later(at));
     }
-    if let Some(reason) = refusal(folder, &seen)? {
+    if let Some(reason) = refusal(directory, &seen)? {
         return Ok(Claim::Refused(reason));
     }
     let file = match OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path) {
@@ -151,11 +151,11 @@ pub fn claim(folder: &Folder, place: &Place) -> io::Result<Claim> {
     if let Some(at) = later(&own, now) {
         return Ok(Claim::Later(at));
     }
-    open_locked(folder, place, file, &own, now)
+    open_locked(directory, place, file, &own, now)
 }
 
 /// Reads a job whose lock this process holds.
-fn open_locked(folder: &Folder, place: &Place, mut file: File, own: &Metadata, now: u64) -> io::Result<Claim> {
+fn open_locked(directory: &Directory, place: &Place, mut file: File, own: &Metadata, now: u64) -> io::Result<Claim> {
     if own.len() > MAX_BODY_BYTES + (HEAD_BYTES + MAX_VARIABLES_BYTES) as u64 {
         return Ok(Claim::Refused(format!("it has {} bytes, more than a job may have", own.len())));
     }
@@ -163,9 +163,9 @@ fn open_locked(folder: &Folder, place: &Place, mut file: File, own: &Metadata, n
     if let Err(error) = (&mut file).take(own.len()).read_to_end(&mut content) {
         return Ok(Claim::Refused(format!("it can't be read: {error}")));
     }
-    let give_up = |reason: &str| match failed::give_up(folder, place, reason) {
+    let give_up = |reason: &str| match failed::give_up(directory, place, reason) {
         Ok(()) => Claim::GivenUp(reason.to_owned()),
-        Err(error) => Claim::Refused(format!("it can't be moved to the folder `failed` ({error}); {reason}")),
+        Err(error) => Claim::Refused(format!("it can't be moved to the directory `failed` ({error}); {reason}")),
     };
     let layout = match read(&content) {
         Reading::Job(layout) => layout,
@@ -173,12 +173,12 @@ fn open_locked(folder: &Folder, place: &Place, mut file: File, own: &Metadata, n
         Reading::Unfinished if now.saturating_sub(modified_seconds(own)) < UNFINISHED_SECONDS => return Ok(Claim::Busy),
         Reading::Unfinished => return Ok(give_up(&format!("it is only the beginning of a job ({} bytes)", content.len()))),
     };
-    let attempts = attempts(folder, place);
+    let attempts = attempts(directory, place);
     if attempts.len() >= MAX_ATTEMPTS {
         let shown: Vec<String> = attempts.iter().map(|attempt| format!("pid {}", attempt.pid)).collect();
         return Ok(give_up(&format!("it has ended its spooler {} times ({})", attempts.len(), shown.join(", "))));
     }
-    Ok(Claim::Job(ClaimedJob { folder: folder.clone(), place: place.clone(), content, layout, file }))
+    Ok(Claim::Job(ClaimedJob { directory: directory.clone(), place: place.clone(), content, layout, file }))
 }
 
 /// An attempt at a job that has not ended regularly.
@@ -190,8 +190,8 @@ pub struct Attempt {
 }
 
 /// The attempts at a job, the oldest first. None are known of a job without a file of them.
-pub fn attempts(folder: &Folder, place: &Place) -> Vec<Attempt> {
-    let Ok(file) = File::open(folder.attempts_path_of(place)) else { return Vec::new() };
+pub fn attempts(directory: &Directory, place: &Place) -> Vec<Attempt> {
+    let Ok(file) = File::open(directory.attempts_path_of(place)) else { return Vec::new() };
     let mut text = Vec::new();
     // What was read before an error counts.
     let _ = file.take(MAX_NOTES_BYTES).read_to_end(&mut text);
@@ -213,10 +213,10 @@ pub struct Tidied {
 ///
 /// # Errors
 /// The error of the file system.
-pub fn tidy(folder: &Folder) -> io::Result<Tidied> {
+pub fn tidy(directory: &Directory) -> io::Result<Tidied> {
     let mut tidied = Tidied::default();
     let now = now_seconds();
-    for path in files_in(&folder.path().join(NEW))? {
+    for path in files_in(&directory.path().join(NEW))? {
         let Ok(there) = fs::symlink_metadata(&path) else { continue };
         // The time of the last change of the inode: a job's own time may be in the future.
         let changed = u64::try_from(there.ctime()).unwrap_or(0);
@@ -225,11 +225,11 @@ pub fn tidy(folder: &Folder) -> io::Result<Tidied> {
             tidied.abandoned += 1;
         }
     }
-    for path in files_in(&folder.path().join(ATTEMPTS))? {
+    for path in files_in(&directory.path().join(ATTEMPTS))? {
         let Some(name) = path.file_name() else { continue };
         let place = place_of_notes(name);
         let is_done =
-            matches!(fs::symlink_metadata(folder.path_of(&place)), Err(error) if error.kind() == io::ErrorKind::NotFound);
+            matches!(fs::symlink_metadata(directory.path_of(&place)), Err(error) if error.kind() == io::ErrorKind::NotFound);
         if is_done {
             remove_if_there(&path)?;
         }
@@ -237,7 +237,7 @@ pub fn tidy(folder: &Folder) -> io::Result<Tidied> {
     Ok(tidied)
 }
 
-/// The job of a file in `.attempts`, the reverse of [`Folder::attempts_path_of`].
+/// The job of a file in `.attempts`, the reverse of [`Directory::attempts_path_of`].
 fn place_of_notes(name: &std::ffi::OsStr) -> Place {
     use std::os::unix::ffi::OsStrExt;
     let name = name.as_bytes();
@@ -257,22 +257,22 @@ fn files_in(path: &std::path::Path) -> io::Result<Vec<std::path::PathBuf>> {
 }
 
 /// Why a file is not taken whatever it contains.
-fn refusal(folder: &Folder, seen: &Metadata) -> io::Result<Option<String>> {
+fn refusal(directory: &Directory, seen: &Metadata) -> io::Result<Option<String>> {
     let kind = seen.file_type();
     let what = match () {
         () if kind.is_file() => None,
         () if kind.is_symlink() => Some("a link"),
-        () if kind.is_dir() => Some("a folder"),
+        () if kind.is_dir() => Some("a directory"),
         () if kind.is_fifo() => Some("a FIFO"),
         () => Some("no regular file"),
     };
     if let Some(what) = what {
         return Ok(Some(format!("it is {what}")));
     }
-    if !folder.trusts(seen.uid())? {
+    if !directory.trusts(seen.uid())? {
         let owner = seen.uid();
         return Ok(Some(format!(
-            "it belongs to user {owner}, but only this spooler's user, the folder's owner and root may leave jobs"
+            "it belongs to user {owner}, but only this spooler's user, the directory's owner and root may leave jobs"
         )));
     }
     Ok(None)

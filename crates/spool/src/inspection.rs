@@ -10,8 +10,8 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
 use crate::claiming::{later, now_seconds, variables, whole_file};
+use crate::directory::{Directory, FAILED, Place, remove_if_there};
 use crate::failed::{self, REASON_SUFFIX};
-use crate::folder::{FAILED, Folder, Place, remove_if_there};
 use crate::format::{HEAD_BYTES, Layout, MAX_BODY_BYTES, MAX_VARIABLES_BYTES, Reading, read};
 use crate::scan::Scan;
 
@@ -57,25 +57,25 @@ impl Content {
     }
 }
 
-/// The jobs of a folder in order, and after them those that were given up. An error ends the list.
-pub fn list(folder: &Folder) -> impl Iterator<Item = io::Result<Listed>> {
-    let failed_folder = Folder::new(folder.path().join(FAILED));
-    let is_there = failed_folder.path().is_dir();
-    let failed = is_there.then(|| Scan::new(&failed_folder, true)).into_iter().flatten();
-    let waiting = Scan::new(folder, true).filter_map(|found| found.map(|place| listed(folder, place)).transpose());
+/// The jobs of a directory in order, and after them those that were given up. An error ends the list.
+pub fn list(directory: &Directory) -> impl Iterator<Item = io::Result<Listed>> {
+    let failed_directory = Directory::new(directory.path().join(FAILED));
+    let is_there = failed_directory.path().is_dir();
+    let failed = is_there.then(|| Scan::new(&failed_directory, true)).into_iter().flatten();
+    let waiting = Scan::new(directory, true).filter_map(|found| found.map(|place| listed(directory, place)).transpose());
     let is_job = |found: &io::Result<Place>| found.as_ref().is_ok_and(|place| !place.name.ends_with(REASON_SUFFIX.as_bytes()));
     let failed = failed.filter(move |found| found.is_err() || is_job(found)).map(|found| {
         let place = found?;
-        let reason = failed::reason(folder, &place).unwrap_or_else(|| "no reason is noted".to_owned());
-        let bytes = fs::symlink_metadata(folder.failed_path_of(&place))?.len();
+        let reason = failed::reason(directory, &place).unwrap_or_else(|| "no reason is noted".to_owned());
+        let bytes = fs::symlink_metadata(directory.failed_path_of(&place))?.len();
         Ok(Listed { place, state: State::Failed(reason), bytes })
     });
     waiting.chain(failed)
 }
 
 /// `None`: it is done already.
-fn listed(folder: &Folder, place: Place) -> Option<Listed> {
-    let path = folder.path_of(&place);
+fn listed(directory: &Directory, place: Place) -> Option<Listed> {
+    let path = directory.path_of(&place);
     let there = match fs::symlink_metadata(&path) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
@@ -112,26 +112,26 @@ pub fn content(path: &Path) -> io::Result<Option<Content>> {
 ///
 /// # Errors
 /// The error of the file system.
-pub fn retry(folder: &Folder, place: &Place) -> io::Result<()> {
-    failed::retry(folder, place)
+pub fn retry(directory: &Directory, place: &Place) -> io::Result<()> {
+    failed::retry(directory, place)
 }
 
 /// Deletes a job, which waits or was given up.
 ///
 /// # Errors
 /// The error of the file system, or a process works on the job (`WouldBlock`).
-pub fn drop(folder: &Folder, place: &Place) -> io::Result<()> {
-    match failed::drop(folder, place) {
+pub fn drop(directory: &Directory, place: &Place) -> io::Result<()> {
+    match failed::drop(directory, place) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => return result,
     }
-    let path = folder.path_of(place);
+    let path = directory.path_of(place);
     let there = fs::symlink_metadata(&path)?;
     if there.is_file() && holder(&open(&path, &there)?)?.is_some() {
         return Err(io::Error::new(io::ErrorKind::WouldBlock, "a process works on it"));
     }
     fs::remove_file(&path)?;
-    remove_if_there(&folder.attempts_path_of(place))
+    remove_if_there(&directory.attempts_path_of(place))
 }
 
 fn open(path: &Path, there: &Metadata) -> io::Result<File> {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// uWSGI takes only files whose names begin so.
 pub const PREFIX: &str = "uwsgi_spoolfile_on_";
-/// Most bytes of a priority's name. It is a folder's name, and part of a path.
+/// Most bytes of a priority's name. It is a directory's name, and part of a path.
 pub const MAX_PRIORITY_BYTES: usize = 64;
 /// Most bytes of the machine's name in a job's name. Linux allows 64.
 const MAX_HOST_BYTES: usize = 64;
@@ -65,8 +65,8 @@ pub fn is_number(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(u8::is_ascii_digit)
 }
 
-/// Whether a priority can be the name of a folder that spoolers work on: uWSGI's spoolers look into folders whose names are
-/// numbers, and ours too.
+/// Whether a priority can be the name of a directory that spoolers work on: uWSGI's spoolers look into directories whose names
+/// are numbers, and ours too.
 pub fn is_priority(name: &[u8]) -> bool {
     name.len() <= MAX_PRIORITY_BYTES && is_number(name)
 }

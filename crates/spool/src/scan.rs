@@ -1,7 +1,7 @@
-//! Finding jobs: the names in a spooler's folder and in the folders of its priorities, in the order in which a spooler takes
-//! them.
+//! Finding jobs: the names in a spooler's directory and in the directories of its priorities, in the order in which a spooler
+//! takes them.
 //!
-//! It opens no job. A scan is lazy: a folder of any size needs a bounded amount of memory. Spoolers and `bolide spool` run it.
+//! It opens no job. A scan is lazy: a directory of any size needs a bounded amount of memory. Spoolers and `bolide spool` run it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,17 +11,17 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::folder::{Folder, Place};
+use crate::directory::{Directory, Place};
 use crate::names;
 
-/// Most names that an ordered scan sorts at a time. It reads the folder again for the next ones.
+/// Most names that an ordered scan sorts at a time. It reads the directory again for the next ones.
 pub const MAX_SORTED_NAMES: usize = 4096;
 
-/// The places of the jobs in a folder. An error ends the scan.
+/// The places of the jobs in a directory. An error ends the scan.
 #[derive(Debug)]
 pub struct Scan {
     is_ordered: bool,
-    /// The folders that are being read: the spooler's, and a priority's inside of it.
+    /// The directories that are being read: the spooler's, and a priority's inside of it.
     stack: Vec<Level>,
     failure: Option<io::Error>,
 }
@@ -44,15 +44,15 @@ enum Names {
     },
 }
 
-/// A name, and whether it is a folder's.
+/// A name, and whether it is a directory's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ByVersion(Vec<u8>, bool);
 
 impl Scan {
-    /// With `is_ordered` (`spooler-ordered`), numbers in names decide, and folders of priorities stand among the files.
-    pub fn new(folder: &Folder, is_ordered: bool) -> Scan {
+    /// With `is_ordered` (`spooler-ordered`), numbers in names decide, and directories of priorities stand among the files.
+    pub fn new(directory: &Directory, is_ordered: bool) -> Scan {
         let mut scan = Scan { is_ordered, stack: Vec::with_capacity(2), failure: None };
-        match Level::open(folder.path().to_owned(), None, is_ordered) {
+        match Level::open(directory.path().to_owned(), None, is_ordered) {
             Ok(level) => scan.stack.push(level),
             Err(error) => scan.failure = Some(error),
         }
@@ -67,9 +67,9 @@ impl Iterator for Scan {
         if let Some(error) = self.failure.take() {
             return Some(Err(error));
         }
-        // Each turn takes a name, or leaves a folder.
+        // Each turn takes a name, or leaves a directory.
         while let Some(level) = self.stack.last_mut() {
-            let ByVersion(name, is_folder) = match level.next(self.is_ordered) {
+            let ByVersion(name, is_directory) = match level.next(self.is_ordered) {
                 Ok(Some(name)) => name,
                 Ok(None) => {
                     self.stack.pop();
@@ -80,7 +80,7 @@ impl Iterator for Scan {
                     return Some(Err(error));
                 }
             };
-            if !is_folder {
+            if !is_directory {
                 return Some(Ok(Place { priority: level.priority.clone(), name }));
             }
             match Level::open(level.path.join(OsStr::from_bytes(&name)), Some(name), self.is_ordered) {
@@ -139,7 +139,7 @@ fn read(path: &std::path::Path) -> io::Result<ReadDir> {
     fs::read_dir(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The name of an entry, if it is a job or the folder of a priority. A priority's folder has no further ones.
+/// The name of an entry, if it is a job or the directory of a priority. A priority's directory has no further ones.
 fn wanted(entry: &fs::DirEntry, is_ordered: bool, is_inner: bool) -> Option<ByVersion> {
     let name = entry.file_name().into_vec();
     let is_number = names::is_priority(&name);
@@ -147,8 +147,8 @@ fn wanted(entry: &fs::DirEntry, is_ordered: bool, is_inner: bool) -> Option<ByVe
         return None;
     }
     // If the kind is not known, taking the job says why.
-    let is_folder = is_number && entry.file_type().is_ok_and(|kind| kind.is_dir());
-    match is_folder {
+    let is_directory = is_number && entry.file_type().is_ok_and(|kind| kind.is_dir());
+    match is_directory {
         true => (!is_inner).then_some(ByVersion(name, true)),
         false => names::is_job(&name, is_ordered).then_some(ByVersion(name, false)),
     }

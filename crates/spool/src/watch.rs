@@ -1,6 +1,6 @@
 //! Notices that jobs arrive, with inotify(7), so that a spooler need not wait for its next scan.
 //!
-//! Jobs are renamed into their folder, so a rename means a whole job. Other programs create files there and write them, which
+//! Jobs are renamed into their directory, so a rename means a whole job. Other programs create files there and write them, which
 //! takes a moment. It reads no job. Spoolers run it.
 
 use std::ffi::OsString;
@@ -12,42 +12,42 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::names;
 
-/// Most folders of priorities that are watched. Jobs of further ones are found by the next scan.
+/// Most directories of priorities that are watched. Jobs of further ones are found by the next scan.
 pub const MAX_PRIORITIES: usize = 256;
 /// Most reads of one call, each of up to 4096 bytes. A scan finds the jobs of the events that stay.
 const MAX_READS: usize = 64;
 
-/// The folders of a spooler under watch.
+/// The directories of a spooler under watch.
 #[derive(Debug)]
 pub struct Watch {
     inotify: Inotify,
     top: WatchDescriptor,
-    folder: Folder,
+    directory: Directory,
     priorities: usize,
 }
 
-/// What has happened in the folders.
+/// What has happened in the directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// A job has arrived.
     pub has_job: bool,
     /// Another program creates a file, which will be a job soon.
     pub has_beginning: bool,
-    /// The folder was removed or renamed: a new watch is needed.
+    /// The directory was removed or renamed: a new watch is needed.
     pub is_lost: bool,
 }
 
 impl Watch {
     /// # Errors
-    /// The folder can't be watched, or the user has too many watches (inotify(7)).
-    pub fn new(folder: &Folder) -> io::Result<Watch> {
+    /// The directory can't be watched, or the user has too many watches (inotify(7)).
+    pub fn new(directory: &Directory) -> io::Result<Watch> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let top = inotify.add_watch(folder.path(), flags() | AddWatchFlags::IN_MOVE_SELF)?;
-        let mut watch = Watch { inotify, top, folder: folder.clone(), priorities: 0 };
-        for entry in std::fs::read_dir(folder.path())? {
+        let top = inotify.add_watch(directory.path(), flags() | AddWatchFlags::IN_MOVE_SELF)?;
+        let mut watch = Watch { inotify, top, directory: directory.clone(), priorities: 0 };
+        for entry in std::fs::read_dir(directory.path())? {
             let entry = entry?;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 watch.add_priority(&entry.file_name())?;
@@ -101,7 +101,7 @@ impl Watch {
         }
         self.priorities += 1;
         let path: &Path = name.as_ref();
-        match self.inotify.add_watch(&self.folder.path().join(path), flags()) {
+        match self.inotify.add_watch(&self.directory.path().join(path), flags()) {
             // It was removed meanwhile.
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(errno) => Err(errno.into()),

@@ -1,4 +1,4 @@
-//! Writing a job: to a file in the folder `.new`, which is then renamed. A spooler finds whole jobs only, uWSGI's too.
+//! Writing a job: to a file in the directory `.new`, which is then renamed. A spooler finds whole jobs only, uWSGI's too.
 //!
 //! A written job survives the end of every process. It is not synced to the disk, as in uWSGI: a job of the last seconds before a
 //! power cut may be lost. Every process of the application runs this.
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::folder::{self, Folder, NEW, Place};
+use crate::directory::{self, Directory, NEW, Place};
 use crate::format;
 use crate::names::Maker;
 
@@ -24,7 +24,7 @@ pub struct NewJob<'a> {
     /// Its variables, as [`format::push_variable`] appends them.
     pub variables: &'a [u8],
     pub body: &'a [u8],
-    /// The folder below the spooler's, one of [`crate::names::is_priority`].
+    /// The directory below the spooler's, one of [`crate::names::is_priority`].
     pub priority: Option<&'a [u8]>,
     /// Not to be worked on before this time, in seconds since 1970.
     pub at: Option<u64>,
@@ -47,7 +47,7 @@ impl Writer {
     ///
     /// # Errors
     /// The error of the file system: nothing of the job is left. `InvalidInput` if the job is too large.
-    pub fn write(&self, folder: &Folder, job: &NewJob<'_>) -> io::Result<PathBuf> {
+    pub fn write(&self, directory: &Directory, job: &NewJob<'_>) -> io::Result<PathBuf> {
         let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "the job is too large");
         let head = format::head(job.variables.len()).ok_or_else(too_large)?;
         if job.body.len() as u64 > format::MAX_BODY_BYTES {
@@ -55,11 +55,11 @@ impl Writer {
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let name = self.next_name(now)?;
-        let hidden = folder.path().join(NEW).join(&name);
+        let hidden = directory.path().join(NEW).join(&name);
         let place = Place { priority: job.priority.map(<[u8]>::to_vec), name: name.into_bytes() };
-        let path = folder.path_of(&place);
+        let path = directory.path_of(&place);
         let written =
-            create(folder, &hidden).and_then(|file| fill(file, &head, job)).and_then(|()| publish(folder, &hidden, &place));
+            create(directory, &hidden).and_then(|file| fill(file, &head, job)).and_then(|()| publish(directory, &hidden, &place));
         match written {
             Ok(()) => Ok(path),
             Err(error) => {
@@ -70,7 +70,7 @@ impl Writer {
         }
     }
 
-    /// A name that no other job has, for a job that is kept in another place than a folder.
+    /// A name that no other job has, for a job that is kept in another place than a directory.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -89,12 +89,12 @@ impl Writer {
     }
 }
 
-fn create(folder: &Folder, hidden: &std::path::Path) -> io::Result<File> {
+fn create(directory: &Directory, hidden: &std::path::Path) -> io::Result<File> {
     let open = || OpenOptions::new().write(true).create_new(true).mode(JOB_MODE).open(hidden);
     match open() {
-        // The first job of this folder.
+        // The first job of this directory.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            folder::make_own(&folder.path().join(NEW))?;
+            directory::make_own(&directory.path().join(NEW))?;
             open()
         }
         result => result,
@@ -120,13 +120,13 @@ fn fill(mut file: File, head: &[u8], job: &NewJob<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn publish(folder: &Folder, hidden: &std::path::Path, place: &Place) -> io::Result<()> {
-    let path = folder.path_of(place);
+fn publish(directory: &Directory, hidden: &std::path::Path, place: &Place) -> io::Result<()> {
+    let path = directory.path_of(place);
     match fs::rename(hidden, &path) {
         // The first job of this priority.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let Some(priority) = &place.priority else { return Err(error) };
-            folder::make_priority(&folder.path().join(std::ffi::OsStr::from_bytes(priority)))?;
+            directory::make_priority(&directory.path().join(std::ffi::OsStr::from_bytes(priority)))?;
             fs::rename(hidden, &path)
         }
         result => result,

@@ -24,7 +24,7 @@ use crate::privileges::{self, Privileges};
 
 /// Bytes of the log, counted from its end, that the terminal shows of a start.
 const MAX_SHOWN_BYTES: u64 = 64 * 1024;
-/// Characters of a reason, each of four bytes at the most, and bytes of the whole report.
+/// Characters of a reason, each of four bytes at most, and bytes of the whole report.
 const MAX_WHY_CHARACTERS: usize = 800;
 const MAX_OUTCOME_BYTES: u64 = 4096;
 /// Exit status if the background process ended without a report.
@@ -163,7 +163,7 @@ fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
         }
         let came = signals.as_ref().ok().and_then(|signals| signals.read_signal().ok().flatten());
         if came.is_some() {
-            // The instance is in another process group than the terminal's, so it is signalled here; its report is still awaited.
+            // The instance is in another process group than the terminal's, so it is signaled here; its report is still awaited.
             let _ = kill(child, Signal::SIGTERM);
         }
     }

@@ -1,11 +1,11 @@
 //! The mechanisms of a supervising process: binding and passing on sockets, starting and confining children, opening files in
-//! folders of other users, and delivering log lines to files and programs. The master uses them.
+//! directories of other users, and delivering log lines to files and programs. The master uses them.
 //!
 //! The crate makes no decisions: it knows no worker, no generation and no command. Its callers do. Times are milliseconds of the
 //! monotonic clock (`bolide_contract::clock::now_ms`) and are passed in by the caller, unless an item says otherwise.
 //!
-//! The files beside this one are below all folders, except for `daemonize`. Of the folders, `sockets` knows `files`, `processes`
-//! knows both, and `logs` knows `files` and `processes`.
+//! The files beside this one are below all directories, except for `daemonize`. Of the directories, `sockets` knows `files`,
+//! `processes` knows both, and `logs` knows `files` and `processes`.
 
 #![warn(missing_docs)]
 

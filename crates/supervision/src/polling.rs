@@ -43,7 +43,7 @@ impl<'a, T> Source<'a, T> {
     }
 }
 
-/// Waits until a source has events, for `milliseconds` at the most. Returns the tokens of the sources that have, in the order of
+/// Waits until a source has events, for `milliseconds` at most. Returns the tokens of the sources that have, in the order of
 /// `sources`; none if a signal interrupted the wait.
 ///
 /// # Errors

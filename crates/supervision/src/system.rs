@@ -210,7 +210,7 @@ pub fn close_others(kept: &[RawFd]) {
     }
 }
 
-/// Waits for a child that is about to end, for `most_ms` milliseconds at the most, and reaps it. The master calls it, before and
+/// Waits for a child that is about to end, for `most_ms` milliseconds at most, and reaps it. The master calls it, before and
 /// after its loop.
 pub fn wait_for(child: Pid, most_ms: u64) {
     if let Ok(handle) = process_descriptor(child) {

@@ -1,4 +1,4 @@
-//! Helpers for tests of this crate and of those that use it: a temporary folder, and the settings of a small instance.
+//! Helpers for tests of this crate and of those that use it: a temporary directory, and the settings of a small instance.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,18 @@ use bolide_contract::settings::{
 };
 use bolide_contract::tls::Http2;
 
-/// A folder of the test's own, with a unique name. Dropping it removes it.
+/// A directory of the test's own, with a unique name. Dropping it removes it.
 #[derive(Debug)]
-pub struct Folder(PathBuf);
+pub struct Directory(PathBuf);
 
-impl Folder {
-    /// Makes the folder.
-    pub fn new(name: &str) -> Folder {
-        let path = nix::unistd::mkdtemp(&std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"))).expect("a temporary folder");
+impl Directory {
+    /// Makes the directory.
+    pub fn new(name: &str) -> Directory {
+        let path =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"))).expect("a temporary directory");
         // Some tests have another user work in it.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
-        Folder(path)
+        Directory(path)
     }
 
     /// Its path.
@@ -28,7 +29,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).unwrap_or_default();
     }

@@ -117,21 +117,21 @@ def missing_module(error):
 def candidates(name):
     """Yield the paths at which a missing module would be found."""
     parent, _, leaf = name.rpartition(".")
-    for folder in folders_of(parent):
-        yield os.path.join(folder, f"{leaf}.py")
-        yield os.path.join(folder, leaf, "__init__.py")
+    for directory in directories_of(parent):
+        yield os.path.join(directory, f"{leaf}.py")
+        yield os.path.join(directory, leaf, "__init__.py")
 
 
-def folders_of(package):
-    """Return the folders of a package's modules. The failed import may have removed the package itself."""
+def directories_of(package):
+    """Return the directories of a package's modules. The failed import may have removed the package itself."""
     if not package:
-        return [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+        return [os.path.abspath(directory) for directory in sys.path if isinstance(directory, str)]
     known = getattr(sys.modules.get(package), "__path__", None)
     if known is not None:
-        return [os.path.abspath(folder) for folder in known]
+        return [os.path.abspath(directory) for directory in known]
     parent, _, leaf = package.rpartition(".")
-    folders = (os.path.join(folder, leaf) for folder in folders_of(parent))
-    return [folder for folder in folders if os.path.isdir(folder)]
+    directories = (os.path.join(directory, leaf) for directory in directories_of(parent))
+    return [directory for directory in directories if os.path.isdir(directory)]
 
 
 def is_text(path):

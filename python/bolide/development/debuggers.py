@@ -54,13 +54,13 @@ def session_of(pydevd):
         "access_token": setup.get("access-token"),
         "client_access_token": setup.get("client-access-token"),
         "ppid": os.getpid(),
-        "debugpy": None if debugpy is None else folder_of(debugpy.__file__, 2),
-        "pydevd": folder_of(pydevd.__file__, 1),
+        "debugpy": None if debugpy is None else directory_of(debugpy.__file__, 2),
+        "pydevd": directory_of(pydevd.__file__, 1),
         "gate": None if pydevd._is_attached() else gate(pydevd),
     }
 
 
-def folder_of(file, levels):
+def directory_of(file, levels):
     path = os.path.realpath(file)
     for _ in range(levels):
         path = os.path.dirname(path)
@@ -123,7 +123,7 @@ def connect(session):
             client_access_token=session["client_access_token"],
             notify_stdin=False,
             ppid=session["ppid"],
-            dont_trace_start_patterns=tuple(folder for folder in (session["debugpy"], own) if folder),
+            dont_trace_start_patterns=tuple(directory for directory in (session["debugpy"], own) if directory),
         )
     except (Exception, SystemExit) as error:
         # pydevd exits if it can't connect.
@@ -133,7 +133,7 @@ def connect(session):
 
 
 def imported(session):
-    """Import pydevd as the launched process has done. The folders stay out of the application's path."""
+    """Import pydevd as the launched process has done. The directories stay out of the application's path."""
     before = list(sys.path)
     try:
         if session["debugpy"]:

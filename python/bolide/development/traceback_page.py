@@ -13,7 +13,7 @@ import sysconfig
 import traceback
 from urllib.parse import quote
 
-from bolide.development import source_colours
+from bolide.development import source_colors
 
 #: Most exceptions of a chain that are shown.
 MAX_CHAIN = 10
@@ -224,20 +224,20 @@ def frame_part(place, is_open):
     linecache.checkcache(path)
     lines = linecache.getlines(path)
     numbers = range(max(1, line - CONTEXT_LINES), min(line + CONTEXT_LINES, max(len(lines), line)) + 1)
-    colours = source_colours.of_lines(lines, numbers) if path.endswith(".py") else {}
+    colors = source_colors.of_lines(lines, numbers) if path.endswith(".py") else {}
     rows = []
     for number in numbers:
         text = cut(linecache.getline(path, number).rstrip())
         here = " class=here" if number == line else ""
         columns = place.columns if number == line else None
-        rows.append(f"<span{here}><i>{number}</i>{coloured(text, colours.get(number, ()), columns)} </span>")
+        rows.append(f"<span{here}><i>{number}</i>{colored(text, colors.get(number, ()), columns)} </span>")
     source = f"<pre>{''.join(rows)}</pre>" if lines else ""
     kind = "library" if place.is_library else "own"
     opened = " open" if is_open else ""
     return f"<details class={kind}{opened}><summary>{editor_link(place)}{shown}</summary>{source}{values_part(place)}</details>"
 
 
-def coloured(text, spans, columns):
+def colored(text, spans, columns):
     """Return a line as HTML. ``spans`` are (first, last, class); ``columns`` is the marked expression."""
     kinds = [""] * len(text)
     for first, last, kind in spans:
@@ -299,18 +299,20 @@ def is_library(path):
     return path.startswith(LIBRARIES) or f"{os.sep}site-packages{os.sep}" in path or f"{os.sep}dist-packages{os.sep}" in path
 
 
-def library_folders():
+def library_directories():
     paths = sysconfig.get_paths()
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folders = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], os.path.dirname(os.__file__), own}
-    return tuple(os.path.abspath(folder) + os.sep for folder in folders)
+    directories = {paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], os.path.dirname(os.__file__), own}
+    return tuple(os.path.abspath(directory) + os.sep for directory in directories)
 
 
-LIBRARIES = library_folders()
+LIBRARIES = library_directories()
 
 
 def shown_path(path):
-    """Return the path relative to the application's folder if it is below that, and to the folder of packages for a library's."""
+    """Return the path relative to the application's directory if it is below that, and to the directory of packages for a
+    library's.
+    """
     for name in ("site-packages", "dist-packages"):
         _, found, below = path.rpartition(f"{os.sep}{name}{os.sep}")
         if found:

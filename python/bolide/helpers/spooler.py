@@ -1,4 +1,4 @@
-"""A spooler: a helper that calls the application's function with each job of a folder.
+"""A spooler: a helper that calls the application's function with each job of a directory.
 
 The native module finds, locks and removes jobs. Must not know how a job is stored. Runs in spoolers.
 """
@@ -30,8 +30,8 @@ class Spooler(Helper):
         os.setpriority(os.PRIO_PROCESS, 0, 19)
         self.half.uwsgi.is_spooler = True
         self.import_further()
-        self.jobs = self.native.SpoolerWork(self.task["folder"], self.settings["is_ordered"], self.link)
-        self.folder = os.fsdecode(self.jobs.path)
+        self.jobs = self.native.SpoolerWork(self.task["directory"], self.settings["is_ordered"], self.link)
+        self.directory = os.fsdecode(self.jobs.path)
         master = self.half.boot["master_pid"]
         while True:
             self.work_off()
@@ -84,14 +84,14 @@ class Spooler(Helper):
 
     def tell(self, text):
         """Log a line with uWSGI's words."""
-        line = f"[spooler {self.folder} pid: {self.pid}] {text}\n"
+        line = f"[spooler {self.directory} pid: {self.pid}] {text}\n"
         self.native.write_log(line.encode("utf-8", "backslashreplace"))
 
     def work_on(self, name, task):
         """Call the application's function with a job, and remove the job if it is done."""
         if not self.settings["is_quiet"]:
             self.tell(f"managing request {name} ...")
-        enter(self.settings["job_folder"] or self.folder)
+        enter(self.settings["job_directory"] or self.directory)
         began = time.monotonic()
         self.link.begin_work(name)
         result = SPOOL_RETRY
@@ -115,9 +115,9 @@ class Spooler(Helper):
             self.tell(f"done with task {name} after {seconds} seconds")
 
 
-def enter(folder):
-    """Change the working directory. A folder that is gone leaves it as it is."""
+def enter(directory):
+    """Change the working directory. A directory that is gone leaves it as it is."""
     try:
-        os.chdir(folder)
+        os.chdir(directory)
     except OSError as error:
-        log.tell(f"can't change to `{folder}`: {error}")
+        log.tell(f"can't change to `{directory}`: {error}")

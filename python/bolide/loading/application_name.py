@@ -155,15 +155,15 @@ def is_found(name: str, file: str | None = None) -> bool:
     return file is None or (spec.origin is not None and os.path.realpath(spec.origin) == os.path.realpath(file))
 
 
-def folders_in_front() -> list[str]:
-    """Return the folders that precede Python's own in sys.path: another process does not have them by default."""
+def directories_in_front() -> list[str]:
+    """Return the directories that precede Python's own in sys.path: another process does not have them by default."""
     own = os.path.realpath(os.path.dirname(os.__file__))
-    folders = []
+    directories = []
     for entry in sys.path:
         is_own_archive = os.path.basename(entry).startswith("python3") and entry.endswith(".zip")
         if is_own_archive or os.path.realpath(entry or ".") == own:
             break
-        folder = os.path.abspath(entry or ".")
-        if os.path.isdir(folder) and folder not in folders:
-            folders.append(folder)
-    return folders
+        directory = os.path.abspath(entry or ".")
+        if os.path.isdir(directory) and directory not in directories:
+            directories.append(directory)
+    return directories

@@ -10,9 +10,9 @@ import sys
 
 from bolide.loading.known_packages import PACKAGES
 
-#: Most entries of a folder that are read: the folder may be any.
+#: Most entries of a directory that are read: the directory may be any.
 MAX_ENTRIES = 4096
-#: Most folders of ``sys.path`` that a message names.
+#: Most directories of ``sys.path`` that a message names.
 MAX_SEARCHED = 6
 #: How similar a name must be to be offered instead of a misspelt one, from 0 to 1: one wrong letter in five.
 NEAR = 0.8
@@ -27,7 +27,7 @@ def missing_module(name, origin, application):
     tail = f":{application['callable']}" if application and application["callable"] else ""
     if name.endswith(".py") or "/" in name:
         return f"{message}; that is the name of a file: write wsgi-file = {name}"
-    below = folder_of(name)
+    below = directory_of(name)
     if below is not None:
         advice = f"`bolide --pythonpath {below} {quoted(name + tail)}`" if is_positional else f"write pythonpath = {below}"
         return f"{message}; it lies in {below}: {advice}"
@@ -38,31 +38,33 @@ def missing_module(name, origin, application):
     if inside is not None:
         return f"{message}; the virtualenv {inside} has it: write {virtualenv_option(inside, origin)}"
     if application and application["alternative"]:
-        return f"{message}; the only application of this folder is `{application['alternative']}`"
-    message = f"{message} in {shown_folders()}"
+        return f"{message}; the only application of this directory is `{application['alternative']}`"
+    message = f"{message} in {shown_directories()}"
     if is_positional and "." not in name and not tail:
         return f"{message}; `bolide --help` lists the commands, and an application is package.module:callable or file.py"
     return f"{message}; is chdir or pythonpath missing?"
 
 
-def shown_folders():
-    """Return the folders that a module of the project can be in, in words: those of `pythonpath`, and the working folder."""
+def shown_directories():
+    """Return the directories that a module of the project can be in, in words: those of `pythonpath`, and the working directory."""
     here = os.getcwd()
     own = []
     for path in sys.path[:MAX_SEARCHED]:
-        folder = os.path.abspath(path or ".")
-        is_installed = folder.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) or folder.endswith("-packages")
-        if not is_installed and os.path.isdir(folder) and folder not in (*own, here):
-            own.append(folder)
+        directory = os.path.abspath(path or ".")
+        is_installed = directory.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) or directory.endswith("-packages")
+        if not is_installed and os.path.isdir(directory) and directory not in (*own, here):
+            own.append(directory)
     return " or ".join(map(repr, [here, *own]))
 
 
 def missing_file(path, origin):
     """Return the error message for a configured file that does not exist."""
-    message = f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})"
-    folder, name = os.path.split(path)
-    near = difflib.get_close_matches(name, [entry for entry in entries(folder or ".") if entry.endswith((".py", ".wsgi"))], n=1)
-    return f"{message}; did you mean {os.path.relpath(os.path.join(folder, near[0]))}?" if near else message
+    message = f"{origin}: there is no file {path!r} (the working directory is {os.getcwd()!r})"
+    directory, name = os.path.split(path)
+    near = difflib.get_close_matches(
+        name, [entry for entry in entries(directory or ".") if entry.endswith((".py", ".wsgi"))], n=1
+    )
+    return f"{message}; did you mean {os.path.relpath(os.path.join(directory, near[0]))}?" if near else message
 
 
 def missing_dependency(error):
@@ -73,14 +75,16 @@ def missing_dependency(error):
     name = name.partition(".")[0]
     if name in sys.modules or name in sys.builtin_module_names:
         return ""
-    below = folder_of(name)
+    below = directory_of(name)
     if below is not None:
         return f"; it lies in {below}: write pythonpath = {below}"
     inside = virtualenv_with(name)
     if inside is not None:
         return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
     if sys.flags.no_site:
-        return "; no-site leaves out the packages of the system and of the user: name their folder with pythonpath, or remove it"
+        return (
+            "; no-site leaves out the packages of the system and of the user: name their directory with pythonpath, or remove it"
+        )
     absent = f"; this application's Python, {sys.executable}, does not have it"
     if name in PACKAGES:
         return f"{absent}: {sys.executable} -m pip install {quoted(PACKAGES[name])}"
@@ -91,16 +95,16 @@ def missing_dependency(error):
 def top_level_modules():
     """Return the names of the modules that can be imported, by the entries of ``sys.path``."""
     names = set(sys.builtin_module_names)
-    for folder in sys.path[:MAX_SEARCHED]:
-        for entry in entries(folder or "."):
+    for directory in sys.path[:MAX_SEARCHED]:
+        for entry in entries(directory or "."):
             stem, extension = os.path.splitext(entry)
             if stem.isidentifier() and extension in ("", ".py"):
                 names.add(stem)
     return names
 
 
-def folder_of(name):
-    """Return a folder in the working folder that holds this module and is not in ``sys.path``, as a relative path."""
+def directory_of(name):
+    """Return a directory in the working directory that holds this module and is not in ``sys.path``, as a relative path."""
     parts = name.split(".")
     for entry in ("src", *entries(".")):
         path = os.path.join(entry, *parts)
@@ -112,20 +116,20 @@ def folder_of(name):
 
 
 def near_module(name):
-    """Return a module with a similar name in the folder where this one would be."""
+    """Return a module with a similar name in the directory where this one would be."""
     package, _, last = name.rpartition(".")
-    folder = os.path.join(".", *package.split(".")) if package else "."
+    directory = os.path.join(".", *package.split(".")) if package else "."
     names = []
-    for entry in entries(folder):
+    for entry in entries(directory):
         stem, extension = os.path.splitext(entry)
-        if extension == ".py" or os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+        if extension == ".py" or os.path.isfile(os.path.join(directory, entry, "__init__.py")):
             names.append(stem)
     near = difflib.get_close_matches(last, names, n=1)
     return ".".join(filter(None, [package, near[0]])) if near else None
 
 
 def virtualenv_with(name):
-    """Return a virtualenv in the working folder that has this module, unless it is the active one."""
+    """Return a virtualenv in the working directory that has this module, unless it is the active one."""
     for environment in ENVIRONMENTS:
         places = glob.glob(os.path.join(environment, "lib", "python*", "site-packages", name))
         places += glob.glob(os.path.join(environment, "lib", "python*", "site-packages", f"{name}.py"))
@@ -143,11 +147,11 @@ def quoted(text):
     return f'"{text}"' if set(text) & set("()[]' ") else text
 
 
-def entries(folder):
-    """Return the sorted names in a folder, without hidden ones; none if it can't be read."""
+def entries(directory):
+    """Return the sorted names in a directory, without hidden ones; none if it can't be read."""
     found = []
     try:
-        with os.scandir(folder) as listing:
+        with os.scandir(directory) as listing:
             for entry in listing:
                 if not entry.name.startswith("."):
                     found.append(entry.name)

@@ -77,14 +77,14 @@ def tell_taken(application, way, module, taken, interface):
     if log.worker > 1 or log.helper:
         return
     words = f"the {framework(taken.value) or interface.upper()} application `{taken.expression}`"
-    if application["is_positional"] and (application["callable"] is None or application["folder"] is not None):
-        log.tell(f"serving {words} of {place_of(module, way, application['folder'])}")
+    if application["is_positional"] and (application["callable"] is None or application["directory"] is not None):
+        log.tell(f"serving {words} of {place_of(module, way, application['directory'])}")
     elif taken.is_called:
         name = taken.expression[:-2]
         log.tell(f"{way['origin']}: {name!r} is a function without arguments: it is called, and {words} is served")
 
 
-def place_of(module, way, folder):
+def place_of(module, way, directory):
     """Return where an application is, for messages: its file, and the name of its module if that differs from the file's."""
     path = getattr(module, "__file__", None)
     if path is None:
@@ -93,9 +93,9 @@ def place_of(module, way, folder):
     inside = os.path.relpath(path)
     shown = path if inside.startswith("..") else inside
     name = way["source"].get("Module", "")
-    if folder is None or f"{name}.py" == shown:
+    if directory is None or f"{name}.py" == shown:
         return shown
-    return f"{shown}, imported as {name} from {folder}" if name else shown
+    return f"{shown}, imported as {name} from {directory}" if name else shown
 
 
 def load_first(application, loaded):
@@ -195,8 +195,10 @@ def load_application(way, loaded, application):
         loaded[name] = module
     elif "Module" in source:
         name = source["Module"]
-        folder = application["folder"]
-        module = loaded.get(name) or (import_from(folder, name) if folder else import_application(name, origin, application))
+        directory = application["directory"]
+        module = loaded.get(name) or (
+            import_from(directory, name) if directory else import_application(name, origin, application)
+        )
         loaded[name] = module
     else:
         name = source["File"]
@@ -217,18 +219,18 @@ def import_application(name, origin, application=None):
         raise LoadError(missing_module(name, origin, application)) from None
 
 
-def import_from(folder, name):
-    """Import a module that was named by its file. Its folder becomes the first in ``sys.path``.
+def import_from(directory, name):
+    """Import a module that was named by its file. Its directory becomes the first in ``sys.path``.
 
     If another module already has that name, as for a file ``logging.py``, it is loaded from its file.
     """
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    path = os.path.join(folder, *name.split("."))
+    if directory not in sys.path:
+        sys.path.insert(0, directory)
+    path = os.path.join(directory, *name.split("."))
     known = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None)
     if (
         known is not None
-        and not os.path.abspath(known).startswith(folder.rstrip(os.sep) + os.sep)
+        and not os.path.abspath(known).startswith(directory.rstrip(os.sep) + os.sep)
         and os.path.isfile(path + ".py")
     ):
         return import_file(path + ".py", f"uwsgi_file_{name.replace('.', '_')}", "command line")
@@ -280,8 +282,8 @@ def set_up_logging(applications):
         if scheme == "config":
             # The part after "#" names one application of the file.
             path = path.partition("#")[0]
-            folder = os.path.dirname(path)
-            logging.config.fileConfig(path, {"__file__": path, "here": folder}, disable_existing_loggers=False)
+            directory = os.path.dirname(path)
+            logging.config.fileConfig(path, {"__file__": path, "here": directory}, disable_existing_loggers=False)
             return
 
 
@@ -293,8 +295,8 @@ def set_up_logging_from(path):
         if path.endswith((".json", ".yaml", ".yml")):
             logging.config.dictConfig(described_logging(path))
         else:
-            folder = os.path.dirname(path)
-            logging.config.fileConfig(path, {"__file__": path, "here": folder}, disable_existing_loggers=False)
+            directory = os.path.dirname(path)
+            logging.config.fileConfig(path, {"__file__": path, "here": directory}, disable_existing_loggers=False)
     except Exception as error:
         # `logging` hides the reason behind "Unable to configure formatter 'default'".
         cause = error.__cause__ or error

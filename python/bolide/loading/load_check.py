@@ -26,12 +26,12 @@ def main(half):
     # A load that hangs writes its stack and exits.
     faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)
     half.prepare(order["boot"])
-    folder = os.getcwd()
+    directory = os.getcwd()
     reason = half.load() or half.load_urlconf()
     faulthandler.cancel_dump_traceback_later()
     said = {"reason": reason and reason[:MAX_REASON_CHARACTERS]}
     if reason and failures:
-        said.update(place(failures[-1], folder))
+        said.update(place(failures[-1], directory))
     os.write(report, json.dumps(said).encode() + b"\n")
     os.close(report)
     return 1 if reason else 0
@@ -49,24 +49,24 @@ def take_over():
     return report
 
 
-def place(error, folder):
+def place(error, directory):
     """Return the file and line of an exception, and the source line: the last frame outside of libraries, or else the first
     frame.
     """
     if isinstance(error, SyntaxError) and error.filename:
-        return described(error.filename, error.lineno or 1, folder)
+        return described(error.filename, error.lineno or 1, directory)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not is_library(frame.filename)]
     if not frames:
         return {}
     frame = own[-1] if own else frames[0]
-    return described(frame.filename, frame.lineno, folder)
+    return described(frame.filename, frame.lineno, directory)
 
 
-def described(filename, line, folder):
+def described(filename, line, directory):
     text = linecache.getline(filename, line).rstrip("\n")
-    path = os.path.abspath(os.path.join(folder, filename))
-    below = os.path.relpath(path, folder)
+    path = os.path.abspath(os.path.join(directory, filename))
+    below = os.path.relpath(path, directory)
     return {"file": path if below.startswith("..") else below, "line": line, "text": text}
 
 
@@ -74,6 +74,6 @@ def is_library(filename):
     """Return whether a file belongs to Python or to an installed package."""
     if filename.startswith("<"):
         return True
-    folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    directories = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     path = os.path.abspath(filename)
-    return any(folder and path.startswith(folder + os.sep) for folder in folders)
+    return any(directory and path.startswith(directory + os.sep) for directory in directories)

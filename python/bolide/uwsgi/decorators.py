@@ -156,7 +156,7 @@ def cron(minute, hour, day, month, dayweek, **named):
 
 
 def filemon(path, **named):
-    """Have a function run when this file, or a file in this folder, changes."""
+    """Have a function run when this file, or a file in this directory, changes."""
     return raised_by(lambda uwsgi, number: uwsgi.add_file_monitor(number, path), named)
 
 

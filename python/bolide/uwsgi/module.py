@@ -136,17 +136,19 @@ class Uwsgi:
     def is_configured(self, name):
         """Return whether the option that a name needs is set."""
         option, services = uwsgi_names.option_of(name), self.settings["services"]
-        folders = self.settings["spooling"]["folders"]
-        needed = {"queue": services["queue"], "sharedarea": services["areas"], "spooler": folders, "gevent": self.waits}
+        directories = self.settings["spooling"]["directories"]
+        needed = {"queue": services["queue"], "sharedarea": services["areas"], "spooler": directories, "gevent": self.waits}
         return option is None or bool(needed[option])
 
     def spooler_values(self):
-        """Return the module's attributes of spoolers. uWSGI counts folders of other instances as spoolers, too."""
+        """Return the module's attributes of spoolers. uWSGI counts directories of other instances as spoolers, too."""
         spooling = self.settings["spooling"]
         values = {"SPOOL_OK": -2, "SPOOL_RETRY": -1, "SPOOL_IGNORE": 0}
-        if spooling["folders"]:
+        if spooling["directories"]:
             values["send_to_spooler"] = self.native.uwsgi_spool
-            values["spoolers"] = tuple(folder for folder in self.native.spool_folders() for _ in range(spooling["processes"]))
+            values["spoolers"] = tuple(
+                directory for directory in self.native.spool_directories() for _ in range(spooling["processes"])
+            )
         return values
 
     def note_applications(self, applications):

@@ -1,6 +1,6 @@
 """uWSGI's signals for applications: the functions of the module ``uwsgi`` that register and raise them, and the handlers.
 
-The master has the timers and decides which process runs a handler (``crates/master/src/signalling``). It must not know how
+The master has the timers and decides which process runs a handler (``crates/master/src/signaling``). It must not know how
 signals travel. Runs in every process that loads an application.
 """
 

@@ -1,7 +1,7 @@
 """Timers that fire once for the instances of all machines (``timer-engine``): whether this process calls the handler of a timer.
 
 Each instance raises the signals of its timers, and the engine names one process for each period. How often an instance asks is
-decided by its master (``crates/master/src/signalling/table.rs``). It must not know how a handler is called. Runs in every process
+decided by its master (``crates/master/src/signaling/table.rs``). It must not know how a handler is called. Runs in every process
 that loads an application.
 """
 

@@ -106,7 +106,7 @@ def do_facts(_argument, _environ):
             "frozen": gc.get_freeze_count(),
             "user": [os.getuid(), os.getgid()],
             "groups": os.getgroups(),
-            "folder": os.getcwd(),
+            "directory": os.getcwd(),
             "path": sys.path,
             "prefix": sys.prefix,
             "environment": dict(os.environ),

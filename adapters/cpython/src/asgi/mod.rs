@@ -1,7 +1,7 @@
 //! ASGI: asynchronous applications, served from within their own event loop.
 //!
 //! [`Asgi`] is the state of a worker, [`AsgiThread`] the interface that the engine calls. This file alone knows all the others in
-//! the folder. All of it runs on the event loop's thread, which holds the interpreter: the engine's poll is one of the
+//! the directory. All of it runs on the event loop's thread, which holds the interpreter: the engine's poll is one of the
 //! descriptors that the loop watches.
 
 mod awaitable;

@@ -57,7 +57,7 @@ pub struct Scopes {
 struct ScopeOrigin<'a> {
     peer: &'a Peer,
     forwarded: Option<&'a Forwarded>,
-    /// The root path of the application, and the part of the path that a front server has removed.
+    /// The root path of the application, and the part of the path that a reverse proxy has removed.
     root_path: &'a [u8],
     taken_away: &'a [u8],
     is_websocket: bool,
@@ -92,7 +92,7 @@ impl Scopes {
                 self.http(&template, http, origin, &mut request.log_facts)?
             }
             RequestParts::Variables(variables) => {
-                let scope = self.front_server(&template, variables, root_path, is_websocket, &mut request.log_facts)?;
+                let scope = self.reverse_proxy(&template, variables, root_path, is_websocket, &mut request.log_facts)?;
                 Begun { scope, tls: None }
             }
         };
@@ -266,7 +266,7 @@ impl Scopes {
         Some((scope, headers, log_facts))
     }
 
-    /// Sets the scheme that a front server names, as for WSGI. Anything but http and https is ignored.
+    /// Sets the scheme that a reverse proxy names, as for WSGI. Anything but http and https is ignored.
     fn set_scheme(&self, scope: &mut Dictionary, value: &[u8], is_websocket: bool) {
         let names = &self.names;
         if value.eq_ignore_ascii_case(b"https") || value.eq_ignore_ascii_case(b"wss") {
@@ -276,7 +276,7 @@ impl Scopes {
         }
     }
 
-    fn front_server(
+    fn reverse_proxy(
         &mut self,
         template: &Object,
         variables: &VariablesRequest<'_>,

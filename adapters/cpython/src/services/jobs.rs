@@ -1,4 +1,4 @@
-//! What writing jobs and working on them share: the dict of a job, and the names of folders. Every process of the application
+//! What writing jobs and working on them share: the dict of a job, and the names of directories. Every process of the application
 //! runs it.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// As uWSGI names a folder in the paths of jobs: without links. A folder that is missing keeps its name.
+/// As uWSGI names a directory in the paths of jobs: without links. A directory that is missing keeps its name.
 pub fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

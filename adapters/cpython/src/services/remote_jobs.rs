@@ -1,6 +1,6 @@
-//! Jobs of a spooler on an engine that several machines share: adding them, working on them, and delivering those that a folder
-//! has kept while the engine was away. A job is the same bytes on the engine as in a file. Every process of the application adds
-//! jobs, spoolers do the rest.
+//! Jobs of a spooler on an engine that several machines share: adding them, working on them, and delivering those that a
+//! directory has kept while the engine was away. A job is the same bytes on the engine as in a file. Every process of the
+//! application adds jobs, spoolers do the rest.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bolide_distributed::{Engine, Fault, JobQueue, NewJob, ReservedJob};
 use bolide_spool::claiming::{Claim, ClaimedJob, MAX_ATTEMPTS, claim};
-use bolide_spool::folder::Folder;
+use bolide_spool::directory::Directory;
 use bolide_spool::format::{self, Layout, Reading, push_variable};
 use bolide_spool::scan::Scan;
 use nix::sys::signal::{SigSet, SigmaskHow};
@@ -22,17 +22,17 @@ const EXTENSIONS: u32 = 3;
 /// Kept jobs that are delivered at a time, before the spooler works again.
 const MAX_DELIVERED: usize = 1000;
 
-/// The folders whose jobs are on an engine, and how long a job waits for its next attempt.
+/// The directories whose jobs are on an engine, and how long a job waits for its next attempt.
 struct OnEngines {
-    folders: Vec<(PathBuf, &'static Engine)>,
+    directories: Vec<(PathBuf, &'static Engine)>,
     frequency: Duration,
 }
 
 static ON_ENGINES: OnceLock<OnEngines> = OnceLock::new();
 
-/// Called once in the prototype, with folders without links.
-pub fn prepare(folders: Vec<(PathBuf, &'static Engine)>, frequency: Duration) {
-    ON_ENGINES.get_or_init(|| OnEngines { folders, frequency });
+/// Called once in the prototype, with directories without links.
+pub fn prepare(directories: Vec<(PathBuf, &'static Engine)>, frequency: Duration) {
+    ON_ENGINES.get_or_init(|| OnEngines { directories, frequency });
 }
 
 /// A job that this spooler works on.
@@ -65,7 +65,7 @@ pub fn queue_of(engine: &'static Engine) -> JobQueue {
     JobQueue::new(engine, &engine.address().queue, hold, MAX_ATTEMPTS as u32)
 }
 
-/// Adds a job, whose name no other job has. `priority` is a number, as the name of its folder.
+/// Adds a job, whose name no other job has. `priority` is a number, as the name of its directory.
 pub fn add(
     queue: &JobQueue,
     name: &[u8],
@@ -81,9 +81,9 @@ pub fn add(
 }
 
 impl RemoteJobs {
-    /// `None`: the folder itself has the jobs.
-    pub fn of(folder: &Folder) -> Option<RemoteJobs> {
-        let (_, engine) = ON_ENGINES.get()?.folders.iter().find(|(path, _)| path == folder.path())?;
+    /// `None`: the directory itself has the jobs.
+    pub fn of(directory: &Directory) -> Option<RemoteJobs> {
+        let (_, engine) = ON_ENGINES.get()?.directories.iter().find(|(path, _)| path == directory.path())?;
         Some(RemoteJobs { queue: Arc::new(queue_of(engine)), held: None })
     }
 
@@ -124,19 +124,19 @@ impl RemoteJobs {
         }
     }
 
-    /// Delivers the jobs that the folder has kept and whose time has come. Returns how many, and why it stopped before the last
-    /// one.
-    pub fn deliver(&self, folder: &Folder) -> (usize, Option<String>) {
+    /// Delivers the jobs that the directory has kept and whose time has come. Returns how many, and why it stopped before the
+    /// last one.
+    pub fn deliver(&self, directory: &Directory) -> (usize, Option<String>) {
         let mut delivered = 0;
-        for found in Scan::new(folder, true).take(MAX_DELIVERED) {
-            let claimed = found.and_then(|place| claim(folder, &place));
+        for found in Scan::new(directory, true).take(MAX_DELIVERED) {
+            let claimed = found.and_then(|place| claim(directory, &place));
             match claimed {
                 Ok(Claim::Job(job)) => match self.deliver_one(job) {
                     Ok(()) => delivered += 1,
                     Err(reason) => return (delivered, reason),
                 },
                 Ok(_) => {}
-                Err(error) => return (delivered, Some(format!("the folder can't be read: {error}"))),
+                Err(error) => return (delivered, Some(format!("the directory can't be read: {error}"))),
             }
         }
         (delivered, None)
@@ -199,7 +199,7 @@ impl Drop for Keeper {
         *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         bell.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It waits for one call of the engine at the most.
+            // It waits for one call of the engine at most.
             let _ = thread.join();
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bolide_contract::boot::Boot;
 use bolide_distributed::{Engine, Fault, JobQueue};
-use bolide_spool::folder::{Folder, Place};
+use bolide_spool::directory::{Directory, Place};
 use bolide_spool::format::{MAX_VARIABLES_BYTES, Unwritable, push_variable};
 use bolide_spool::scan::Scan;
 use bolide_spool::writing::{NewJob, Writer};
@@ -28,12 +28,12 @@ const MAX_JOBS: usize = 100_000;
 const NOT_BYTES: &str = "spooler callable dictionary must contains only bytes";
 const NO_DICTIONARY: &str = "The argument of spooler callable must be a dictionary";
 
-/// The spooler's folders of this instance.
+/// The spooler's directories of this instance.
 struct Spooling {
-    folders: Vec<Folder>,
-    /// As written in the configuration, for jobs that name a folder.
+    directories: Vec<Directory>,
+    /// As written in the configuration, for jobs that name a directory.
     configured: Vec<PathBuf>,
-    /// The queues of the folders whose jobs are on an engine.
+    /// The queues of the directories whose jobs are on an engine.
     queues: Vec<Option<(&'static Engine, JobQueue)>>,
     writer: Writer,
     is_quiet: bool,
@@ -44,17 +44,17 @@ static SPOOLING: OnceLock<Spooling> = OnceLock::new();
 /// Called once in a prototype, before the application is loaded.
 pub fn prepare(boot: &Boot) {
     let settings = &boot.settings.spooling;
-    if settings.folders.is_empty() {
+    if settings.directories.is_empty() {
         return;
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
-    let folders = settings.folders.iter();
-    let on_engines = folders.filter_map(|folder| Some((resolved(&folder.path), engines::engine(folder.engine?)?)));
+    let directories = settings.directories.iter();
+    let on_engines = directories.filter_map(|directory| Some((resolved(&directory.path), engines::engine(directory.engine?)?)));
     remote_jobs::prepare(on_engines.collect(), Duration::from_secs(settings.frequency_s.into()));
     SPOOLING.get_or_init(|| Spooling {
-        folders: settings.folders.iter().map(|folder| Folder::new(resolved(&folder.path))).collect(),
-        configured: settings.folders.iter().map(|folder| folder.path.clone()).collect(),
-        queues: settings.folders.iter().map(|folder| queue_of_number(folder.engine?)).collect(),
+        directories: settings.directories.iter().map(|directory| Directory::new(resolved(&directory.path))).collect(),
+        configured: settings.directories.iter().map(|directory| directory.path.clone()).collect(),
+        queues: settings.directories.iter().map(|directory| queue_of_number(directory.engine?)).collect(),
         writer: Writer::new(&host.to_string_lossy()),
         is_quiet: settings.is_quiet,
     });
@@ -70,7 +70,7 @@ fn queue_of_number(number: usize) -> Option<(&'static Engine, JobQueue)> {
 struct Described {
     variables: Vec<u8>,
     body: Vec<u8>,
-    folder: Option<Vec<u8>>,
+    directory: Option<Vec<u8>>,
     priority: Option<Vec<u8>>,
     at: Option<u64>,
 }
@@ -90,20 +90,20 @@ fn uwsgi_spool<'py>(
     };
     let job = described(&given)?;
     let spooling = SPOOLING.get().ok_or_else(|| failure("no spooler available"))?;
-    let place = match &job.folder {
-        None => (!spooling.folders.is_empty()).then_some(0),
+    let place = match &job.directory {
+        None => (!spooling.directories.is_empty()).then_some(0),
         Some(name) => {
             let is_it = |place: &usize| {
-                [spooling.folders[*place].path(), &spooling.configured[*place]].contains(&Path::new(OsStr::from_bytes(name)))
+                [spooling.directories[*place].path(), &spooling.configured[*place]].contains(&Path::new(OsStr::from_bytes(name)))
             };
-            (0..spooling.folders.len()).find(is_it)
+            (0..spooling.directories.len()).find(is_it)
         }
     };
     let place = place.ok_or_else(|| {
-        let name = job.folder.as_deref().unwrap_or_default();
+        let name = job.directory.as_deref().unwrap_or_default();
         failure(&format!("unable to find spooler \"{}\"", String::from_utf8_lossy(name)))
     })?;
-    let folder = &spooling.folders[place];
+    let directory = &spooling.directories[place];
     let Described { variables, body, priority, at, .. } = &job;
     if let Some((engine, queue)) = &spooling.queues[place]
         && let Some(name) = py.detach(|| added(spooling, queue, &job)).map_err(|reason| failure(&reason))?
@@ -112,12 +112,12 @@ fn uwsgi_spool<'py>(
             let bytes = variables.len() + body.len() + bolide_spool::format::HEAD_BYTES;
             bolide_log::write(format!("[spooler] written {bytes} bytes to {} as {name}\n", engine.address()).as_bytes());
         }
-        return Ok(PyBytes::new(py, folder.path().join(name).as_os_str().as_bytes()));
+        return Ok(PyBytes::new(py, directory.path().join(name).as_os_str().as_bytes()));
     }
     let new = NewJob { variables, body, priority: priority.as_deref(), at: *at };
     // A disk may take its time, and other threads of the application need not wait for it.
-    let written = py.detach(|| spooling.writer.write(folder, &new));
-    let path = written.map_err(|error| failure(&format!("{}: {error}", folder.path().display())))?;
+    let written = py.detach(|| spooling.writer.write(directory, &new));
+    let path = written.map_err(|error| failure(&format!("{}: {error}", directory.path().display())))?;
     if !spooling.is_quiet {
         let bytes = variables.len() + body.len() + bolide_spool::format::HEAD_BYTES;
         bolide_log::write(format!("[spooler] written {bytes} bytes to file {}\n", path.display()).as_bytes());
@@ -126,7 +126,7 @@ fn uwsgi_spool<'py>(
 }
 
 /// Adds a job to the engine. Returns its name, or None if the engine is away or refuses it, because its disk is full, say, or its
-/// memory: then the folder keeps the job.
+/// memory: then the directory keeps the job.
 fn added(spooling: &Spooling, queue: &JobQueue, job: &Described) -> Result<Option<String>, String> {
     let name = spooling.writer.name().map_err(|error| error.to_string())?;
     match remote_jobs::add(queue, name.as_bytes(), [&job.variables, &job.body], job.priority.as_deref(), job.at) {
@@ -156,7 +156,7 @@ fn described(given: &Bound<'_, PyDict>) -> PyResult<Described> {
             }
         })?;
         match name.as_slice() {
-            b"spooler" if !value.is_empty() => job.folder = Some(value),
+            b"spooler" if !value.is_empty() => job.directory = Some(value),
             b"priority" if !value.is_empty() => job.priority = Some(value),
             b"at" if !value.is_empty() => {
                 let at = names::time_of(&value).ok_or_else(|| failure("`at` is not a number of seconds since 1970"))?;
@@ -205,12 +205,12 @@ fn value_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     }
 }
 
-/// The paths of the jobs in the first folder, as in uWSGI, those with a priority too.
+/// The paths of the jobs in the first directory, as in uWSGI, those with a priority too.
 #[pyfunction]
 fn uwsgi_spooler_jobs<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let Some(folder) = SPOOLING.get().and_then(|spooling| spooling.folders.first()) else { return Ok(Vec::new()) };
-    let found: std::io::Result<Vec<Place>> = py.detach(|| Scan::new(folder, false).take(MAX_JOBS).collect());
-    let bytes = |place: &Place| PyBytes::new(py, folder.path_of(place).as_os_str().as_bytes());
+    let Some(directory) = SPOOLING.get().and_then(|spooling| spooling.directories.first()) else { return Ok(Vec::new()) };
+    let found: std::io::Result<Vec<Place>> = py.detach(|| Scan::new(directory, false).take(MAX_JOBS).collect());
+    let bytes = |place: &Place| PyBytes::new(py, directory.path_of(place).as_os_str().as_bytes());
     Ok(found?.iter().map(bytes).collect())
 }
 
@@ -224,20 +224,20 @@ fn uwsgi_spooler_get_task<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Optio
     task(py, path.as_os_str().as_bytes(), content.variables(), content.body()).map(Some)
 }
 
-/// The folders of the spoolers, without links, in the order of the configuration.
+/// The directories of the spoolers, without links, in the order of the configuration.
 #[pyfunction]
-fn spool_folders(py: Python<'_>) -> Vec<Bound<'_, PyBytes>> {
-    let folders = SPOOLING.get().map(|spooling| spooling.folders.as_slice()).unwrap_or_default();
-    folders.iter().map(|folder| PyBytes::new(py, folder.path().as_os_str().as_bytes())).collect()
+fn spool_directories(py: Python<'_>) -> Vec<Bound<'_, PyBytes>> {
+    let directories = SPOOLING.get().map(|spooling| spooling.directories.as_slice()).unwrap_or_default();
+    directories.iter().map(|directory| PyBytes::new(py, directory.path().as_os_str().as_bytes())).collect()
 }
 
 /// `uwsgi.set_spooler_frequency`: has the spoolers of the instance with this master look for jobs so often. 0 or less is as
 /// configured.
 #[pyfunction]
 fn set_spool_frequency(seconds: i64, master: u32) -> PyResult<()> {
-    let folders = SPOOLING.get().map(|spooling| spooling.folders.as_slice()).unwrap_or_default();
+    let directories = SPOOLING.get().map(|spooling| spooling.directories.as_slice()).unwrap_or_default();
     let seconds = u32::try_from(seconds).unwrap_or(0);
-    Ok(folders.iter().try_for_each(|folder| bolide_spool::frequency::set(folder, master, seconds))?)
+    Ok(directories.iter().try_for_each(|directory| bolide_spool::frequency::set(directory, master, seconds))?)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -245,5 +245,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(uwsgi_spooler_jobs, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_spooler_get_task, module)?)?;
     module.add_function(wrap_pyfunction!(set_spool_frequency, module)?)?;
-    module.add_function(wrap_pyfunction!(spool_folders, module)?)
+    module.add_function(wrap_pyfunction!(spool_directories, module)?)
 }

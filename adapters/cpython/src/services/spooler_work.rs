@@ -1,5 +1,5 @@
-//! A spooler's view of its folder for Python: the next job, its end, and the wait for more. It decides which jobs are tried and
-//! what is logged about the others. It does not know what the application does with a job. Spoolers run it.
+//! A spooler's view of its directory for Python: the next job, its end, and the wait for more. It decides which jobs are tried
+//! and what is logged about the others. It does not know what the application does with a job. Spoolers run it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_spool::claiming::{Claim, ClaimedJob, claim, tidy};
-use bolide_spool::folder::{Folder, Place};
+use bolide_spool::directory::{Directory, Place};
 use bolide_spool::scan::Scan;
 use bolide_spool::watch::Watch;
 use nix::errno::Errno;
@@ -46,17 +46,17 @@ pub fn claimed_here<'py>(py: Python<'py>, path: &Path) -> PyResult<Option<Bound<
     own.map(|(_, task)| task.bind(py).copy()).transpose()
 }
 
-/// A spooler's folder.
+/// A spooler's directory.
 #[pyclass(module = "bolide._native")]
 pub struct SpoolerWork {
-    folder: Folder,
+    directory: Directory,
     is_ordered: bool,
     /// Readable when the master has sent an order.
     orders: OwnedFd,
     signals: Arc<SignalPort>,
     scan: Option<Scan>,
     job: Option<ClaimedJob>,
-    /// The jobs are on an engine, and the folder keeps those that came while it was away.
+    /// The jobs are on an engine, and the directory keeps those that came while it was away.
     remote: Option<RemoteJobs>,
     /// `None` if the kernel gives no notifications.
     watch: Option<Watch>,
@@ -71,10 +71,10 @@ pub struct SpoolerWork {
 impl SpoolerWork {
     #[new]
     fn new(path: PathBuf, is_ordered: bool, link: &HelperLink) -> PyResult<SpoolerWork> {
-        let folder = Folder::new(resolved(&path));
+        let directory = Directory::new(resolved(&path));
         Ok(SpoolerWork {
-            remote: RemoteJobs::of(&folder),
-            folder,
+            remote: RemoteJobs::of(&directory),
+            directory,
             is_ordered,
             orders: link.orders()?,
             signals: link.signals().clone(),
@@ -91,12 +91,12 @@ impl SpoolerWork {
     fn begin(&mut self, py: Python<'_>) {
         py.detach(|| {
             self.tidy();
-            // Before the folder is read, so that jobs that arrive meanwhile are noticed.
+            // Before the directory is read, so that jobs that arrive meanwhile are noticed.
             self.renew_watch();
             self.next_due = None;
             match &self.remote {
-                Some(remote) => self.say_delivered(remote.deliver(&self.folder)),
-                None => self.scan = Some(Scan::new(&self.folder, self.is_ordered)),
+                Some(remote) => self.say_delivered(remote.deliver(&self.directory)),
+                None => self.scan = Some(Scan::new(&self.directory, self.is_ordered)),
             }
         });
     }
@@ -112,7 +112,7 @@ impl SpoolerWork {
         let Some(job) = &self.job else { return Ok(None) };
         let name = OsStr::from_bytes(&job.place().name);
         let task = task(py, name.as_bytes(), job.variables(), job.body())?;
-        let claimed = Some((self.folder.path_of(job.place()), task.copy()?.unbind()));
+        let claimed = Some((self.directory.path_of(job.place()), task.copy()?.unbind()));
         *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = claimed;
         Ok(Some((name.to_string_lossy().into_owned(), task)))
     }
@@ -138,26 +138,26 @@ impl SpoolerWork {
         Ok(py.detach(|| self.wait_for_jobs(seconds))?)
     }
 
-    /// The seconds between two looks at the folder that the application has set, or None.
+    /// The seconds between two looks at the directory that the application has set, or None.
     fn frequency(&self, master: u32) -> Option<u32> {
-        bolide_spool::frequency::get(&self.folder, master)
+        bolide_spool::frequency::get(&self.directory, master)
     }
 
-    /// The path of the folder, without links.
+    /// The path of the directory, without links.
     #[getter]
     fn path<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.folder.path().as_os_str().as_bytes())
+        PyBytes::new(py, self.directory.path().as_os_str().as_bytes())
     }
 }
 
 impl SpoolerWork {
-    /// Drops the events so far, and watches the folder again if the watch was lost.
+    /// Drops the events so far, and watches the directory again if the watch was lost.
     fn renew_watch(&mut self) {
         let is_good = |watch: &mut Watch| watch.arrivals().is_ok_and(|arrivals| !arrivals.is_lost);
         if self.watch.as_mut().is_some_and(is_good) {
             return;
         }
-        self.watch = match Watch::new(&self.folder) {
+        self.watch = match Watch::new(&self.directory) {
             Ok(watch) => Some(watch),
             Err(error) => {
                 self.say_once(&format!("{UNWATCHED}: {error}"));
@@ -168,11 +168,11 @@ impl SpoolerWork {
 
     fn claim_next(&mut self) -> bool {
         while let Some(found) = self.scan.as_mut().and_then(Iterator::next) {
-            let claimed = found.and_then(|place| Ok((claim(&self.folder, &place)?, place)));
+            let claimed = found.and_then(|place| Ok((claim(&self.directory, &place)?, place)));
             match claimed {
                 Err(error) => {
                     self.scan = None;
-                    self.say_once(&format!("the folder can't be read: {error}"));
+                    self.say_once(&format!("the directory can't be read: {error}"));
                 }
                 Ok((Claim::Job(job), _)) => {
                     if let Err(error) = job.begin() {
@@ -193,9 +193,9 @@ impl SpoolerWork {
         match outcome {
             Claim::Later(at) => self.next_due = Some(self.next_due.map_or(at, |earlier| earlier.min(at))),
             Claim::GivenUp(reason) => {
-                self.say(&format!("job {job} is given up and moved to the folder `failed`: {reason}; see `bolide spool`"));
+                self.say(&format!("job {job} is given up and moved to the directory `failed`: {reason}; see `bolide spool`"));
             }
-            Claim::Refused(reason) => self.say_once(&format!("job {job} stays in the folder: {reason}")),
+            Claim::Refused(reason) => self.say_once(&format!("job {job} stays in the directory: {reason}")),
             Claim::Job(_) | Claim::Busy | Claim::Gone => {}
         }
     }
@@ -209,7 +209,7 @@ impl SpoolerWork {
                 Ok(Some(job)) => {
                     let task = task(py, &job.name, job.variables(), job.body())?;
                     let name = OsStr::from_bytes(&job.name);
-                    let claimed = Some((self.folder.path().join(name), task.copy()?.unbind()));
+                    let claimed = Some((self.directory.path().join(name), task.copy()?.unbind()));
                     *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = claimed;
                     return Ok(Some((name.to_string_lossy().into_owned(), task)));
                 }
@@ -242,7 +242,7 @@ impl SpoolerWork {
             return;
         }
         self.tidied = Some(Instant::now());
-        match tidy(&self.folder) {
+        match tidy(&self.directory) {
             Ok(tidied) if tidied.abandoned > 0 => {
                 self.say(&format!("{} jobs that were never written to their end are removed", tidied.abandoned));
             }
@@ -313,7 +313,7 @@ impl SpoolerWork {
     }
 
     fn say(&self, text: &str) {
-        bolide_log::line(&format!("spooler {}: {text}", self.folder.path().display()));
+        bolide_log::line(&format!("spooler {}: {text}", self.directory.path().display()));
     }
 
     /// Logs a problem that stays, once.

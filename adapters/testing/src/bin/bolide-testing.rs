@@ -19,6 +19,6 @@ fn main() {
         std::process::exit(status);
     }
     let own = std::env::current_exe().unwrap_or_default();
-    let choose = move |_: &_| Ok(Program { executable: own.clone(), arguments: vec![PROTOTYPE.into()], package_folder: None });
+    let choose = move |_: &_| Ok(Program { executable: own.clone(), arguments: vec![PROTOTYPE.into()], package_directory: None });
     std::process::exit(bolide_master::run(&arguments, Box::new(choose), helper_tasks::of_environment));
 }

@@ -18,7 +18,7 @@ struct Note {
 }
 
 fn notes(instance: &Instance) -> Vec<Note> {
-    let text = std::fs::read_to_string(instance.folder.join(NOTES)).unwrap_or_default();
+    let text = std::fs::read_to_string(instance.directory.join(NOTES)).unwrap_or_default();
     let note = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |place: usize| words[place].parse().expect("a number");
@@ -217,8 +217,8 @@ fn helpers_outlive_their_prototype_until_the_next_generation_serves() {
 
 #[test]
 fn a_pause_and_a_status_leave_helpers_alone_and_statistics_do_not_count_them() {
-    let folder = "stats = stats.sock\n";
-    let instance = Instance::of_file(&(folder.to_owned() + &options("idle")));
+    let directory = "stats = stats.sock\n";
+    let instance = Instance::of_file(&(directory.to_owned() + &options("idle")));
     let first = wait_for(&instance, "works", 1, 1)[0];
     instance.signal(Signal::SIGTSTP);
     instance.wait_for_log("paused (SIGTSTP)");
@@ -230,7 +230,7 @@ fn a_pause_and_a_status_leave_helpers_alone_and_statistics_do_not_count_them() {
     instance.signal(Signal::SIGUSR1);
     instance.wait_for_log(&format!("status: helper 1 (pid {second}): Serving"));
     let mut numbers = String::new();
-    let mut stats = std::os::unix::net::UnixStream::connect(instance.folder.join("stats.sock")).expect("connected");
+    let mut stats = std::os::unix::net::UnixStream::connect(instance.directory.join("stats.sock")).expect("connected");
     std::io::Read::read_to_string(&mut stats, &mut numbers).expect("read");
     assert!(!numbers.contains(&format!("\"pid\":{second}")), "{numbers}");
     assert_eq!(numbers.matches("\"id\":1,").count(), 1, "{numbers}");

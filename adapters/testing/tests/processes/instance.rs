@@ -11,40 +11,40 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bolide-testing");
-/// The file of [`Instance::of_file`], in the instance's folder.
+/// The file of [`Instance::of_file`], in the instance's directory.
 const FILE: &str = "bolide.ini";
 
-/// A running master, with a folder of its test.
+/// A running master, with a directory of its test.
 pub struct Instance {
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     pub master: Child,
 }
 
 impl Instance {
     pub fn start(options: &[&str]) -> Instance {
-        Instance::start_in(new_folder(), options)
+        Instance::start_in(new_directory(), options)
     }
 
     /// An instance that reads these lines from a file, again at each reload.
     pub fn of_file(lines: &str) -> Instance {
-        let folder = new_folder();
-        write_file(&folder, lines);
-        let file = folder.join(FILE).display().to_string();
-        let instance = Instance::start_in(folder, &["--ini", &file]);
+        let directory = new_directory();
+        write_file(&directory, lines);
+        let file = directory.join(FILE).display().to_string();
+        let instance = Instance::start_in(directory, &["--ini", &file]);
         instance.wait_for_log("bolide: ready");
         instance
     }
 
-    fn start_in(folder: PathBuf, options: &[&str]) -> Instance {
-        let log = std::fs::File::create(folder.join("log")).expect("made");
+    fn start_in(directory: PathBuf, options: &[&str]) -> Instance {
+        let log = std::fs::File::create(directory.join("log")).expect("made");
         let mut command = Command::new(PROGRAM);
-        command.args(["--http-socket", "127.0.0.1:0", "--chdir"]).arg(&folder).args(options);
+        command.args(["--http-socket", "127.0.0.1:0", "--chdir"]).arg(&directory).args(options);
         let master = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("the master starts");
-        Instance { folder, master }
+        Instance { directory, master }
     }
 
     pub fn rewrite_file(&self, lines: &str) {
-        write_file(&self.folder, lines);
+        write_file(&self.directory, lines);
     }
 
     /// Sends it a command from another process. Returns whether that succeeded.
@@ -64,7 +64,7 @@ impl Instance {
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+        std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
     pub fn wait_for_log(&self, text: &str) {
@@ -107,12 +107,12 @@ impl Instance {
         self.wait("one prototype", || only(&children(self.pid())))
     }
 
-    /// Stops it normally, and removes its folder.
+    /// Stops it normally, and removes its directory.
     pub fn stop(mut self) -> ExitStatus {
         self.end()
     }
 
-    /// Stops it normally, and keeps its folder.
+    /// Stops it normally, and keeps its directory.
     pub fn end(&mut self) -> ExitStatus {
         let processes: Vec<Pid> =
             children(self.pid()).into_iter().flat_map(|child| [vec![child], children(child)].concat()).collect();
@@ -142,7 +142,7 @@ impl Drop for Instance {
         // A failed test leaves it running.
         let _has_ended = self.master.kill();
         let _has_ended = self.master.wait();
-        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
+        std::fs::remove_dir_all(&self.directory).unwrap_or_default();
     }
 }
 
@@ -155,10 +155,10 @@ pub fn only(pids: &[Pid]) -> Option<Pid> {
     if let [pid] = pids { Some(*pid) } else { None }
 }
 
-fn new_folder() -> PathBuf {
-    mkdtemp(&std::env::temp_dir().join("bolide-testing-XXXXXX")).expect("a new folder")
+fn new_directory() -> PathBuf {
+    mkdtemp(&std::env::temp_dir().join("bolide-testing-XXXXXX")).expect("a new directory")
 }
 
-fn write_file(folder: &Path, lines: &str) {
-    std::fs::write(folder.join(FILE), format!("[uwsgi]\n{lines}\n")).expect("written");
+fn write_file(directory: &Path, lines: &str) {
+    std::fs::write(directory.join(FILE), format!("[uwsgi]\n{lines}\n")).expect("written");
 }

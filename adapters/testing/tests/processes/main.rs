@@ -68,7 +68,7 @@ fn a_prototype_that_dies_is_replaced_and_no_request_is_lost() {
 #[test]
 fn a_reload_answers_what_is_in_a_call_of_the_old_generation() {
     let instance = Instance::ready(&["--module", "testing", "--processes", "2", "--threads", "2"]);
-    let gate = instance.folder.join("gate");
+    let gate = instance.directory.join("gate");
     mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).expect("made");
     let mut slow = instance.connect();
     slow.write_all(b"GET /slow/gate HTTP/1.0\r\n\r\n").expect("sent");

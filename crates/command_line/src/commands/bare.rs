@@ -1,4 +1,4 @@
-//! `bolide` without arguments: prints the command that would serve the contents of this folder, or the usage. It starts and
+//! `bolide` without arguments: prints the command that would serve the contents of this directory, or the usage. It starts and
 //! writes nothing.
 
 use std::fmt::Write;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::sources;
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::project;
-use bolide_options::project::folder;
+use bolide_options::project::directory;
 
 use crate::reading::Reading;
 use crate::subcommand::{FAILED, Subcommand};
@@ -24,21 +24,21 @@ type Way = (String, String);
 /// Returns `None` if environment variables configure an instance.
 pub fn run(host: &HostInfo) -> Option<Reading> {
     let mut options = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
-    let is_configured = options.any(|(option, _)| catalogue().get(&option).is_some());
+    let is_configured = options.any(|(option, _)| catalog().get(&option).is_some());
     if is_configured {
         return None;
     }
-    let ways = ways(&host.folder);
+    let ways = ways(&host.directory);
     let text = if ways.is_empty() { usage() } else { offer(&ways) };
     Some(Reading::Print { text, status: FAILED })
 }
 
-/// The ways to serve the contents of the folder; configurations come first.
+/// The ways to serve the contents of the directory; configurations come first.
 fn ways(place: &Path) -> Vec<Way> {
     let mut ways = configurations(place);
     ways.extend(started_elsewhere(place));
-    for found in project::find_in_folder(place).iter().take(MAX_WAYS) {
-        let Some(command) = folder::command(found) else { continue };
+    for found in project::find_in_directory(place).iter().take(MAX_WAYS) {
+        let Some(command) = directory::command(found) else { continue };
         if !ways.iter().any(|(known, _)| *known == command) {
             ways.push((command, found.description()));
         }
@@ -48,7 +48,7 @@ fn ways(place: &Path) -> Vec<Way> {
 
 /// Files with a section for uWSGI or Bolide.
 fn configurations(place: &Path) -> Vec<Way> {
-    let usual = folder::USUAL_FILES.iter().map(|name| (*name).to_owned());
+    let usual = directory::USUAL_FILES.iter().map(|name| (*name).to_owned());
     let mut names: Vec<String> = usual.filter(|name| place.join(name).is_file()).collect();
     for name in project::entries(place) {
         let is_ours = || project::text(&place.join(&name)).is_some_and(|text| text.lines().any(|line| line.trim() == "[uwsgi]"));
@@ -60,8 +60,8 @@ fn configurations(place: &Path) -> Vec<Way> {
 }
 
 /// The application that the `web` line of a Procfile starts with another server.
-fn started_elsewhere(folder: &Path) -> Option<Way> {
-    let text = project::text(&folder.join("Procfile"))?;
+fn started_elsewhere(directory: &Path) -> Option<Way> {
+    let text = project::text(&directory.join("Procfile"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("web:"))?.trim();
     let program = line.split_whitespace().next()?;
     let is_application = |word: &&str| {
@@ -72,7 +72,7 @@ fn started_elsewhere(folder: &Path) -> Option<Way> {
 }
 
 fn offer(ways: &[Way]) -> String {
-    let mut text = "This folder can be served:\n".to_owned();
+    let mut text = "This directory can be served:\n".to_owned();
     // Writing to a String can't fail.
     for (command, what) in ways {
         let _ = writeln!(text, "  {command:COLUMN$}  {what}");
@@ -89,7 +89,7 @@ fn usage() -> String {
     let mut text =
         "usage: bolide APPLICATION [OPTION…]\n       bolide CONFIGURATION [OPTION…]\n       bolide COMMAND …\n\n".to_owned();
     let serves: [(&str, &str); 3] = [
-        ("bolide app.py", "serve the application in a file, a package or a folder"),
+        ("bolide app.py", "serve the application in a file, a package or a directory"),
         ("bolide app:app", "serve an application by its module and its name there"),
         ("bolide uwsgi.ini", "serve with a configuration (.ini, .toml, .yaml, .json, .xml)"),
     ];
@@ -100,6 +100,6 @@ fn usage() -> String {
     for (line, what) in serves.into_iter().chain(commands) {
         let _ = writeln!(text, "  {line:18}  {what}");
     }
-    let _ = writeln!(text, "\nNo known application was found in this folder. `bolide --help` lists all commands and options.");
+    let _ = writeln!(text, "\nNo known application was found in this directory. `bolide --help` lists all commands and options.");
     text
 }

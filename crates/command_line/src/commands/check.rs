@@ -6,7 +6,7 @@ use std::path::Path;
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity, listed};
 use bolide_configuration::host_info::HostInfo;
 use bolide_contract::settings::Settings;
-use bolide_options::project::{self, folder};
+use bolide_options::project::{self, directory};
 use bolide_options::reader::{EarlyExit, GUNICORN_SETTINGS, is_gunicorn_configuration, is_program};
 use bolide_options::resolve::{NO_APPLICATION, NO_SOCKET, PositionalApplication, WITHOUT_APPLICATION};
 use bolide_other_servers::reading::KnownServers;
@@ -68,8 +68,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
     }
     if rest.is_empty() && !environment {
-        let Some(file) = folder::configuration(&host.folder) else {
-            let why = "no file is named, and this folder has no bolide.ini; --env checks variables such as UWSGI_MODULE";
+        let Some(file) = directory::configuration(&host.directory) else {
+            let why = "no file is named, and this directory has no bolide.ini; --env checks variables such as UWSGI_MODULE";
             return Reading::usage_error(Subcommand::Check, why);
         };
         report.subject = Some(file);
@@ -98,12 +98,12 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// `bolide doctor`: the same with `--load`, and the caller examines the machine. Without arguments and without a configuration in
-/// this folder it examines only that.
+/// this directory it examines only that.
 pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, mut rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     let form = if flags.is_empty() { Form::Text } else { Form::Json };
     let mut report = CheckReport { form, facts: Some(Vec::new()), ..empty_report(host) };
-    if let Some(file) = folder::configuration(&host.folder).filter(|_| rest.is_empty()) {
+    if let Some(file) = directory::configuration(&host.directory).filter(|_| rest.is_empty()) {
         report.subject = Some(file);
         rest.push(file.to_owned());
     }
@@ -198,7 +198,7 @@ fn excuse(diagnostics: &mut [Diagnostic]) {
 fn not_executed(application: &PositionalApplication, host: &HostInfo) -> Diagnostic {
     let text = &application.text;
     let place = Some(Location::command_line());
-    let file = host.folder.join(text);
+    let file = host.directory.join(text);
     if text.ends_with(".py") && project::find_in_file(&file).is_none() && is_settings_of_gunicorn(&file) {
         let message =
             format!("`{text}` is taken for an application, and not executed; it seems to be a configuration of gunicorn");

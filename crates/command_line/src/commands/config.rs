@@ -8,7 +8,7 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::{Pair, without_secret};
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::reader::{Configuration, EarlyExit};
 use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
 use bolide_other_servers::reading::KnownServers;
@@ -48,7 +48,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (settings, diagnostics) = bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
     if let Some(settings) = &settings {
-        let named = named(&configuration, settings, &host.folder);
+        let named = named(&configuration, settings, &host.directory);
         // The default address would otherwise get the location of the application's line.
         for pair in named.iter().filter(|pair| pair.key == "http") {
             let addresses = steps.iter_mut().filter(|step| step.what == "address");
@@ -79,7 +79,7 @@ fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagno
         text.push('\n');
     }
     for theme in Theme::ALL {
-        let rows = catalogue().rows().iter().filter(|row| row.theme == theme);
+        let rows = catalog().rows().iter().filter(|row| row.theme == theme);
         let values = rows.flat_map(|row| values_of(row, &configuration.effects));
         let lines: Vec<String> =
             values.filter(|value| has_defaults || value.location.is_some()).map(|value| value.line()).collect();
@@ -100,7 +100,7 @@ fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagno
 fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> Json {
     let steps: Vec<Json> =
         steps.iter().map(|step| json!({ "what": step.what, "value": step.value, "from": step.from })).collect();
-    let values = catalogue().rows().iter().flat_map(|row| values_of(row, &configuration.effects));
+    let values = catalog().rows().iter().flat_map(|row| values_of(row, &configuration.effects));
     let options: Vec<Json> = values
         .map(|value| {
             let location = value.location.filter(|location| location.line > 0);
@@ -119,7 +119,7 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
 }
 
 /// Lines for what the command line sets without an option: the application, and the default address if no other is set.
-fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> {
+fn named(read: &Configuration, settings: &Settings, directory: &Path) -> Vec<Pair> {
     let Some(application) = settings.applications.first().filter(|first| first.is_positional) else { return Vec::new() };
     let pair = |key: &str, value: String, location: Location| Pair {
         key: key.to_owned(),
@@ -136,16 +136,16 @@ fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> 
             vec![pair("module", format!("{module}{callable}"), location)]
         }
         ApplicationSource::File(path) => {
-            let file = pair("wsgi-file", path.strip_prefix(folder).unwrap_or(path).display().to_string(), location.clone());
+            let file = pair("wsgi-file", path.strip_prefix(directory).unwrap_or(path).display().to_string(), location.clone());
             std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
         // The command line names only modules and files.
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
-    if let Some(other) = application.folder.as_ref().filter(|other| *other != folder) {
+    if let Some(other) = application.directory.as_ref().filter(|other| *other != directory) {
         made.push(pair("pythonpath", other.display().to_string(), Location::command_line()));
     }
-    let is_socket = |pair: &Pair| catalogue().get(&pair.key).is_some_and(|row| row.value == Value::Address);
+    let is_socket = |pair: &Pair| catalog().get(&pair.key).is_some_and(|row| row.value == Value::Address);
     if let ([Listener { address: Address::Tcp { host, port }, origin, .. }], false) =
         (settings.listeners.as_slice(), read.effects.iter().any(is_socket))
     {
@@ -213,7 +213,7 @@ fn has_default_in_effect(row: &OptionRow, effects: &[Pair]) -> bool {
     let replaces = |other: &OptionRow| {
         other.name() == row.name() || SAME_SETTING.iter().any(|names| [row, other].iter().all(|row| names.contains(&row.name())))
     };
-    let replaced = |pair: &Pair| catalogue().get(&pair.key).is_some_and(replaces);
+    let replaced = |pair: &Pair| catalog().get(&pair.key).is_some_and(replaces);
     match row.status {
         Status::Supported(Setting::Language(_)) => false,
         Status::Supported(_) => !effects.iter().any(replaced),

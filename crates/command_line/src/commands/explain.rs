@@ -1,9 +1,9 @@
-//! `bolide explain OPTION…` prints everything that the catalogue knows about an option, and `bolide options [WORD]` lists its
+//! `bolide explain OPTION…` prints everything that the catalog knows about an option, and `bolide options [WORD]` lists its
 //! options.
 
 use std::fmt::Write;
 
-use bolide_options::catalogue::{catalogue, nearest};
+use bolide_options::catalog::{catalog, nearest};
 use bolide_options::descriptions::{value, verdict};
 use bolide_options::row::{OptionRow, Status};
 use bolide_other_servers::other_words;
@@ -66,10 +66,10 @@ fn explain_topic(text: &mut String, topic: &str) -> bool {
             text.push('\n');
         }
         for sentence in &answer.sentences {
-            let sentence = format!("{}.", capitalised(sentence));
+            let sentence = format!("{}.", capitalized(sentence));
             wrap(&sentence, WIDTH + INDENT).for_each(|line| text.push_str(&format!("{line}\n")));
         }
-        if let (None, Some(option)) = (row, answer.option.and_then(|name| catalogue().get(name))) {
+        if let (None, Some(option)) = (row, answer.option.and_then(|name| catalog().get(name))) {
             text.push('\n');
             explain(text, option);
         }
@@ -84,7 +84,7 @@ fn explain_topic(text: &mut String, topic: &str) -> bool {
 }
 
 /// A sentence may begin with a name in backticks, which keeps its letters.
-fn capitalised(sentence: &str) -> String {
+fn capitalized(sentence: &str) -> String {
     match sentence.strip_prefix("for `") {
         Some(rest) => format!("For `{rest}"),
         None => sentence.to_owned(),
@@ -108,7 +108,7 @@ fn rows_with(text: &str) -> impl Iterator<Item = &'static OptionRow> {
         let help = row.help.to_ascii_lowercase();
         words.iter().all(|word| row.names.iter().any(|name| name.contains(word.as_str())) || help.contains(word.as_str()))
     };
-    catalogue().rows().iter().filter(contains)
+    catalog().rows().iter().filter(contains)
 }
 
 /// Runs `bolide options`.
@@ -126,13 +126,13 @@ pub fn list(arguments: &[String]) -> Reading {
                 continue;
             }
             meanings.push(meaning);
-            let sentence = capitalised(sentence);
+            let sentence = capitalized(sentence);
             match known == other_words::normal(word) {
                 true => paragraph(&mut text, &sentence),
                 false => paragraph(&mut text, &one_line(&sentence, LIST_WIDTH)),
             }
         }
-        let option = answer.option.and_then(|name| catalogue().get(name));
+        let option = answer.option.and_then(|name| catalog().get(name));
         rows.extend(option.filter(|option| !rows.iter().any(|row| row.name() == option.name())));
     }
     let is_known = !text.is_empty() || !rows.is_empty();
@@ -170,9 +170,9 @@ fn paragraph(text: &mut String, sentence: &str) {
 pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
-    catalogue().get(bare).or_else(|| catalogue().get(&bare.to_ascii_lowercase().replace('_', "-"))).or_else(|| {
+    catalog().get(bare).or_else(|| catalog().get(&bare.to_ascii_lowercase().replace('_', "-"))).or_else(|| {
         match (letters.next(), letters.next()) {
-            (Some(letter), None) => catalogue().letter(letter).map(|(row, _)| row),
+            (Some(letter), None) => catalog().letter(letter).map(|(row, _)| row),
             _ => None,
         }
     })

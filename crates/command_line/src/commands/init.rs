@@ -1,5 +1,5 @@
 //! `bolide init [APPLICATION]`: writes a short `bolide.ini` that runs this application, or else the one that it finds in the
-//! current folder, and with `--systemd` a unit. It never prompts and never overwrites a file.
+//! current directory, and with `--systemd` a unit. It never prompts and never overwrites a file.
 
 use std::path::PathBuf;
 
@@ -27,12 +27,12 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return write_configuration(&words, host);
     }
     let file = format!("{}.service", init_unit::name_of(host));
-    let path = host.folder.join(&file);
+    let path = host.directory.join(&file);
     if path.exists() {
         return failed(format!("{file} already exists"), "remove it first, or move it aside");
     }
     // An existing configuration is what the unit starts.
-    let written = match words.is_empty() && host.folder.join(FILE).exists() {
+    let written = match words.is_empty() && host.directory.join(FILE).exists() {
         true => Reading::Print { text: String::new(), status: 0 },
         false => write_configuration(&words, host),
     };
@@ -44,7 +44,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             let text = format!("{before}{file} is written, a unit of systemd. {}\n\n{}", unit.steps(), unit.text);
             Reading::Print { text, status: 0 }
         }
-        Err(error) => failed(format!("can't write {}: {error}", path.display()), "is the folder writable?"),
+        Err(error) => failed(format!("can't write {}: {error}", path.display()), "is the directory writable?"),
     }
 }
 
@@ -87,24 +87,27 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
         [_, extra, ..] => return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: an application is already named")),
         [_] => None,
     };
-    let folder = &host.folder;
-    let target = folder.join(FILE);
+    let directory = &host.directory;
+    let target = directory.join(FILE);
     if target.exists() {
         return failed(format!("{FILE} already exists"), "remove it first, or look at it with `bolide check bolide.ini`");
     }
-    let all = project::find_in_folder(folder);
+    let all = project::find_in_directory(directory);
     let all = match asked.map_or(Ok(all.clone()), |text| named(text, &all, host)) {
         Ok(all) => all,
         Err(diagnostic) => return Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
     };
     let Some(found) = all.first() else {
-        return failed("no known application was found in this folder".to_owned(), "name one: `bolide package.module:callable`");
+        return failed(
+            "no known application was found in this directory".to_owned(),
+            "name one: `bolide package.module:callable`",
+        );
     };
     let Some(name) = found.name() else {
         let (message, advice) = unnamed(found);
         return failed(message, &advice);
     };
-    let text = configuration(found, &name, project::virtualenv(folder));
+    let text = configuration(found, &name, project::virtualenv(directory));
     match std::fs::write(&target, &text) {
         Ok(()) => {
             let others: Vec<String> =
@@ -122,27 +125,27 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
                 status: 0,
             }
         }
-        Err(error) => failed(format!("can't write {}: {error}", target.display()), "is the folder writable?"),
+        Err(error) => failed(format!("can't write {}: {error}", target.display()), "is the directory writable?"),
     }
 }
 
 /// The application that the command line names. What its file reveals, such as its framework, comes from the findings.
 fn named(text: &str, all: &[Finding], host: &HostInfo) -> Result<Vec<Finding>, Diagnostic> {
-    let named = positional(text.to_owned()).read(&host.folder, &[])?;
+    let named = positional(text.to_owned()).read(&host.directory, &[])?;
     let ApplicationSource::Module(module) = named.source else {
         return Err(Diagnostic::error(None, format!("`{text}` is no module that can be imported"))
             .advise("write `wsgi-file = FILE` into a bolide.ini of your own"));
     };
-    let root = named.folder.as_deref().and_then(|root| root.strip_prefix(&host.folder).ok());
-    let file = host.folder.join(root.unwrap_or(&PathBuf::new())).join(module.replace('.', "/")).with_extension("py");
+    let root = named.directory.as_deref().and_then(|root| root.strip_prefix(&host.directory).ok());
+    let file = host.directory.join(root.unwrap_or(&PathBuf::new())).join(module.replace('.', "/")).with_extension("py");
     let known = all.iter().find(|found| found.module == module).cloned();
-    let known = known.or_else(|| Some(project::find_in_file(&file)?.relative_to(&host.folder)));
+    let known = known.or_else(|| Some(project::find_in_file(&file)?.relative_to(&host.directory)));
     let mut found = known.unwrap_or_else(|| Finding {
         framework: None,
         kind: Kind::Unknown,
         root: PathBuf::new(),
         module: module.clone(),
-        file: file.strip_prefix(&host.folder).unwrap_or(&file).to_owned(),
+        file: file.strip_prefix(&host.directory).unwrap_or(&file).to_owned(),
         callable: Callable::Unnamed,
         project: None,
     });
@@ -188,8 +191,8 @@ fn configuration(found: &Finding, name: &str, environment: Option<&str>) -> Stri
         .map(|name| format!("\n; The interpreter and the packages of this virtualenv.\nvirtualenv = %d{name}\n"))
         .unwrap_or_default();
     format!(
-        "; Written by `bolide init` for {}. `bolide explain OPTION` describes each option.\n[uwsgi]\n; %d is the folder of this \
-            file.\nchdir = %d\n{application}{environment}\n; Where to listen. Behind nginx: socket = /run/app.sock, and \
+        "; Written by `bolide init` for {}. `bolide explain OPTION` describes each option.\n[uwsgi]\n; %d is the directory of \
+            this file.\nchdir = %d\n{application}{environment}\n; Where to listen. Behind nginx: socket = /run/app.sock, and \
             `uwsgi_pass unix:/run/app.sock;` there.\nhttp = 127.0.0.1:8000\n\n{workers}\n; Unknown options are errors.\nstrict = \
             true\n",
         found.description()

@@ -76,7 +76,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
 
 /// Writes the configuration, and returns the text for standard output.
 fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, Diagnostic> {
-    let target = host.folder.join(form.file());
+    let target = host.directory.join(form.file());
     if target.exists() {
         return Err(
             Diagnostic::error(None, format!("{} already exists", form.file())).advise("remove it first, or move it aside")
@@ -86,7 +86,7 @@ fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, D
     let text = configuration(source, &original, &plan, form);
     std::fs::write(&target, &text).map_err(|error| {
         Diagnostic::error(None, format!("can't write {}: {}", target.display(), plain_error(&error)))
-            .advise("is the folder writable?")
+            .advise("is the directory writable?")
     })?;
     let mut errors = std::io::stderr().lock();
     for (what, why) in missing(&plan) {
@@ -101,7 +101,7 @@ fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, D
 
 /// Returns the start line of the file, unchanged, and the options that are equivalent to it.
 fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
-    let path = host.folder.join(source);
+    let path = host.directory.join(source);
     let mut plan = Plan::default();
     if is_gunicorn_configuration(source) || source.ends_with(".py") {
         gunicorn_settings(Some(source), Vec::new(), host, &mut plan)?;
@@ -162,15 +162,16 @@ fn source_text(path: &Path, source: &str) -> Result<String, Diagnostic> {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| failed(plain_error(&error)))
 }
 
-/// The folder and the user of a start.
+/// The directory and the user of a start.
 fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
-    if let Some(folder) = &start.folder {
-        match host.folder.join(folder).is_dir() {
-            true => plan.option("chdir", folder.clone()),
-            // The folder of a container image, for example. The new file lies where the application does.
-            false => {
-                plan.missing(folder.clone(), "there is no such folder here: this file belongs in the folder of the application")
-            }
+    if let Some(directory) = &start.directory {
+        match host.directory.join(directory).is_dir() {
+            true => plan.option("chdir", directory.clone()),
+            // The directory of a container image, for example. The new file lies where the application does.
+            false => plan.missing(
+                directory.clone(),
+                "there is no such directory here: this file belongs in the directory of the application",
+            ),
         }
     }
     for (key, value) in [("uid", &start.user), ("gid", &start.group)] {
@@ -210,7 +211,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             _ => asked.push(RawSetting::text(name, &value)),
         }
     }
-    let default = host.folder.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
+    let default = host.directory.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
     gunicorn_settings(file.or(default).as_deref(), asked, host, plan)
 }
 
@@ -249,10 +250,10 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo,
     let mut name = "the command line";
     if let Some(file) = file {
         name = file.strip_prefix("file:").unwrap_or(file);
-        let path = host.folder.join(name);
+        let path = host.directory.join(name);
         source_text(&path, name)?;
         let python = host.python.clone().unwrap_or_else(|| PathBuf::from(PYTHON));
-        asked = gunicorn::run(&path, name, &python, &host.folder)?;
+        asked = gunicorn::run(&path, name, &python, &host.directory)?;
         asked.retain(|known| !line.iter().any(|other| other.name == known.name));
     }
     asked.extend(line);
@@ -337,7 +338,7 @@ fn configuration(source: &str, original: &str, plan: &Plan, form: OutputFormat) 
     );
     // Writing to a String can't fail.
     if !plan.has("chdir") {
-        let _ = writeln!(text, "{mark} %d is the folder of this file.");
+        let _ = writeln!(text, "{mark} %d is the directory of this file.");
         options(&mut text, "chdir", &["%d".to_owned()], form);
     }
     let mut keys: Vec<&str> = Vec::new();

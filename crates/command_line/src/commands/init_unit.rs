@@ -1,6 +1,6 @@
-//! `bolide init --systemd`: a unit of systemd for the configuration in the current folder. Its text is that of the package's
-//! unit, with this application's user, program and folders. It writes a file beside the configuration and installs nothing. The
-//! process of the command runs it.
+//! `bolide init --systemd`: a unit of systemd for the configuration in the current directory. Its text is that of the package's
+//! unit, with this application's user, program and directories. It writes a file beside the configuration and installs nothing.
+//! The process of the command runs it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -11,16 +11,16 @@ use bolide_contract::settings::{Address, Settings};
 use bolide_options::project;
 use bolide_other_servers::reading::KnownServers;
 
-use super::written_folders;
+use super::written_directories;
 use crate::collect::collect;
 
 /// The package's unit, which says how a service of Bolide is started, stopped and protected.
 const PACKAGED: &str = include_str!("../../../../packaging/systemd/bolide.service");
-/// The name of a unit whose folder has no name that a unit can have.
+/// The name of a unit whose directory has no name that a unit can have.
 const UNNAMED: &str = "bolide";
 /// The lowest port that every user may listen at.
 const LOWEST_PORT: u16 = 1024;
-/// Folders that systemd makes for a service and gives to its user, by the line that names those in them.
+/// Directories that systemd makes for a service and gives to its user, by the line that names those in them.
 const MADE_BY_SYSTEMD: [(&str, &str); 4] = [
     ("/run", "RuntimeDirectory"),
     ("/var/lib", "StateDirectory"),
@@ -34,7 +34,7 @@ pub struct Unit {
     pub name: String,
     pub text: String,
     user: Account,
-    /// Folders that the configuration writes to, and that are not there.
+    /// Directories that the configuration writes to, and that are not there.
     missing: Vec<PathBuf>,
 }
 
@@ -46,36 +46,45 @@ enum Account {
     Dynamic,
 }
 
-/// Returns the name of the service for a project's folder.
+/// Returns the name of the service for a project's directory.
 pub fn name_of(host: &HostInfo) -> String {
     let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-    host.folder.file_name().and_then(|name| name.to_str()).filter(is_plain).unwrap_or(UNNAMED).to_owned()
+    host.directory.file_name().and_then(|name| name.to_str()).filter(is_plain).unwrap_or(UNNAMED).to_owned()
 }
 
 impl Unit {
-    /// The unit of the configuration `file` in the current folder, for a user of this name.
+    /// The unit of the configuration `file` in the current directory, for a user of this name.
     pub fn of(file: &str, user: Option<&str>, host: &HostInfo) -> Unit {
         let name = name_of(host);
         let settings = settings_of(file, host);
         let user = account(user, settings.as_ref(), host);
-        let folders = settings.as_ref().map(|settings| written_folders::of(settings, &host.folder)).unwrap_or_default();
+        let directories =
+            settings.as_ref().map(|settings| written_directories::of(settings, &host.directory)).unwrap_or_default();
         let program = program(host);
-        let lines =
-            Lines { name: &name, user: &user, settings: settings.as_ref(), folders: &folders, program: &program, file, host };
-        let missing = folders.iter().filter(|folder| made_by_systemd(folder).is_none() && !folder.exists()).cloned().collect();
+        let lines = Lines {
+            name: &name,
+            user: &user,
+            settings: settings.as_ref(),
+            directories: &directories,
+            program: &program,
+            file,
+            host,
+        };
+        let missing =
+            directories.iter().filter(|directory| made_by_systemd(directory).is_none() && !directory.exists()).cloned().collect();
         Unit { text: lines.text(), name, user, missing }
     }
 
     /// The commands that install it.
     pub fn steps(&self) -> String {
         let Unit { name, user, missing, .. } = self;
-        let folders: String = missing.iter().map(|folder| format!(" {}", word(folder))).collect();
+        let directories: String = missing.iter().map(|directory| format!(" {}", word(directory))).collect();
         let first = match user {
             Account::Named(user) if !missing.is_empty() => {
-                format!("First create what the configuration writes to: sudo install -d -o {user}{folders}\n")
+                format!("First create what the configuration writes to: sudo install -d -o {user}{directories}\n")
             }
             Account::Dynamic => {
-                "It runs as a user that systemd makes (DynamicUser=), because this folder belongs to root; `bolide init \
+                "It runs as a user that systemd makes (DynamicUser=), because this directory belongs to root; `bolide init \
                 --systemd --user NAME` writes it for another one.\n"
                     .to_owned()
             }
@@ -90,7 +99,7 @@ struct Lines<'a> {
     name: &'a str,
     user: &'a Account,
     settings: Option<&'a Settings>,
-    folders: &'a BTreeSet<PathBuf>,
+    directories: &'a BTreeSet<PathBuf>,
     program: &'a Path,
     file: &'a str,
     host: &'a HostInfo,
@@ -98,15 +107,15 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     fn text(&self) -> String {
-        let mut text = format!("# Written by `bolide init --systemd`. The application is {}.\n", self.host.folder.display());
+        let mut text = format!("# Written by `bolide init --systemd`. The application is {}.\n", self.host.directory.display());
         let packaged = PACKAGED.lines().skip_while(|line| line.starts_with('#'));
         for line in packaged {
             match line.split_once('=') {
                 Some((key, value)) if !line.starts_with('#') => self.setting(&mut text, key, value),
                 // These two speak of the package.
                 _ if line.starts_with("# An application under /home") => {
-                    text += "# The application writes nowhere else: name further folders in ReadWritePaths=, such as that of a \
-                        SQLite file.\n";
+                    text += "# The application writes nowhere else: name further directories in ReadWritePaths=, such as that of \
+                        a SQLite file.\n";
                 }
                 _ if line.starts_with("# For a port below 1024") => {
                     text += "# A port below 1024 needs CAP_NET_BIND_SERVICE here.\n";
@@ -123,7 +132,7 @@ impl Lines<'_> {
         let value = match key {
             "Description" => format!("{}, served by Bolide", self.name.replace('%', "%%")),
             "Documentation" | "Group" => return,
-            "ExecStart" => format!("{program} {}", word(&self.host.folder.join(self.file))),
+            "ExecStart" => format!("{program} {}", word(&self.host.directory.join(self.file))),
             "ExecReload" => format!("{program} reload --wait $MAINPID"),
             "User" => match self.user {
                 Account::Named(user) => {
@@ -142,9 +151,9 @@ impl Lines<'_> {
             "CapabilityBoundingSet" | "AmbientCapabilities" if self.has_low_port() => "CAP_NET_BIND_SERVICE".to_owned(),
             "ProtectSystem" => {
                 *text += &format!("{key}={value}\n");
-                for folder in self.folders.iter().filter(|folder| made_by_systemd(folder).is_none()) {
-                    // A service does not start without a folder that has no `-` before it.
-                    *text += &format!("ReadWritePaths={}\n", quoted(&format!("-{}", folder.display())));
+                for directory in self.directories.iter().filter(|directory| made_by_systemd(directory).is_none()) {
+                    // A service does not start without a directory that has no `-` before it.
+                    *text += &format!("ReadWritePaths={}\n", quoted(&format!("-{}", directory.display())));
                 }
                 if let (cache, true) = (self.directories("CacheDirectory"), self.has("CacheDirectory")) {
                     *text += &format!("CacheDirectory={cache}\n");
@@ -159,9 +168,9 @@ impl Lines<'_> {
         *text += &format!("{key}={value}\n");
     }
 
-    /// The folders that a line such as `RuntimeDirectory=` names: the service's own, and those of the configuration.
+    /// The directories that a line such as `RuntimeDirectory=` names: the service's own, and those of the configuration.
     fn directories(&self, key: &str) -> String {
-        let of_key = self.folders.iter().filter_map(|folder| made_by_systemd(folder).filter(|(line, _)| *line == key));
+        let of_key = self.directories.iter().filter_map(|directory| made_by_systemd(directory).filter(|(line, _)| *line == key));
         let mut names: BTreeSet<String> = of_key.map(|(_, name)| name).collect();
         if key != "CacheDirectory" {
             names.insert(self.name.to_owned());
@@ -170,7 +179,7 @@ impl Lines<'_> {
     }
 
     fn has(&self, key: &str) -> bool {
-        self.folders.iter().any(|folder| made_by_systemd(folder).is_some_and(|(line, _)| line == key))
+        self.directories.iter().any(|directory| made_by_systemd(directory).is_some_and(|(line, _)| line == key))
     }
 
     fn has_low_port(&self) -> bool {
@@ -178,17 +187,17 @@ impl Lines<'_> {
         listeners.iter().any(|listener| matches!(listener.address, Address::Tcp { port, .. } if port != 0 && port < LOWEST_PORT))
     }
 
-    fn is_below(&self, folders: &[&str]) -> bool {
-        let mut used = self.folders.iter().map(PathBuf::as_path).chain([self.host.folder.as_path(), self.program]);
-        used.any(|path| folders.iter().any(|folder| path.starts_with(folder)))
+    fn is_below(&self, directories: &[&str]) -> bool {
+        let mut used = self.directories.iter().map(PathBuf::as_path).chain([self.host.directory.as_path(), self.program]);
+        used.any(|path| directories.iter().any(|directory| path.starts_with(directory)))
     }
 }
 
-/// Returns the line that has systemd make a folder, and its name there: `/run/shop/sockets` is `shop/sockets` of
+/// Returns the line that has systemd make a directory, and its name there: `/run/shop/sockets` is `shop/sockets` of
 /// `RuntimeDirectory=`.
-fn made_by_systemd(folder: &Path) -> Option<(&'static str, String)> {
+fn made_by_systemd(directory: &Path) -> Option<(&'static str, String)> {
     MADE_BY_SYSTEMD.iter().find_map(|(base, line)| {
-        let name = folder.strip_prefix(base).ok()?.to_str()?;
+        let name = directory.strip_prefix(base).ok()?.to_str()?;
         (!name.is_empty() && !name.starts_with("user/")).then(|| (*line, name.to_owned()))
     })
 }
@@ -199,12 +208,12 @@ fn settings_of(file: &str, host: &HostInfo) -> Option<Settings> {
     bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers).0
 }
 
-/// The user that was named, that of the configuration, or the owner of the project's folder.
+/// The user that was named, that of the configuration, or the owner of the project's directory.
 fn account(named: Option<&str>, settings: Option<&Settings>, host: &HostInfo) -> Account {
     let is_root = |user: &str| user == "root" || user.parse() == Ok(0_u32);
     let configured = settings.and_then(|settings| settings.identity.user.clone());
     let owner = || {
-        let uid = std::fs::metadata(&host.folder).ok()?.uid();
+        let uid = std::fs::metadata(&host.directory).ok()?.uid();
         let known = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
         Some(known.map_or_else(|| uid.to_string(), |user| user.name))
     };
@@ -214,9 +223,9 @@ fn account(named: Option<&str>, settings: Option<&Settings>, host: &HostInfo) ->
 
 /// The program of the project's virtualenv, the one beside the Python that runs this command, or this program.
 fn program(host: &HostInfo) -> PathBuf {
-    let own = project::virtualenv(&host.folder).map(|name| host.folder.join(name).join("bin"));
+    let own = project::virtualenv(&host.directory).map(|name| host.directory.join(name).join("bin"));
     let beside = host.python.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let found = own.into_iter().chain(beside).map(|folder| folder.join("bolide")).find(|path| path.is_file());
+    let found = own.into_iter().chain(beside).map(|directory| directory.join("bolide")).find(|path| path.is_file());
     found.unwrap_or_else(|| PathBuf::from(&host.program))
 }
 

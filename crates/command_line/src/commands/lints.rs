@@ -10,7 +10,7 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::trust::Writer;
 use bolide_contract::settings::logging::LogPlace;
 use bolide_contract::settings::{Address, Interface, Settings};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::resolve::ciphers;
 use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
@@ -56,7 +56,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
 impl LintContext<'_> {
     /// Returns the last effect of an option.
     fn last(&self, name: &str) -> Option<&Pair> {
-        self.read.effects.iter().rev().find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == name))
+        self.read.effects.iter().rev().find(|pair| catalog().get(&pair.key).is_some_and(|row| row.name() == name))
     }
 
     /// Returns the last number that an option was given.
@@ -72,7 +72,7 @@ impl LintContext<'_> {
     /// Returns whether the file contains something that uWSGI does not understand, so that it is meant for Bolide.
     fn is_ours(&self) -> bool {
         self.read.effects.iter().any(|pair| {
-            catalogue().get(&pair.key).is_some_and(|row| {
+            catalog().get(&pair.key).is_some_and(|row| {
                 let is_auto = pair.value.as_deref() == Some("auto") && matches!(row.value, Value::NumberOrAuto { .. });
                 row.home == "bolide" || is_auto
             })
@@ -103,7 +103,7 @@ impl LintContext<'_> {
     /// Reports destinations of lines that may have no reader. A pipe is not opened here: to a reader that waits for a writer,
     /// this would look like its end.
     fn logs(&mut self, settings: &Settings) {
-        let path_of = |path: &std::path::PathBuf| self.host.folder.join(path);
+        let path_of = |path: &std::path::PathBuf| self.host.directory.join(path);
         let pipe = |path: &std::path::PathBuf| {
             let is_pipe = path_of(path).metadata().is_ok_and(|found| found.file_type().is_fifo());
             is_pipe.then(|| format!("{} is a named pipe, which may have no reader", path.display()))
@@ -161,7 +161,7 @@ impl LintContext<'_> {
     /// Reports what remains of each list of ciphers, which OpenSSL would interpret differently.
     fn ciphers(&mut self) {
         let is_address = |pair: &&Pair| {
-            catalogue().get(&pair.key).is_some_and(|row| matches!(row.name(), "https" | "https-socket" | "ssl-socket"))
+            catalog().get(&pair.key).is_some_and(|row| matches!(row.name(), "https" | "https-socket" | "ssl-socket"))
         };
         for pair in self.read.effects.iter().filter(is_address) {
             let text = pair.value.as_deref().and_then(|value| value.split(',').nth(3)).filter(|text| !text.is_empty());
@@ -182,7 +182,7 @@ impl LintContext<'_> {
     fn odd_values(&mut self) {
         let mut found = Vec::new();
         for pair in &self.read.effects {
-            let (Some(text), Some(row)) = (&pair.value, catalogue().get(&pair.key)) else { continue };
+            let (Some(text), Some(row)) = (&pair.value, catalog().get(&pair.key)) else { continue };
             if !matches!(row.status, Status::Supported(_)) || !matches!(row.value, Value::Text | Value::Path | Value::List) {
                 continue;
             }
@@ -210,7 +210,7 @@ impl LintContext<'_> {
     fn overridden(&mut self) {
         let mut last: HashMap<&str, &Pair> = HashMap::new();
         for pair in &self.read.effects {
-            let Some(row) = catalogue().get(&pair.key) else { continue };
+            let Some(row) = catalog().get(&pair.key) else { continue };
             if row.is_several || row.value == Value::Special || !matches!(row.status, Status::Supported(_)) {
                 continue;
             }
@@ -262,10 +262,10 @@ impl LintContext<'_> {
         let chdir = self
             .last("chdir")
             .and_then(|pair| pair.value.as_deref())
-            .map_or_else(|| self.host.folder.clone(), |path| self.host.folder.join(path));
-        let mut found = places::missing_folders(self.read, settings, &self.host.folder, &chdir);
+            .map_or_else(|| self.host.directory.clone(), |path| self.host.directory.join(path));
+        let mut found = places::missing_directories(self.read, settings, &self.host.directory, &chdir);
         for pair in &self.read.effects {
-            let Some(row) = catalogue().get(&pair.key) else { continue };
+            let Some(row) = catalog().get(&pair.key) else { continue };
             let (name, text) = (row.name(), pair.value.as_deref().unwrap_or_default());
             if matches!(row.status, Status::Supported(Setting::Watch(..))) && !text.is_empty() && !chdir.join(text).exists() {
                 let message = format!("`{text}`: there is no file {} yet", chdir.join(text).display());
@@ -278,11 +278,11 @@ impl LintContext<'_> {
                     Some(file) => (chdir.join(file), "file"),
                     None => continue,
                 },
-                "virtualenv" => (chdir.join(text), "folder"),
+                "virtualenv" => (chdir.join(text), "directory"),
                 "pythonpath" if text.contains(':') && !chdir.join(text).exists() => {
                     let diagnostic =
-                        Diagnostic::warning(Some(&pair.location), format!("`{text}` is one folder with a colon in its name"));
-                    found.push(diagnostic.advise(format!("write a line `{} = …` for each folder", pair.key)));
+                        Diagnostic::warning(Some(&pair.location), format!("`{text}` is one directory with a colon in its name"));
+                    found.push(diagnostic.advise(format!("write a line `{} = …` for each directory", pair.key)));
                     continue;
                 }
                 _ => continue,
@@ -393,7 +393,7 @@ impl LintContext<'_> {
             let is_for_asgi = |row: &OptionRow| {
                 row.theme == Theme::Asynchronous && row.name() != "asgi" && matches!(row.status, Status::Supported(_))
             };
-            if catalogue().get(&pair.key).is_some_and(is_for_asgi) {
+            if catalog().get(&pair.key).is_some_and(is_for_asgi) {
                 let message = format!("`{}` has no effect: `interface = wsgi` says that no application is ASGI", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
             }

@@ -14,7 +14,7 @@ mod places;
 mod plan;
 pub mod rights;
 mod spool;
-mod written_folders;
+mod written_directories;
 
 #[cfg(test)]
 mod tests;

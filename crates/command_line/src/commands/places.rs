@@ -1,5 +1,5 @@
-//! Lints about places: sections that are never read, and missing folders of files and sockets that a start creates. They inspect
-//! the file system and open nothing.
+//! Lints about places: sections that are never read, and missing directories of files and sockets that a start creates. They
+//! inspect the file system and open nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;
 use bolide_configuration::sources::DEFAULT_SECTION;
 use bolide_contract::settings::{Address, Settings};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::row::{OptionRow, Setting, Status};
 
@@ -25,7 +25,7 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
             continue;
         }
         let message = format!("`[{name}]` is not read: a start reads the section [{DEFAULT_SECTION}]");
-        let known = section.keys.iter().filter(|key| catalogue().get(key).is_some()).count();
+        let known = section.keys.iter().filter(|key| catalog().get(key).is_some()).count();
         if bolide_configuration::suggest::nearest_of(name, &[DEFAULT_SECTION]).is_some() {
             found.push(Diagnostic::warning(Some(location), message).advise(format!("did you mean [{DEFAULT_SECTION}]?")));
         } else if known * 2 > section.keys.len() {
@@ -36,11 +36,11 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
     found
 }
 
-/// Reports missing folders. `start` is the folder of the start, `chdir` the one that it changes to.
-pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start: &Path, chdir: &Path) -> Vec<Diagnostic> {
+/// Reports missing directories. `start` is the directory of the start, `chdir` the one that it changes to.
+pub fn missing_directories(read: &Configuration, settings: Option<&Settings>, start: &Path, chdir: &Path) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for pair in &read.effects {
-        let Some(row) = catalogue().get(&pair.key) else { continue };
+        let Some(row) = catalog().get(&pair.key) else { continue };
         let text = pair.value.as_deref().unwrap_or_default();
         let base = match row.name() {
             name if MADE_BEFORE.contains(&name) => start,
@@ -61,17 +61,17 @@ pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start:
 }
 
 fn is_socket(pair: &Pair) -> bool {
-    let row: Option<&OptionRow> = catalogue().get(&pair.key);
+    let row: Option<&OptionRow> = catalog().get(&pair.key);
     row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))))
 }
 
-/// Reports the missing folder of a file that will be created.
+/// Reports the missing directory of a file that will be created.
 fn missing(pair: &Pair, text: &str, path: &Path) -> Option<Diagnostic> {
-    let folder: PathBuf = path.parent()?.to_owned();
-    if folder.as_os_str().is_empty() || folder.exists() {
+    let directory: PathBuf = path.parent()?.to_owned();
+    if directory.as_os_str().is_empty() || directory.exists() {
         return None;
     }
-    let message = format!("`{text}`: there is no folder {}", folder.display());
-    let advice = "with it the start fails; create the folder, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
+    let message = format!("`{text}`: there is no directory {}", directory.display());
+    let advice = "with it the start fails; create the directory, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
     Some(Diagnostic::warning(Some(&pair.location), message).advise(advice).local())
 }

@@ -2,7 +2,7 @@
 //! prints it first. It starts nothing.
 
 use bolide_contract::settings::{Address, Application, ApplicationSource, Listener, Protocol, Settings, Threads};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 
 /// One line of the plan.
@@ -30,8 +30,9 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         count => format!("{count} workers of {threads}"),
     };
     steps.push(step("workers", workers, origin(read, &["processes", "cheaper", "threads", "gevent"])));
-    let folder = settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |folder| folder.display().to_string());
-    steps.push(step("folder", folder, origin(read, &["chdir"])));
+    let directory =
+        settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |directory| directory.display().to_string());
+    steps.push(step("directory", directory, origin(read, &["chdir"])));
     if let Some(virtualenv) = &settings.python.virtualenv {
         steps.push(step("Python", virtualenv.join("bin/python").display().to_string(), origin(read, &["virtualenv"])));
     }
@@ -43,7 +44,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
 
 /// Where one of these options was last set.
 fn origin(read: &Configuration, names: &[&str]) -> String {
-    let is_one = |key: &str| catalogue().get(key).is_some_and(|row| names.contains(&row.name()));
+    let is_one = |key: &str| catalog().get(key).is_some_and(|row| names.contains(&row.name()));
     let found = read.effects.iter().rev().find(|pair| is_one(&pair.key));
     found.map_or_else(|| "default".to_owned(), |pair| pair.location.to_string())
 }

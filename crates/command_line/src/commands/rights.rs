@@ -15,7 +15,7 @@ const BIND_SERVICE: u32 = 10;
 pub fn may_not_listen(place: Option<&Location>, port: u16) -> Diagnostic {
     Diagnostic::warning(place, format!("this user may not listen at port {port}")).advise(
         "start as root with `uid`, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit, or choose a port from \
-        1024 on behind a front server",
+        1024 on behind a reverse proxy",
     )
 }
 

@@ -9,7 +9,7 @@ use std::{fs, io};
 use bolide_configuration::host_info::HostInfo;
 use bolide_options::reader::EarlyExit;
 use bolide_other_servers::reading::KnownServers;
-use bolide_spool::folder::{Folder, Place};
+use bolide_spool::directory::{Directory, Place};
 use bolide_spool::inspection::{self, Content, Listed, State};
 use bolide_spool::names;
 use nix::unistd::{Uid, User, geteuid};
@@ -31,19 +31,23 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return usage(&format!("there is no flag `{unknown}`"));
     }
     let [action, place, jobs @ ..] = words.as_slice() else {
-        return usage("name an action, and a folder of jobs or a configuration");
+        return usage("name an action, and a directory of jobs or a configuration");
     };
-    let Selected { folders, notes } = match folders_of(place, host) {
+    let Selected { directories, notes } = match directories_of(place, host) {
         Ok(selected) => selected,
         Err(text) => return failed(&text),
     };
     let is_json = has("--json");
     match (action.as_str(), jobs) {
-        ("list", []) => list(&folders, &notes, is_json),
-        ("show", [_, ..]) => on_each(&folders, jobs, |folder, place| show(folder, place, is_json)),
-        ("retry", []) if has("--all") => retry_all(&folders),
-        ("retry", [_, ..]) => on_each(&folders, jobs, |folder, place| changed(folder, place, "waits again", inspection::retry)),
-        ("drop", [_, ..]) => on_each(&folders, jobs, |folder, place| changed(folder, place, "is deleted", inspection::drop)),
+        ("list", []) => list(&directories, &notes, is_json),
+        ("show", [_, ..]) => on_each(&directories, jobs, |directory, place| show(directory, place, is_json)),
+        ("retry", []) if has("--all") => retry_all(&directories),
+        ("retry", [_, ..]) => {
+            on_each(&directories, jobs, |directory, place| changed(directory, place, "waits again", inspection::retry))
+        }
+        ("drop", [_, ..]) => {
+            on_each(&directories, jobs, |directory, place| changed(directory, place, "is deleted", inspection::drop))
+        }
         ("list", _) => usage("`list` takes no names of jobs"),
         ("show" | "drop", _) => usage("name the jobs, as `list` shows them"),
         ("retry", _) => usage("name the jobs, as `list` shows them, or write `--all`"),
@@ -59,20 +63,20 @@ fn failed(text: &str) -> Reading {
     Reading::Print { text: format!("bolide spool: {text}\n"), status: FAILED }
 }
 
-/// The folders of a call, and lines about jobs that are in no folder.
+/// The directories of a call, and lines about jobs that are in no directory.
 struct Selected {
-    folders: Vec<Folder>,
+    directories: Vec<Directory>,
     notes: Vec<String>,
 }
 
-/// The folder with this name, or the folders of a configuration.
-fn folders_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
-    let path = host.folder.join(name);
+/// The directory with this name, or the directories of a configuration.
+fn directories_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
+    let path = host.directory.join(name);
     if path.is_dir() {
-        return Ok(Selected { folders: vec![Folder::new(path)], notes: Vec::new() });
+        return Ok(Selected { directories: vec![Directory::new(path)], notes: Vec::new() });
     }
     if !path.exists() {
-        return Err(format!("there is no folder or file `{name}`"));
+        return Err(format!("there is no directory or file `{name}`"));
     }
     let (configuration, application) = match collect(&[name.to_owned()], host) {
         Ok(read) => read,
@@ -84,31 +88,33 @@ fn folders_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
     let (settings, diagnostics) = bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let settings = settings.ok_or_else(|| {
         let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-        format!("`{name}` can't be used; name the folder of the jobs instead\n{}", lines.join("\n"))
+        format!("`{name}` can't be used; name the directory of the jobs instead\n{}", lines.join("\n"))
     })?;
-    if settings.spooling.folders.is_empty() {
+    if settings.spooling.directories.is_empty() {
         return Err(format!("`{name}` has no `spooler`"));
     }
-    let (mut folders, mut notes) = (Vec::new(), Vec::new());
-    for folder in &settings.spooling.folders {
-        // The folder of an engine is made when the first job has to be kept there.
-        if folder.engine.is_none() || folder.path.exists() {
-            folders.push(Folder::new(&folder.path));
+    let (mut directories, mut notes) = (Vec::new(), Vec::new());
+    for directory in &settings.spooling.directories {
+        // The directory of an engine is made when the first job has to be kept there.
+        if directory.engine.is_none() || directory.path.exists() {
+            directories.push(Directory::new(&directory.path));
         }
-        if folder.engine.is_some() {
-            let kept = folder.path.display();
-            notes
-                .push(format!("{}: the jobs on the server are not listed, only those that {kept} keeps for it\n", folder.origin));
+        if directory.engine.is_some() {
+            let kept = directory.path.display();
+            notes.push(format!(
+                "{}: the jobs on the server are not listed, only those that {kept} keeps for it\n",
+                directory.origin
+            ));
         }
     }
-    Ok(Selected { folders, notes })
+    Ok(Selected { directories, notes })
 }
 
-fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
+fn list(directories: &[Directory], notes: &[String], is_json: bool) -> Reading {
     let (mut text, mut objects, mut status) = (String::new(), Vec::new(), 0);
-    for folder in folders {
+    for directory in directories {
         let mut jobs = Vec::new();
-        for job in inspection::list(folder).take(MAX_JOBS) {
+        for job in inspection::list(directory).take(MAX_JOBS) {
             match job {
                 Ok(job) => jobs.push(job),
                 Err(error) => return failed(&error.to_string()),
@@ -116,10 +122,10 @@ fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
         }
         match is_json {
             true => objects.push(json!({
-                "folder": folder.path(),
-                "jobs": jobs.iter().map(|job| object(folder, job)).collect::<Vec<Json>>(),
+                "directory": directory.path(),
+                "jobs": jobs.iter().map(|job| object(directory, job)).collect::<Vec<Json>>(),
             })),
-            false => write_list(&mut text, folder, &jobs),
+            false => write_list(&mut text, directory, &jobs),
         }
         if jobs.len() == MAX_JOBS {
             text.push_str("there may be more\n");
@@ -133,7 +139,7 @@ fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
     }
 }
 
-fn write_list(text: &mut String, folder: &Folder, jobs: &[Listed]) {
+fn write_list(text: &mut String, directory: &Directory, jobs: &[Listed]) {
     let count = |is_it: fn(&State) -> bool| jobs.iter().filter(|job| is_it(&job.state)).count();
     let failed = count(|state| matches!(state, State::Failed(_)));
     let worked_on = count(|state| matches!(state, State::WorkedOn(_)));
@@ -141,7 +147,7 @@ fn write_list(text: &mut String, folder: &Folder, jobs: &[Listed]) {
     let _ = writeln!(
         text,
         "{}: {} waiting, {worked_on} in progress, {failed} failed",
-        shown(&folder.path().display().to_string()),
+        shown(&directory.path().display().to_string()),
         jobs.len() - failed - worked_on
     );
     for job in jobs {
@@ -164,7 +170,7 @@ fn state(state: &State) -> String {
     }
 }
 
-fn object(folder: &Folder, job: &Listed) -> Json {
+fn object(directory: &Directory, job: &Listed) -> Json {
     let (state, detail) = match &job.state {
         State::Waits => ("waiting", Json::Null),
         State::WaitsUntil(at) => ("until", json!(at)),
@@ -174,7 +180,7 @@ fn object(folder: &Folder, job: &Listed) -> Json {
     };
     json!({
         "name": job.place.shown(),
-        "path": path_of(folder, job),
+        "path": path_of(directory, job),
         "state": state,
         "detail": detail,
         "bytes": job.bytes,
@@ -182,20 +188,20 @@ fn object(folder: &Folder, job: &Listed) -> Json {
     })
 }
 
-fn path_of(folder: &Folder, job: &Listed) -> PathBuf {
+fn path_of(directory: &Directory, job: &Listed) -> PathBuf {
     match job.state {
-        State::Failed(_) => folder.failed_path_of(&job.place),
-        _ => folder.path_of(&job.place),
+        State::Failed(_) => directory.failed_path_of(&job.place),
+        _ => directory.path_of(&job.place),
     }
 }
 
-/// Acts on each named job in the first folder that has it.
-fn on_each(folders: &[Folder], jobs: &[&String], act: impl Fn(&Folder, &Place) -> Result<String, String>) -> Reading {
+/// Acts on each named job in the first directory that has it.
+fn on_each(directories: &[Directory], jobs: &[&String], act: impl Fn(&Directory, &Place) -> Result<String, String>) -> Reading {
     let (mut text, mut status) = (String::new(), 0);
     for name in jobs {
-        let has = |folder: &&Folder| place_of(folder, name).is_some_and(|place| is_there(folder, &place));
-        let done = match folders.iter().find(has).and_then(|folder| Some((folder, place_of(folder, name)?))) {
-            Some((folder, place)) => act(folder, &place),
+        let has = |directory: &&Directory| place_of(directory, name).is_some_and(|place| is_there(directory, &place));
+        let done = match directories.iter().find(has).and_then(|directory| Some((directory, place_of(directory, name)?))) {
+            Some((directory, place)) => act(directory, &place),
             None => Err(format!("there is no job `{}`", shown(name))),
         };
         match done {
@@ -210,9 +216,9 @@ fn on_each(folders: &[Folder], jobs: &[&String], act: impl Fn(&Folder, &Place) -
 }
 
 /// The place of a job by its path, or by its name as `list` shows it. `None`: it is no name of a job.
-fn place_of(folder: &Folder, name: &str) -> Option<Place> {
-    let below = Path::new(name).strip_prefix(folder.path()).unwrap_or(Path::new(name));
-    let below = below.strip_prefix(bolide_spool::folder::FAILED).unwrap_or(below);
+fn place_of(directory: &Directory, name: &str) -> Option<Place> {
+    let below = Path::new(name).strip_prefix(directory.path()).unwrap_or(Path::new(name));
+    let below = below.strip_prefix(bolide_spool::directory::FAILED).unwrap_or(below);
     let parts: Vec<&str> = below.to_str()?.split('/').collect();
     let (priority, name) = match parts.as_slice() {
         [name] => (None, *name),
@@ -222,13 +228,13 @@ fn place_of(folder: &Folder, name: &str) -> Option<Place> {
     names::is_job(name.as_bytes(), true).then(|| Place { priority, name: name.as_bytes().to_vec() })
 }
 
-fn is_there(folder: &Folder, place: &Place) -> bool {
-    [folder.path_of(place), folder.failed_path_of(place)].iter().any(|path| path.symlink_metadata().is_ok())
+fn is_there(directory: &Directory, place: &Place) -> bool {
+    [directory.path_of(place), directory.failed_path_of(place)].iter().any(|path| path.symlink_metadata().is_ok())
 }
 
-fn show(folder: &Folder, place: &Place, is_json: bool) -> Result<String, String> {
-    let waiting = folder.path_of(place);
-    let path = if waiting.symlink_metadata().is_ok() { waiting } else { folder.failed_path_of(place) };
+fn show(directory: &Directory, place: &Place, is_json: bool) -> Result<String, String> {
+    let waiting = directory.path_of(place);
+    let path = if waiting.symlink_metadata().is_ok() { waiting } else { directory.failed_path_of(place) };
     let name = shown(&place.shown());
     let content = inspection::content(&path).map_err(|error| format!("job {name}: {error}"))?;
     let content = content.ok_or_else(|| format!("job {name}: a process works on it, or it is no whole job"))?;
@@ -253,23 +259,23 @@ fn content_text(name: &str, content: &Content) -> String {
 }
 
 fn changed(
-    folder: &Folder,
+    directory: &Directory,
     place: &Place,
     done: &str,
-    act: impl Fn(&Folder, &Place) -> io::Result<()>,
+    act: impl Fn(&Directory, &Place) -> io::Result<()>,
 ) -> Result<String, String> {
-    check_user(folder)?;
+    check_user(directory)?;
     let name = shown(&place.shown());
-    act(folder, place).map_err(|error| format!("job {name}: {error}"))?;
+    act(directory, place).map_err(|error| format!("job {name}: {error}"))?;
     Ok(format!("job {name} {done}\n"))
 }
 
-fn retry_all(folders: &[Folder]) -> Reading {
+fn retry_all(directories: &[Directory]) -> Reading {
     let (mut text, mut status) = (String::new(), 0);
-    for folder in folders {
-        for job in inspection::list(folder).take(MAX_JOBS) {
+    for directory in directories {
+        for job in inspection::list(directory).take(MAX_JOBS) {
             let done = match job {
-                Ok(Listed { place, state: State::Failed(_), .. }) => changed(folder, &place, "waits again", inspection::retry),
+                Ok(Listed { place, state: State::Failed(_), .. }) => changed(directory, &place, "waits again", inspection::retry),
                 Ok(_) => continue,
                 Err(error) => Err(error.to_string()),
             };
@@ -283,14 +289,14 @@ fn retry_all(folders: &[Folder]) -> Reading {
     Reading::Print { text, status }
 }
 
-/// Root does not move files in a folder of another user, who could lead it elsewhere with a link.
-fn check_user(folder: &Folder) -> Result<(), String> {
-    let owner = fs::metadata(folder.path()).map_err(|error| format!("{}: {error}", folder.path().display()))?.uid();
+/// Root does not move files in a directory of another user, who could lead it elsewhere with a link.
+fn check_user(directory: &Directory) -> Result<(), String> {
+    let owner = fs::metadata(directory.path()).map_err(|error| format!("{}: {error}", directory.path().display()))?.uid();
     if !geteuid().is_root() || owner == 0 {
         return Ok(());
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map_or_else(|| format!("#{owner}"), |user| user.name);
-    Err(format!("the folder is of the user {name}: run this command as that user (`sudo -u {name} bolide spool …`)"))
+    Err(format!("the directory is of the user {name}: run this command as that user (`sudo -u {name} bolide spool …`)"))
 }
 
 fn shown_bytes(bytes: &[u8]) -> String {

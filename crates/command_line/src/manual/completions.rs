@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::{Argument, OptionRow, Status, Value};
 use bolide_other_servers::ServerSetting;
 use bolide_other_servers::other_words::taken_flags;
@@ -24,7 +24,7 @@ pub fn script(shell: &str) -> Option<String> {
 
 /// Names worth completing: all supported and accepted options.
 fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
-    let rows = catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
+    let rows = catalog().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
 }
 
@@ -37,7 +37,7 @@ struct TypedFlag {
 
 /// Bolide's own flags, and those of other servers that the command line takes.
 fn flags_of_the_command_line() -> Vec<TypedFlag> {
-    let own = COMMAND_LINE_WORDS.iter().filter(|word| catalogue().get(word.name).is_none());
+    let own = COMMAND_LINE_WORDS.iter().filter(|word| catalog().get(word.name).is_none());
     let own = own.map(|word| TypedFlag { name: word.name, has_value: !word.value.is_empty(), help: word.help.to_owned() });
     let taken = taken_flags().filter(|(row, _)| COMMAND_LINE_WORDS.iter().all(|word| word.name != row.flag));
     let flag = |row: &ServerSetting, help: String| TypedFlag { name: row.flag, has_value: row.argument != Argument::None, help };
@@ -48,14 +48,14 @@ fn commands() -> String {
     Subcommand::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
 }
 
-/// The words that may come first: commands, and words that serve this folder.
+/// The words that may come first: commands, and words that serve this directory.
 fn first_words() -> String {
     format!("{} {}", commands(), SERVING_WORDS.join(" "))
 }
 
 /// The words that a command's arguments can be; none if they are files, or if there are none.
 fn topics(takes: Takes) -> String {
-    let options = || catalogue().names().collect::<Vec<_>>().join(" ");
+    let options = || catalog().names().collect::<Vec<_>>().join(" ");
     match takes {
         Takes::Nothing | Takes::Files => String::new(),
         Takes::Options => options(),
@@ -195,7 +195,7 @@ fn fish() -> String {
         }
     }
     for word in SERVING_WORDS {
-        let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {word} -d 'Serves what is in this folder'");
+        let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {word} -d 'Serves what is in this directory'");
     }
     let no_command = format!("not __fish_seen_subcommand_from {}", commands());
     for (row, name) in names() {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::descriptions::placeholder;
 use bolide_options::row::{Argument, OptionRow, Status, Theme};
 
@@ -18,8 +18,8 @@ const USAGE: [(&str, &str); 6] = [
     ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
     ("bolide app.py", "the same, from a file"),
     ("bolide uwsgi.ini", "serve with a configuration file"),
-    ("bolide start", "serve with the bolide.ini of this folder"),
-    ("bolide run|serve|dev", "serve the application of this folder, `dev` with --reload"),
+    ("bolide start", "serve with the bolide.ini of this directory"),
+    ("bolide run|serve|dev", "serve the application of this directory, `dev` with --reload"),
     ("bolide --http :8080 --module shop", "every option works on the command line, too"),
 ];
 
@@ -47,7 +47,7 @@ pub fn short(paint: Paint) -> String {
         flag(&mut text, word, paint);
     }
     let _ = writeln!(text, "\n{}", paint.title("Common options:"));
-    for row in COMMON_OPTIONS.iter().filter_map(|name| catalogue().get(name)) {
+    for row in COMMON_OPTIONS.iter().filter_map(|name| catalog().get(name)) {
         option(&mut text, row, beginning(row.help), paint);
     }
     let _ = writeln!(
@@ -78,7 +78,7 @@ pub fn summary(paint: Paint) -> String {
     }
     for theme in Theme::ALL {
         let rows: Vec<&OptionRow> =
-            catalogue().rows().iter().filter(|row| row.theme == theme && matches!(row.status, Status::Supported(_))).collect();
+            catalog().rows().iter().filter(|row| row.theme == theme && matches!(row.status, Status::Supported(_))).collect();
         if rows.is_empty() {
             continue;
         }
@@ -186,7 +186,7 @@ fn flag(text: &mut String, word: &CommandLineWord, paint: Paint) {
     entry(text, &format!("      {name}{value}"), &format!("      {}{value}", paint.name(&name)), word.help);
 }
 
-/// Writes a word with its description, wrapped. `shown` is `start` with colour.
+/// Writes a word with its description, wrapped. `shown` is `start` with color.
 fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
     let width = start.chars().count();
     text.push_str(shown);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn test_help_names_every_supported_option_and_every_command() {
         let text = summary(Paint::default());
-        for row in catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_))) {
+        for row in catalog().rows().iter().filter(|row| matches!(row.status, Status::Supported(_))) {
             assert!(text.contains(&format!("--{}", row.name())), "{}", row.name());
         }
         assert!(Subcommand::ALL.iter().all(|command| text.contains(&format!("\n  {} ", command.name()))));
@@ -259,7 +259,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
         for name in COMMON_OPTIONS {
-            assert!(catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
+            assert!(catalog().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
             assert!(text.contains(&format!("--{name} ")), "{name}");
         }
     }

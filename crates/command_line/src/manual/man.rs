@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use bolide_configuration::instance_commands::EXIT_STATUSES;
 use bolide_contract::message::EXIT_LOAD_FAILED;
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::descriptions::placeholder;
 use bolide_options::row::{Argument, OptionRow, Status, Theme};
 
@@ -37,12 +37,12 @@ pub fn page() -> String {
     }
     for theme in Theme::ALL.into_iter().filter(|&theme| theme != Theme::Other) {
         let _ = writeln!(text, ".SH {}", theme.title().to_uppercase());
-        catalogue().rows().iter().filter(|row| row.theme == theme).for_each(|row| entry(&mut text, row));
+        catalog().rows().iter().filter(|row| row.theme == theme).for_each(|row| entry(&mut text, row));
     }
     text.push_str(".SH OTHER OPTIONS OF UWSGI\n\\fBbolide explain\\fR \\fIOPTION\\fR says why, and what to use instead.\n");
     for verdict in ["accepted", "planned", "missing", "absent", "refused"] {
         let of_verdict = |row: &&OptionRow| row.theme == Theme::Other && row.status.word() == verdict;
-        let names: Vec<&str> = catalogue().rows().iter().filter(of_verdict).flat_map(|row| row.names.iter().copied()).collect();
+        let names: Vec<&str> = catalog().rows().iter().filter(of_verdict).flat_map(|row| row.names.iter().copied()).collect();
         if !names.is_empty() {
             let _ = writeln!(text, ".TP\n.B {verdict}\n{}", escape(&names.join(", ")));
         }
@@ -81,7 +81,7 @@ const ENVIRONMENT: &str = ".SH ENVIRONMENT
 An option, in capitals and with _ for \\-; files and the command line come later and win.
 .TP
 .B NO_COLOR, FORCE_COLOR
-No colour, or colour also where standard output is not a terminal, in the texts of commands.
+No color, or color also where standard output is not a terminal, in the texts of commands.
 .TP
 .B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
 Listening sockets that systemd hands over (sd_listen_fds(3)).
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn test_the_man_page_names_every_option_and_command() {
         let page = page().replace(SIGNALS_PLACE, "");
-        for name in catalogue().names() {
+        for name in catalog().names() {
             assert!(page.contains(&escape(name)), "{name}");
         }
         assert!(Subcommand::ALL.into_iter().all(|command| page.contains(command.name())));

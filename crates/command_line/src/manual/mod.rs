@@ -1,4 +1,4 @@
-//! Texts about options, all generated from the rows of the catalogue, so that no fact is written twice.
+//! Texts about options, all generated from the rows of the catalog, so that no fact is written twice.
 
 pub mod command_line_words;
 pub mod completions;

@@ -1,4 +1,4 @@
-//! Colour for texts that people read: on terminals only, and subject to NO_COLOR, FORCE_COLOR and TERM=dumb. It must not know the
+//! Color for texts that people read: on terminals only, and subject to NO_COLOR, FORCE_COLOR and TERM=dumb. It must not know the
 //! texts. Runs in the process of a command; a start does not use it.
 
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use bolide_configuration::diagnostic::Severity;
 use bolide_configuration::host_info::HostInfo;
 
-/// Whether a text is coloured.
+/// Whether a text is colored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Paint {
     is_on: bool,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_colour_is_for_terminals_and_as_the_environment_asks() {
+    fn test_color_is_for_terminals_and_as_the_environment_asks() {
         type Case = (&'static [(&'static str, &'static str)], bool, bool);
         let cases: &[Case] = &[
             (&[], true, true),

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::descriptions::{value, verdict};
 use bolide_options::row::{OptionRow, Status, Theme};
 
@@ -55,7 +55,7 @@ fn index() -> String {
 #[cfg(test)]
 fn theme_page(theme: Theme) -> String {
     let mut text = format!(
-        "# Options: {}\n\nMade from the catalogue of options. [All options](../options.md) explains the verdicts.\n\n",
+        "# Options: {}\n\nMade from the catalog of options. [All options](../options.md) explains the verdicts.\n\n",
         theme.title()
     );
     theme_options(&mut text, theme, "##");
@@ -63,7 +63,7 @@ fn theme_page(theme: Theme) -> String {
 }
 
 fn rows_of(theme: Theme) -> Vec<&'static OptionRow> {
-    catalogue().rows().iter().filter(|row| row.theme == theme).collect()
+    catalog().rows().iter().filter(|row| row.theme == theme).collect()
 }
 
 fn theme_options(text: &mut String, theme: Theme, heading: &str) {
@@ -127,24 +127,24 @@ mod tests {
     const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
     #[test]
-    fn test_the_reference_pages_are_those_of_the_catalogue() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
+    fn test_the_reference_pages_are_those_of_the_catalog() {
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
         let pages = Theme::ALL.map(|theme| (format!("options/{}.md", theme.page()), theme_page(theme)));
         for (name, text) in pages.into_iter().chain([("options.md".to_owned(), index())]) {
-            let path = folder.join(&name);
+            let path = directory.join(&name);
             if std::env::var_os(WRITE).is_some() {
-                std::fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder can be made");
+                std::fs::create_dir_all(path.parent().expect("it has a directory")).expect("the directory can be made");
                 std::fs::write(&path, &text).expect("the page can be written");
             }
             let stored = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(stored == text, "docs/reference/{name} differs from the catalogue: run this test with {WRITE}=1");
+            assert!(stored == text, "docs/reference/{name} differs from the catalog: run this test with {WRITE}=1");
         }
     }
 
     #[test]
     fn test_every_name_is_on_the_page() {
         let page = page();
-        for name in catalogue().names() {
+        for name in catalog().names() {
             assert!(page.contains(&format!("`{name}`")), "{name}");
         }
     }

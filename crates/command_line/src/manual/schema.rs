@@ -1,7 +1,7 @@
 //! The JSON schema of TOML, YAML and JSON configurations, for editors: draft 7, which they support. The rows define the values.
 
 use bolide_configuration::sources::DEFAULT_SECTION;
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::descriptions::verdict;
 use bolide_options::row::{Argument, OptionRow, Setting, Status, Value};
 use serde_json::{Map, Value as Json, json};
@@ -16,7 +16,7 @@ pub fn text() -> String {
 
 fn schema() -> Json {
     let mut options = Map::new();
-    for row in catalogue().rows() {
+    for row in catalog().rows() {
         options.insert(row.name().to_owned(), option(row));
         for name in &row.names[1..] {
             let reference = format!("#/definitions/options/properties/{}", row.name());
@@ -124,7 +124,7 @@ mod tests {
     fn test_the_schema_has_every_name_and_says_what_is_not_supported() {
         let schema = schema();
         let options = &schema["definitions"]["options"]["properties"];
-        for row in catalogue().rows() {
+        for row in catalog().rows() {
             assert!(row.names.iter().all(|name| options[*name].is_object()), "{}", row.name());
             let is_reported = options[row.name()]["deprecationMessage"].is_string();
             assert_eq!(is_reported, !matches!(row.status, Status::Supported(_) | Status::Accepted(_)), "{}", row.name());

@@ -1,15 +1,15 @@
 //! Tests of the options of asynchronous applications, from a file or a command line to settings.
 
 use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Extension, Lifespan, Settings};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::{OptionRow, Status, Theme};
 
 use crate::reading::{Failure, Reading};
-use crate::tests::{Folder, fails, outcome};
+use crate::tests::{Directory, fails, outcome};
 
 /// The settings of a command line, with its diagnostics as text.
-fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
-    match outcome(folder, line, &[]) {
+fn run(directory: &Directory, line: &str) -> (Settings, Vec<String>) {
+    match outcome(directory, line, &[]) {
         Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
         Ok(other) => panic!("{line}: {other:?}"),
@@ -17,17 +17,17 @@ fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     }
 }
 
-fn ini(folder: &Folder, lines: &str) -> (Settings, Vec<String>) {
-    folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\n{lines}\n"));
-    run(folder, "uwsgi.ini")
+fn ini(directory: &Directory, lines: &str) -> (Settings, Vec<String>) {
+    directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\n{lines}\n"));
+    run(directory, "uwsgi.ini")
 }
 
 /// A summary of an application: its mount, file or module, callable, interface, and whether it is a factory.
-fn short(folder: &Folder, one: &Application) -> String {
+fn short(directory: &Directory, one: &Application) -> String {
     let source = match &one.source {
         ApplicationSource::Module(module) => format!("module {module}"),
         ApplicationSource::File(path) => {
-            format!("file {}", path.strip_prefix(folder.path()).unwrap_or(path).display())
+            format!("file {}", path.strip_prefix(directory.path()).unwrap_or(path).display())
         }
         other => format!("{other:?}"),
     };
@@ -35,13 +35,13 @@ fn short(folder: &Folder, one: &Application) -> String {
     format!("{}|{source}|{}|{:?}{factory}", one.mount, one.callable.as_deref().unwrap_or("-"), one.interface)
 }
 
-fn applications(folder: &Folder, settings: &Settings) -> Vec<String> {
-    settings.applications.iter().map(|one| short(folder, one)).collect()
+fn applications(directory: &Directory, settings: &Settings) -> Vec<String> {
+    settings.applications.iter().map(|one| short(directory, one)).collect()
 }
 
 #[test]
 fn test_an_asgi_application_is_named_as_a_wsgi_application_is() {
-    let folder = Folder::new("asgi-named");
+    let directory = Directory::new("asgi-named");
     let cases: &[(&str, &[&str])] = &[
         ("asgi = shop.asgi", &["|module shop.asgi|-|Asgi"]),
         ("asgi = shop.main:app", &["|module shop.main|app|Asgi"]),
@@ -72,16 +72,16 @@ fn test_an_asgi_application_is_named_as_a_wsgi_application_is() {
         ),
     ];
     for (lines, wanted) in cases {
-        let (settings, diagnostics) = ini(&folder, lines);
-        assert_eq!(applications(&folder, &settings), *wanted, "{lines}");
+        let (settings, diagnostics) = ini(&directory, lines);
+        assert_eq!(applications(&directory, &settings), *wanted, "{lines}");
         assert!(diagnostics.is_empty(), "{lines}: {diagnostics:?}");
     }
 }
 
 #[test]
 fn test_the_command_line_names_asgi_applications() {
-    let folder = Folder::new("asgi-line");
-    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = shop\n");
+    let directory = Directory::new("asgi-line");
+    directory.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = shop\n");
     for (line, wanted) in [
         ("--http :1 --asgi shop.main:app", "|module shop.main|app|Asgi"),
         ("--http :1 --asgi=main.py", "|file main.py|-|Asgi"),
@@ -90,12 +90,12 @@ fn test_the_command_line_names_asgi_applications() {
         ("shop.main:app --interface asgi", "|module shop.main|app|Asgi"),
         ("shop.main:create --factory", "|module shop.main|create|Auto factory"),
     ] {
-        let (settings, diagnostics) = run(&folder, line);
-        assert_eq!(applications(&folder, &settings), [wanted], "{line}");
+        let (settings, diagnostics) = run(&directory, line);
+        assert_eq!(applications(&directory, &settings), [wanted], "{line}");
         assert!(diagnostics.is_empty(), "{line}: {diagnostics:?}");
     }
-    let (settings, diagnostics) = run(&folder, "--asgi shop.main:app uwsgi.ini");
-    assert_eq!(applications(&folder, &settings), ["|module shop.main|app|Asgi"]);
+    let (settings, diagnostics) = run(&directory, "--asgi shop.main:app uwsgi.ini");
+    assert_eq!(applications(&directory, &settings), ["|module shop.main|app|Asgi"]);
     assert_eq!(diagnostics, ["uwsgi.ini:3: warning: `module` has no effect: `asgi` at command line comes first"]);
 }
 
@@ -104,7 +104,7 @@ type Changed = fn(&mut Asynchronous);
 
 #[test]
 fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
-    let folder = Folder::new("asgi-settings");
+    let directory = Directory::new("asgi-settings");
     let cases: &[(&str, Changed)] = &[
         ("", |_| {}),
         ("loop = asyncio", |made| made.event_loop = EventLoop::Asyncio),
@@ -147,24 +147,24 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
     for (lines, change) in cases {
         let mut wanted = Asynchronous::default();
         change(&mut wanted);
-        let (settings, diagnostics) = ini(&folder, &format!("asgi = shop\n{lines}"));
+        let (settings, diagnostics) = ini(&directory, &format!("asgi = shop\n{lines}"));
         assert_eq!(settings.asynchronous, wanted, "{lines}");
         assert!(diagnostics.is_empty(), "{lines}: {diagnostics:?}");
     }
 }
 
 #[test]
-fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
-    let folder = Folder::new("asgi-defaults");
+fn test_the_defaults_in_the_catalog_are_those_of_the_settings() {
+    let directory = Directory::new("asgi-defaults");
     let own = |row: &OptionRow| {
         matches!(row.status, Status::Supported(_))
             && (row.theme == Theme::Asynchronous && row.name() != "asgi" || matches!(row.name(), "interface" | "factory"))
     };
     let mut tried = 0;
-    for row in catalogue().rows().iter().filter(|row| own(row) && !row.default.is_empty()) {
-        let (mut settings, diagnostics) = ini(&folder, &format!("module = shop\n{} = {}", row.name(), row.default));
+    for row in catalog().rows().iter().filter(|row| own(row) && !row.default.is_empty()) {
+        let (mut settings, diagnostics) = ini(&directory, &format!("module = shop\n{} = {}", row.name(), row.default));
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
-        let usual = ini(&folder, "module = shop").0;
+        let usual = ini(&directory, "module = shop").0;
         // The application sees the options as they are written.
         settings.python_module.shown_options.clone_from(&usual.python_module.shown_options);
         assert_eq!(settings, usual, "`{} = {}` is not the default", row.name(), row.default);
@@ -175,7 +175,7 @@ fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
 
 #[test]
 fn test_settings_without_an_effect_or_read_differently_are_reported() {
-    let folder = Folder::new("asgi-findings");
+    let directory = Directory::new("asgi-findings");
     let cases: &[(&str, &[&str])] = &[
         ("module = a\nasgi = b", &["uwsgi.ini:3: warning: `module` has no effect: `asgi` at uwsgi.ini:4 comes first"]),
         (
@@ -204,13 +204,13 @@ fn test_settings_without_an_effect_or_read_differently_are_reported() {
         ("asgi = a\nhttp-websockets = true", &[]),
         (
             "asgi = a\nhttp-websockets = false",
-            &["note: `http-websockets` can't be switched off: WebSocket requests are always recognised"],
+            &["note: `http-websockets` can't be switched off: WebSocket requests are always recognized"],
         ),
         ("asgi = a\nloop-stall = 1.5s", &["uwsgi.ini:4: warning: `loop-stall = 1.5s` is read as 1.5 (write only the number;"]),
         ("asgi = a\nfactory = create_app", &["uwsgi.ini:4: warning: `factory = create_app` is on"]),
     ];
     for (lines, wanted) in cases {
-        let (settings, diagnostics) = ini(&folder, lines);
+        let (settings, diagnostics) = ini(&directory, lines);
         assert_eq!(diagnostics.len(), wanted.len(), "{lines}: {diagnostics:?}");
         for (diagnostic, part) in diagnostics.iter().zip(*wanted) {
             assert!(diagnostic.contains(part), "{lines}: {diagnostic}");
@@ -221,7 +221,7 @@ fn test_settings_without_an_effect_or_read_differently_are_reported() {
 
 #[test]
 fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
-    let folder = Folder::new("asgi-errors");
+    let directory = Directory::new("asgi-errors");
     for (lines, wanted) in [
         ("loop = uvlop", "uwsgi.ini:4: error: `loop = uvlop` is unknown (did you mean `uvloop`?)"),
         ("loop = tokio", "`loop = tokio` is unknown (write `auto`, `asyncio`, `uvloop` or `rloop`)"),
@@ -241,26 +241,26 @@ fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
             "unknown option `websocket-ping-intervall` (did you mean `websocket-ping-interval`?)",
         ),
     ] {
-        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nasgi = shop\n{lines}\n"));
-        let errors = fails(&folder, "uwsgi.ini");
+        directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nasgi = shop\n{lines}\n"));
+        let errors = fails(&directory, "uwsgi.ini");
         assert!(errors.len() == 1 && errors[0].contains(wanted), "{lines}: {errors:?}");
     }
-    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nasgi = :app\n");
-    assert!(fails(&folder, "uwsgi.ini")[0].contains("uwsgi.ini:3: error: `asgi = :app` names no module (write `asgi = "));
+    directory.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nasgi = :app\n");
+    assert!(fails(&directory, "uwsgi.ini")[0].contains("uwsgi.ini:3: error: `asgi = :app` names no module (write `asgi = "));
 }
 
 #[test]
 fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
-    let folder = Folder::new("asgi-placeholders");
-    let plain = ini(&folder, "module = shop.wsgi:app\nenv = A=x").0;
+    let directory = Directory::new("asgi-placeholders");
+    let plain = ini(&directory, "module = shop.wsgi:app\nenv = A=x").0;
     for (lines, note) in [
         ("interface = x\nmodule = shop.wsgi:app\nenv = A=%(interface)", "note: `interface` is a placeholder here"),
         ("factory = x\nmodule = shop.wsgi:app\nenv = A=%(factory)", "note: `factory` is a placeholder here"),
         ("lifespan = x\nmodule = shop.wsgi:app\nenv = A=%(lifespan)", "note: `lifespan` is a placeholder here"),
         ("asgi = shop.wsgi:app\nmodule = %(asgi)\nenv = A=x", ""),
     ] {
-        let (settings, diagnostics) = ini(&folder, lines);
-        let applications = |settings: &Settings| applications(&folder, settings);
+        let (settings, diagnostics) = ini(&directory, lines);
+        let applications = |settings: &Settings| applications(&directory, settings);
         assert_eq!((applications(&settings), &settings.python), (applications(&plain), &plain.python), "{lines}");
         assert_eq!(settings.asynchronous, plain.asynchronous, "{lines}");
         assert_eq!(diagnostics.len(), usize::from(!note.is_empty()), "{lines}: {diagnostics:?}");
@@ -270,7 +270,7 @@ fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
 
 #[test]
 fn test_every_row_of_the_chapter_says_how_uwsgi_differs_and_shows_an_example() {
-    for row in catalogue().rows().iter().filter(|row| row.theme == Theme::Asynchronous) {
+    for row in catalog().rows().iter().filter(|row| row.theme == Theme::Asynchronous) {
         match row.status {
             Status::Supported(_) => {
                 assert!(!row.example.is_empty(), "`{}` has no example", row.name());

@@ -3,13 +3,13 @@
 use bolide_contract::services::{SharedCache, WhenFull};
 
 use crate::reading::Reading;
-use crate::tests::{Folder, fails, outcome};
+use crate::tests::{Directory, fails, outcome};
 
 /// The caches of these lines, and the messages about them.
 fn caches(lines: &str) -> (Vec<SharedCache>, Vec<String>) {
-    let folder = Folder::new("caches");
-    folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{lines}\n"));
-    match outcome(&folder, "uwsgi.ini", &[]) {
+    let directory = Directory::new("caches");
+    directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{lines}\n"));
+    match outcome(&directory, "uwsgi.ini", &[]) {
         Ok(Reading::Run { settings, diagnostics, .. }) => {
             (settings.services.caches.clone(), diagnostics.iter().map(ToString::to_string).collect())
         }
@@ -73,7 +73,7 @@ fn test_what_has_no_effect_is_said() {
 
 #[test]
 fn test_a_cache_that_can_not_be_is_refused_with_what_to_do() {
-    let folder = Folder::new("refused-caches");
+    let directory = Directory::new("refused-caches");
     for (lines, words) in [
         ("cache2 = name=a", "has no `items`"),
         ("cache2 = items=5", "has no `name`"),
@@ -92,8 +92,8 @@ fn test_a_cache_that_can_not_be_is_refused_with_what_to_do() {
         ("cache-sync = 127.0.0.1:1", "`cache-sync` is not supported"),
         ("cache-udp-server = 127.0.0.1:1", "`cache-udp-server` is not supported"),
     ] {
-        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{lines}\n"));
-        let said = fails(&folder, "uwsgi.ini").join("\n");
+        directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{lines}\n"));
+        let said = fails(&directory, "uwsgi.ini").join("\n");
         assert!(said.contains(words), "{lines}: {said}");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bolide_configuration::diagnostic::Location;
 use bolide_configuration::host_info::HostInfo;
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::compatibility::option_for;
 use bolide_options::reader::{Configuration, EarlyExit, Reader};
 use bolide_other_servers::reading::KnownServers;
@@ -19,20 +19,20 @@ const CORPUS: &str = "../../../shared/compat";
 /// Fixtures in the same form, with the output of uWSGI 2.0.31 for each: always there.
 const FIXTURES: &str = "fixtures";
 
-/// The folders to read: the fixtures, and the corpus if it is there.
-fn folders() -> Vec<PathBuf> {
+/// The directories to read: the fixtures, and the corpus if it is there.
+fn directories() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).canonicalize().expect("the fixtures are there");
     std::iter::once(own).chain(corpus()).collect()
 }
 
-/// The folder of the corpus; `None` if it is missing and not required.
+/// The directory of the corpus; `None` if it is missing and not required.
 fn corpus() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
-    match folder.canonicalize() {
-        Ok(folder) => Some(folder),
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
+    match directory.canonicalize() {
+        Ok(directory) => Some(directory),
         Err(_) => {
             let demanded = ["CI", "BOLIDE_SHARED"].iter().any(|name| std::env::var_os(name).is_some());
-            assert!(!demanded, "{} is missing, and the corpus is demanded here", folder.display());
+            assert!(!demanded, "{} is missing, and the corpus is demanded here", directory.display());
             None
         }
     }
@@ -65,9 +65,9 @@ fn decoded(line: &str) -> Option<String> {
     (message != "show-config = true" && message != "no-server = true").then(|| message + "\n")
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .expect("the folder can be read")
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .expect("the directory can be read")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
         .collect();
     names.sort_unstable();
@@ -81,13 +81,14 @@ const DIFFERENCES: &str = include_str!("corpus_differences.tsv");
 fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
     let differing: BTreeMap<&str, &str> =
         DIFFERENCES.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t')).collect();
-    for folder in folders() {
+    for directory in directories() {
         let mut wrong = Vec::new();
         let mut same = 0;
-        for name in names(&folder.join("expected")) {
+        for name in names(&directory.join("expected")) {
             let file = name.strip_suffix(".show").expect("expected files end with .show");
-            let expected = std::fs::read_to_string(folder.join("expected").join(&name)).expect("it can be read");
-            let (expected, made) = (expected.lines().filter_map(decoded).collect::<String>(), shown(&folder.join("real"), file));
+            let expected = std::fs::read_to_string(directory.join("expected").join(&name)).expect("it can be read");
+            let (expected, made) =
+                (expected.lines().filter_map(decoded).collect::<String>(), shown(&directory.join("real"), file));
             if made.trim_end() == expected.trim_end() {
                 same += 1;
             } else if !differing.contains_key(file) {
@@ -95,14 +96,14 @@ fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
             }
         }
         assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), wrong.len() + same, wrong.join("\n"));
-        assert!(same >= 8, "{}: only {same} files were compared", folder.display());
+        assert!(same >= 8, "{}: only {same} files were compared", directory.display());
     }
 }
 
-/// Bolide's output for a file, in the form of the expected one: without the frame, with the folder as `{DIR}`, and without blanks
-/// at the ends of lines.
-fn shown(folder: &Path, file: &str) -> String {
-    let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
+/// Bolide's output for a file, in the form of the expected one: without the frame, with the directory as `{DIR}`, and without
+/// blanks at the ends of lines.
+fn shown(directory: &Path, file: &str) -> String {
+    let made = match read(&directory.join(file).to_string_lossy(), option_for(file), &machine()) {
         Ok(made) => bolide_configuration::pair::as_uwsgi(&made.pairs),
         Err(EarlyExit::Failed(diagnostics)) => diagnostics[0].to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
@@ -111,19 +112,19 @@ fn shown(folder: &Path, file: &str) -> String {
         Err(EarlyExit::AskInstance(request)) => request.instance.unwrap_or_default(),
     };
     let made = made.replace("\n;uWSGI instance configuration\n", "").replace(";end of configuration\n\n", "");
-    made.replace(&*folder.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    made.replace(&*directory.to_string_lossy(), "{DIR}").lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 #[test]
 fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
-    // CPU time of this thread, on which other programs have no influence: ten times the time without optimisation.
+    // CPU time of this thread, on which other programs have no influence: ten times the time without optimization.
     const MAX: Duration = Duration::from_millis(200);
-    // The first call builds the catalogue.
-    catalogue();
-    for (folder, name) in
-        folders().iter().flat_map(|folder| names(&folder.join("real")).into_iter().map(move |name| (folder, name)))
+    // The first call builds the catalog.
+    catalog();
+    for (directory, name) in
+        directories().iter().flat_map(|directory| names(&directory.join("real")).into_iter().map(move |name| (directory, name)))
     {
-        let path = folder.join("real").join(&name);
+        let path = directory.join("real").join(&name);
         let host = machine();
         // The best of three, since other programs compete for the caches.
         let mut best = Duration::MAX;
@@ -147,7 +148,7 @@ fn thread_time() -> Duration {
 
 #[test]
 fn test_options_are_refused_in_few_public_projects() {
-    let own = bolide_options::compatibility::report(&folders()[0].join("real")).expect("the fixtures can be read");
+    let own = bolide_options::compatibility::report(&directories()[0].join("real")).expect("the fixtures can be read");
     assert_eq!((own.projects, own.none_refused, own.unreadable.len()), (8, 8, 0), "{own}");
     let Some(corpus) = corpus() else { return };
     let report = bolide_options::compatibility::report(&corpus.join("real")).expect("the corpus can be read");

@@ -1,16 +1,16 @@
 //! Tests of the options of gevent, from a file to settings.
 
 use bolide_contract::settings::{Gevent, Settings};
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::Theme;
 use bolide_options::topics::gevent::GREENLETS_DEFAULT;
 
 use crate::reading::Reading;
-use crate::tests::{Folder, fails, outcome};
+use crate::tests::{Directory, fails, outcome};
 
-fn ini(folder: &Folder, lines: &str) -> (Settings, Vec<String>) {
-    folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\n{lines}\n"));
-    match outcome(folder, "uwsgi.ini", &[]) {
+fn ini(directory: &Directory, lines: &str) -> (Settings, Vec<String>) {
+    directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\n{lines}\n"));
+    match outcome(directory, "uwsgi.ini", &[]) {
         Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         other => panic!("{lines}: {other:?}"),
     }
@@ -22,7 +22,7 @@ fn greenlets(greenlets: u32) -> Option<Gevent> {
 
 #[test]
 fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
-    let folder = Folder::new("gevent-names");
+    let directory = Directory::new("gevent-names");
     let patched = |count| greenlets(count).map(|made| Gevent { patching: true, ..made });
     for (lines, wanted) in [
         ("", None),
@@ -48,11 +48,11 @@ fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
         ("gevent = 9\nasync = 1", greenlets(9)),
         ("loop = simple", None),
     ] {
-        let (settings, _) = ini(&folder, &format!("module = shop\n{lines}"));
+        let (settings, _) = ini(&directory, &format!("module = shop\n{lines}"));
         let found = settings.asynchronous.gevent.map(|found| Gevent { origin: String::new(), ..found });
         assert_eq!(found, wanted, "{lines}");
     }
-    let (settings, _) = ini(&folder, "module = shop\ngevent = 5\ngevent-wait-for-hub = true");
+    let (settings, _) = ini(&directory, "module = shop\ngevent = 5\ngevent-wait-for-hub = true");
     let origin = "uwsgi.ini:4: `gevent = 5`".to_owned();
     assert_eq!(
         settings.asynchronous.gevent,
@@ -62,7 +62,7 @@ fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
 
 #[test]
 fn test_a_name_that_stands_for_gevent_and_an_option_without_an_effect_are_reported() {
-    let folder = Folder::new("gevent-findings");
+    let directory = Directory::new("gevent-findings");
     let cases: &[(&str, &[&str])] = &[
         ("module = a\ngevent = 100\ngevent-monkey-patch = true\nenable-threads = true", &[]),
         ("module = a\nloop = gevent\nasync = 100", &[]),
@@ -99,7 +99,7 @@ fn test_a_name_that_stands_for_gevent_and_an_option_without_an_effect_are_report
         ("module = a\ngreenlet = false", &["note: `greenlet` can't be switched off"]),
     ];
     for (lines, wanted) in cases {
-        let (_, diagnostics) = ini(&folder, lines);
+        let (_, diagnostics) = ini(&directory, lines);
         assert_eq!(diagnostics.len(), wanted.len(), "{lines}: {diagnostics:?}");
         for (diagnostic, part) in diagnostics.iter().zip(*wanted) {
             assert!(diagnostic.contains(part), "{lines}: {diagnostic}");
@@ -109,22 +109,22 @@ fn test_a_name_that_stands_for_gevent_and_an_option_without_an_effect_are_report
 
 #[test]
 fn test_a_number_of_greenlets_has_bounds() {
-    let folder = Folder::new("gevent-errors");
+    let directory = Directory::new("gevent-errors");
     for (line, wanted) in [
         ("gevent = 0", "`gevent = 0` is out of range (1 to 100000 requests)"),
         ("gevent = 100001", "`gevent = 100001` is out of range"),
         ("async = -1", "`async = -1` is out of range (0 to 100000 requests)"),
         ("tornado = 0", "`tornado = 0` is out of range"),
     ] {
-        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = shop\n{line}\n"));
-        let errors = fails(&folder, "uwsgi.ini");
+        directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = shop\n{line}\n"));
+        let errors = fails(&directory, "uwsgi.ini");
         assert!(errors.len() == 1 && errors[0].starts_with("uwsgi.ini:4: error: ") && errors[0].contains(wanted), "{errors:?}");
     }
 }
 
 #[test]
 fn test_every_row_of_the_chapter_says_how_uwsgi_differs() {
-    for row in catalogue().rows().iter().filter(|row| row.theme == Theme::Greenlets) {
+    for row in catalog().rows().iter().filter(|row| row.theme == Theme::Greenlets) {
         assert!(!row.uwsgi.is_empty(), "`{}` is uWSGI's, and says nothing of it", row.name());
     }
 }

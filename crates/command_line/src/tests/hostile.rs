@@ -6,41 +6,41 @@ use bolide_configuration::words::Format;
 use proptest::prelude::*;
 
 use crate::reading::Reading;
-use crate::tests::{Folder, fails, outcome};
+use crate::tests::{Directory, fails, outcome};
 
 #[test]
 fn test_bad_files_get_one_clear_error() {
-    let folder = Folder::new("bad-files");
-    std::fs::create_dir(folder.path().join("folder.ini")).expect("it can be made");
+    let directory = Directory::new("bad-files");
+    std::fs::create_dir(directory.path().join("directory.ini")).expect("it can be made");
     let long = format!("[uwsgi]\nmodule = {}\n", "x".repeat(10 * 1024 * 1024));
     let huge = vec![b'\n'; 17 * 1024 * 1024];
     let junk: Vec<u8> = (0..4096_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    folder
+    directory
         .write("long.ini", long)
         .write("huge.ini", huge)
         .write("junk.ini", &junk)
         .write("junk.yaml", &junk)
         .write("junk.json", &junk);
-    folder
+    directory
         .write("junk.xml", &junk)
         .write("junk.toml", &junk)
         .write("loop.ini", "[uwsgi]\ninclude = loop2.ini\n")
         .write("loop2.ini", "[uwsgi]\ninclude = loop.ini\n");
-    folder
+    directory
         .write("self.ini", "[uwsgi]\ninherit = self.ini\n")
         .write("circle.ini", "[uwsgi]\na = -%(b)\nb = -%(c)\nc = -%(a)\nmodule = %(a)\n");
-    folder
+    directory
         .write("latin.ini", b"[uwsgi]\nmodule = caf\xe9\n")
         .write("at.ini", "[uwsgi]\nmodule = @(/nonexistent/file)\n")
         .write("zero.ini", "[uwsgi]\nmodule = %(a\0b)\n");
-    folder
+    directory
         .write("grow.ini", "[uwsgi]\nx = -%(x)%(x)\nmodule = app\n")
         .write("wide.ini", "[uwsgi]\nfor-times = 1000000000\nenv = A=%(_)\nendfor =\n");
-    folder.write("deep.toml", format!("[uwsgi]\na = {}", "[".repeat(1_000_000))).write("deep.json", "[".repeat(1_000_000));
-    folder.write("deep.yaml", format!("uwsgi: {}", "[".repeat(1_000_000))).write("deep.xml", "<a>".repeat(1_000_000));
+    directory.write("deep.toml", format!("[uwsgi]\na = {}", "[".repeat(1_000_000))).write("deep.json", "[".repeat(1_000_000));
+    directory.write("deep.yaml", format!("uwsgi: {}", "[".repeat(1_000_000))).write("deep.xml", "<a>".repeat(1_000_000));
     let cases = [
         ("gone.ini", "can't read `gone.ini`: No such file"),
-        ("folder.ini", "Is a directory"),
+        ("directory.ini", "Is a directory"),
         ("long.ini", "long.ini:2: error: this line has 10485769 bytes"),
         ("huge.ini", "is larger than 16 MiB"),
         ("junk.yaml", "is not UTF-8"),
@@ -61,13 +61,13 @@ fn test_bad_files_get_one_clear_error() {
         ("--ini -x", "can't read `-x`"),
     ];
     for (line, wanted) in cases {
-        let errors = fails(&folder, line);
+        let errors = fails(&directory, line);
         assert_eq!(errors.len(), 1, "{line}: {errors:?}");
         assert!(errors[0].contains(wanted), "{line}: {errors:?}");
     }
     // These have no section, so there is nothing to serve, and a warning says why.
     for line in ["junk.ini", "zero.ini"] {
-        assert!(!fails(&folder, line).is_empty(), "{line}");
+        assert!(!fails(&directory, line).is_empty(), "{line}");
     }
 }
 
@@ -153,9 +153,9 @@ proptest! {
 
     #[test]
     fn test_no_ini_file_breaks_the_reading(pieces in prop::collection::vec(piece(), 0..60)) {
-        let folder = Folder::new("property");
-        folder.write("x.ini", format!("[uwsgi]\n{}", pieces.concat()));
-        match outcome(&folder, "--ini x.ini", &[("HOME", "/home/x")]) {
+        let directory = Directory::new("property");
+        directory.write("x.ini", format!("[uwsgi]\n{}", pieces.concat()));
+        match outcome(&directory, "--ini x.ini", &[("HOME", "/home/x")]) {
             Ok(Reading::Run { settings, .. }) => {
                 prop_assert!(settings.workers.processes >= 1);
                 prop_assert!(!settings.listeners.is_empty() || settings.scaling.starts_empty);
@@ -170,8 +170,8 @@ proptest! {
 
     #[test]
     fn test_no_command_line_breaks_the_reading(words in prop::collection::vec("(-{0,2}[a-zM=:./%()]{0,12})", 0..6)) {
-        let folder = Folder::new("words");
-        let _ = outcome(&folder, &words.join(" "), &[]);
+        let directory = Directory::new("words");
+        let _ = outcome(&directory, &words.join(" "), &[]);
     }
 
     #[test]

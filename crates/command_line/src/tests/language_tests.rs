@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
 use bolide_configuration::instance_commands::{InstanceCommand, InstanceRequest};
-use bolide_options::catalogue::{catalogue, example_configurations};
+use bolide_options::catalog::{catalog, example_configurations};
 use bolide_options::row::{Setting, Status};
 
 use crate::reading::Reading;
-use crate::tests::{Folder, outcome};
+use crate::tests::{Directory, outcome};
 
 /// Keywords, a configuration that uses them, and the variables that it sets, in order. `CASES` has every keyword at least once.
 const CASES: &[(&[&str], &str, &str)] = &[
@@ -64,27 +64,27 @@ const CASES: &[(&[&str], &str, &str)] = &[
 /// Other tests cover the keywords that end the reading.
 const ELSEWHERE: &[&str] = &["exit", "help", "version", "stop", "reload", "pause", "suspend", "resume"];
 
-fn folder(name: &str) -> Folder {
-    let folder = Folder::new(name);
-    folder
+fn directory(name: &str) -> Directory {
+    let directory = Directory::new(name);
+    directory
         .write("more.ini", "[uwsgi]\nenv = INI=\n[second]\nenv = SECOND=\n")
         .write("more.yaml", "uwsgi:\n  env:\n    - YAML=1\n    - YAML=2\n");
-    folder
+    directory
         .write("more.json", "{\"uwsgi\": {\"env\": [\"JSON=1\", \"JSON=2\"]}}")
         .write("more.xml", "<uwsgi><env>XML=1</env></uwsgi>");
-    folder
+    directory
         .write("more.toml", "[uwsgi]\nenv = [\"TOML=1\", \"TOML=2\"]\n[other]\nenv = \"OTHER=1\"\n")
         .write("lines.txt", "one\ntwo\n");
-    folder.write("before.txt", "[uwsgi]\nenv = BEFORE=\n");
-    folder
+    directory.write("before.txt", "[uwsgi]\nenv = BEFORE=\n");
+    directory
 }
 
 #[test]
 fn test_every_word_of_the_language_does_what_its_row_says() {
     for (index, (words, text, wanted)) in CASES.iter().enumerate() {
-        let folder = folder(&format!("word-{index}"));
-        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{text}\n"));
-        let (settings, diagnostics) = match outcome(&folder, "uwsgi.ini", &[("SET", "yes")]) {
+        let directory = directory(&format!("word-{index}"));
+        directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :1\nmodule = app\n{text}\n"));
+        let (settings, diagnostics) = match outcome(&directory, "uwsgi.ini", &[("SET", "yes")]) {
             Ok(Reading::Run { settings, diagnostics, .. }) => (settings, diagnostics),
             other => panic!("{words:?}: {other:?}"),
         };
@@ -109,24 +109,24 @@ fn test_every_word_of_the_language_does_what_its_row_says() {
 fn test_no_word_of_the_language_is_without_a_case() {
     let tried: HashSet<&str> =
         CASES.iter().flat_map(|(words, ..)| words.iter().copied()).chain(ELSEWHERE.iter().copied()).collect();
-    for row in catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(Setting::Language(_)))) {
+    for row in catalog().rows().iter().filter(|row| matches!(row.status, Status::Supported(Setting::Language(_)))) {
         assert!(tried.contains(row.name()), "`{}` is called supported, and no case tries it", row.name());
     }
 }
 
 #[test]
 fn test_commands_for_a_running_instance_start_nothing() {
-    let folder = folder("tell");
-    folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
+    let directory = directory("tell");
+    directory.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
     for (name, wanted) in [("stop", InstanceCommand::Stop), ("reload", InstanceCommand::Reload)] {
-        let told = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
-        let is_wanted = |command, pidfile: &std::path::Path| command == wanted && pidfile == folder.path().join("x.pid");
+        let told = outcome(&directory, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
+        let is_wanted = |command, pidfile: &std::path::Path| command == wanted && pidfile == directory.path().join("x.pid");
         assert!(matches!(told, Ok(Reading::SignalInstance { command, pidfile }) if is_wanted(command, &pidfile)), "{name}");
     }
     let words = [("pause", InstanceCommand::Pause), ("suspend", InstanceCommand::Pause), ("resume", InstanceCommand::Resume)];
     for (name, wanted) in words {
-        let asked = outcome(&folder, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
-        let pidfile = folder.path().join("x.pid").display().to_string();
+        let asked = outcome(&directory, &format!("--ini uwsgi.ini --{name} x.pid"), &[]);
+        let pidfile = directory.path().join("x.pid").display().to_string();
         let is_wanted = |request: &InstanceRequest| *request == wanted.to_instance(Some(pidfile.clone()));
         assert!(matches!(asked, Ok(Reading::AskInstance(request)) if is_wanted(&request)), "{name}");
     }
@@ -134,13 +134,13 @@ fn test_commands_for_a_running_instance_start_nothing() {
 
 #[test]
 fn test_exit_ends_with_its_status_and_what_was_printed() {
-    let folder = folder("exit");
+    let directory = directory("exit");
     for (text, wanted) in [("iprint = so far\nexit = 3", ("so far\n", 3)), ("exit = 0", ("", 0))] {
-        folder.write("uwsgi.ini", format!("[uwsgi]\n{text}\n"));
-        let read = outcome(&folder, "uwsgi.ini", &[]);
+        directory.write("uwsgi.ini", format!("[uwsgi]\n{text}\n"));
+        let read = outcome(&directory, "uwsgi.ini", &[]);
         assert!(matches!(read, Ok(Reading::Print { text, status }) if (text.as_str(), status) == wanted), "{text}");
     }
-    assert!(matches!(outcome(&folder, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
+    assert!(matches!(outcome(&directory, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
 }
 
 /// Options whose example can't change the settings: their effect is a warning, an error, or visible elsewhere.
@@ -149,21 +149,21 @@ const WITHOUT_A_SETTING: &[&str] =
 
 #[test]
 fn test_the_example_of_every_supported_row_changes_the_settings() {
-    let folder = Folder::new("examples");
-    let shop = folder.path().join("shop");
+    let directory = Directory::new("examples");
+    let shop = directory.path().join("shop");
     for name in ["static", "public", "private", "env"] {
-        std::fs::create_dir_all(shop.join(name)).expect("a folder of the test can be made");
+        std::fs::create_dir_all(shop.join(name)).expect("a directory of the test can be made");
     }
-    folder.write("shop/static/favicon.ico", "");
-    folder.write("shop/env/NAME", "value");
-    folder.write("shop/.env", "SHOP=open");
-    folder.write("shop/mime.types", "");
-    folder.write("gunicorn.conf.py", "");
-    std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
-    write_certificates(&folder);
+    directory.write("shop/static/favicon.ico", "");
+    directory.write("shop/env/NAME", "value");
+    directory.write("shop/.env", "SHOP=open");
+    directory.write("shop/mime.types", "");
+    directory.write("gunicorn.conf.py", "");
+    std::fs::create_dir_all(directory.path().join("sites")).expect("a directory of the test can be made");
+    write_certificates(&directory);
     let settings = |text: &str| {
-        folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
-        match outcome(&folder, "uwsgi.ini", &[]) {
+        directory.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
+        match outcome(&directory, "uwsgi.ini", &[]) {
             Ok(Reading::Run { mut settings, diagnostics, .. }) => {
                 // The application sees the options as they are written, whatever they mean.
                 settings.python_module.shown_options.clear();
@@ -174,7 +174,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                         "every user may connect to the UNIX sockets",
                         "may be untrusted",
                         "and `allow-missing` permits that",
-                        "there is no folder `/var/lib/shop/crashes`",
+                        "there is no directory `/var/lib/shop/crashes`",
                         "requests run as gevent's greenlets",
                         "nothing is served there, since no option names it",
                         "`http` serves the application itself",
@@ -193,14 +193,14 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         }
     };
     let mut wrong = Vec::new();
-    for row in catalogue().rows() {
+    for row in catalog().rows() {
         let Status::Supported(setting) = row.status else { continue };
         if matches!(setting, Setting::Language(_)) {
             continue;
         }
         assert!(!row.example.is_empty(), "`{}` has no example", row.name());
         let here = |text: &str| {
-            text.replace("/srv/shop", &shop.display().to_string()).replace("/etc/ssl", &folder.path().display().to_string())
+            text.replace("/srv/shop", &shop.display().to_string()).replace("/etc/ssl", &directory.path().display().to_string())
         };
         for (lines, place) in example_configurations(row) {
             for name in &row.names {
@@ -224,13 +224,13 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
 }
 
 /// Writes the files of the examples about TLS: each certificate has its key in the same file, too.
-fn write_certificates(folder: &Folder) {
+fn write_certificates(directory: &Directory) {
     let names = ["app.example", "api.example.com", "example.com", "example.org", "*.example.org"];
     let crate::tls_tests::Pair { certificate, key } = crate::tls_tests::pair(&names, 300);
     for name in ["app", "api", "org", "clients"] {
-        folder.write(&format!("{name}.pem"), format!("{certificate}{key}")).write(&format!("{name}.key"), &key);
+        directory.write(&format!("{name}.pem"), format!("{certificate}{key}")).write(&format!("{name}.key"), &key);
     }
-    folder.write("sites/example.com.crt", &certificate).write("sites/example.com.key", &key).write("app.ocsp", b"\x30\x00");
+    directory.write("sites/example.com.crt", &certificate).write("sites/example.com.key", &key).write("app.ocsp", b"\x30\x00");
 }
 
 /// Blocks of a Markdown page in three backticks.
@@ -241,12 +241,12 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 
 #[test]
 fn test_options_that_the_documents_name_are_options() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut looked_at = 0;
     for name in
         ["configuration.md", "migrate-from-uwsgi.md", "migrate-from-gunicorn.md", "migrate-from-uvicorn.md", "static-files.md"]
     {
-        let page = std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let page = std::fs::read_to_string(directory.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         let in_blocks = blocks(&page, "ini").into_iter().flat_map(str::lines);
         let in_text = page.split('`').skip(1).step_by(2).filter(|text| !text.contains('\n'));
         for text in in_blocks.chain(in_text) {
@@ -255,7 +255,7 @@ fn test_options_that_the_documents_name_are_options() {
                 continue;
             }
             // Names that the example of `declare-option` declares.
-            assert!(catalogue().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is no option");
+            assert!(catalog().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is no option");
             looked_at += 1;
         }
     }
@@ -264,13 +264,13 @@ fn test_options_that_the_documents_name_are_options() {
 
 #[test]
 fn test_show_config_prints_and_serves_wherever_it_is_written_and_no_server_ends_it() {
-    let folder = Folder::new("show-and-serve");
-    folder.write("uwsgi.ini", "[uwsgi]\nmodule = app\nhttp = :1\n");
+    let directory = Directory::new("show-and-serve");
+    directory.write("uwsgi.ini", "[uwsgi]\nmodule = app\nhttp = :1\n");
     for (line, variables) in [("--ini uwsgi.ini --show-config", &[][..]), ("--ini uwsgi.ini", &[("UWSGI_SHOW_CONFIG", "1")][..])]
     {
-        let Ok(Reading::Run { diagnostics, .. }) = outcome(&folder, line, variables) else { panic!("{line}: it serves") };
+        let Ok(Reading::Run { diagnostics, .. }) = outcome(&directory, line, variables) else { panic!("{line}: it serves") };
         assert!(diagnostics.iter().any(|one| one.message.contains("\nmodule = app\n")), "{diagnostics:?}");
         let line = format!("{line} --no-server");
-        assert!(matches!(outcome(&folder, &line, variables), Ok(Reading::Print { status: 0, .. })), "{line}");
+        assert!(matches!(outcome(&directory, &line, variables), Ok(Reading::Print { status: 0, .. })), "{line}");
     }
 }

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 use bolide_configuration::diagnostic::Severity;
-pub(crate) use bolide_configuration::testing::{Folder, host};
+pub(crate) use bolide_configuration::testing::{Directory, host};
 use bolide_contract::settings::{Address, ApplicationSource, Protocol, Settings, Threads};
 
 use super::*;
 
-pub(crate) fn outcome(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> Result<Reading, Failure> {
+pub(crate) fn outcome(directory: &Directory, line: &str, environment: &[(&str, &str)]) -> Result<Reading, Failure> {
     let arguments: Vec<OsString> = line.split(' ').filter(|word| !word.is_empty()).map(OsString::from).collect();
-    read_in(&arguments, &host(folder.path(), environment))
+    read_in(&arguments, &host(directory.path(), environment))
 }
 
-pub(crate) fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
-    match outcome(folder, line, environment) {
+pub(crate) fn run(directory: &Directory, line: &str, environment: &[(&str, &str)]) -> (Settings, Vec<String>) {
+    match outcome(directory, line, environment) {
         Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
         Ok(Reading::Print { text, .. }) => panic!("{line}: prints {text}"),
         Ok(other) => panic!("{line}: {other:?}"),
@@ -22,8 +22,8 @@ pub(crate) fn run(folder: &Folder, line: &str, environment: &[(&str, &str)]) -> 
     }
 }
 
-pub(crate) fn fails(folder: &Folder, line: &str) -> Vec<String> {
-    match outcome(folder, line, &[]) {
+pub(crate) fn fails(directory: &Directory, line: &str) -> Vec<String> {
+    match outcome(directory, line, &[]) {
         Err(failure) => failure
             .diagnostics
             .iter()
@@ -36,33 +36,33 @@ pub(crate) fn fails(folder: &Folder, line: &str) -> Vec<String> {
 
 /// The settings of one ini file.
 pub(crate) fn ini(name: &str, text: &str) -> (Settings, Vec<String>) {
-    let folder = Folder::new(name);
-    folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
-    run(&folder, "uwsgi.ini", &[])
+    let directory = Directory::new(name);
+    directory.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
+    run(&directory, "uwsgi.ini", &[])
 }
 
 pub(crate) fn ini_fails(name: &str, text: &str) -> Vec<String> {
-    let folder = Folder::new(name);
-    folder.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
-    fails(&folder, "uwsgi.ini")
+    let directory = Directory::new(name);
+    directory.write("uwsgi.ini", format!("[uwsgi]\n{text}"));
+    fails(&directory, "uwsgi.ini")
 }
 
 pub(crate) const SERVES: &str = "http = :8080\nmodule = app\n";
 
 #[test]
 fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
-    let folder = Folder::new("bare");
-    let (settings, diagnostics) = run(&folder, "shop.wsgi:app", &[]);
+    let directory = Directory::new("bare");
+    let (settings, diagnostics) = run(&directory, "shop.wsgi:app", &[]);
     assert_eq!(settings.listeners.len(), 1);
     assert_eq!(settings.listeners[0].address, Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 });
     assert_eq!((settings.workers.processes, settings.workers.processes_chosen, settings.workers.cpus), (1, false, 3));
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("shop.wsgi".to_owned()));
     assert_eq!(settings.applications[0].callable.as_deref(), Some("app"));
     assert!(diagnostics.is_empty());
-    let (settings, _) = run(&folder, "app.py --http :9000 -p 2", &[]);
+    let (settings, _) = run(&directory, "app.py --http :9000 -p 2", &[]);
     assert_eq!(settings.listeners[0].address, Address::Tcp { host: String::new(), port: 9000 });
     assert_eq!(settings.workers.processes, 2);
-    assert_eq!(settings.applications[0].source, ApplicationSource::File(folder.path().join("app.py")));
+    assert_eq!(settings.applications[0].source, ApplicationSource::File(directory.path().join("app.py")));
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn test_a_file_without_processes_gets_one_worker_by_default() {
 
 #[test]
 fn test_every_supported_option_reaches_its_setting() {
-    let folder = Folder::new("settings");
+    let directory = Directory::new("settings");
     for name in ["srv", "srv/data", "lib", "venv"] {
-        std::fs::create_dir_all(folder.path().join(name)).expect("a folder of the test can be made");
+        std::fs::create_dir_all(directory.path().join(name)).expect("a directory of the test can be made");
     }
-    folder.write(
+    directory.write(
         "uwsgi.ini",
         "[uwsgi]\nsocket = app.sock\nuwsgi-socket = 127.0.0.1:3031\nhttp = :8080\nhttp-socket = :8081\nhttp11-socket = :8082\n\
         listen = 256\nchmod-socket = 660\nchown-socket = www-data:www-data\nsocket-timeout = 5\nhttp-timeout = 7\n\
@@ -91,9 +91,9 @@ fn test_every_supported_option_reaches_its_setting() {
         buffer-size = 8192\npost-buffering = 4096\nlimit-post = 1000\ndisable-logging = true\nlogto = log/app.log\n\
         memory-report = true\nignore-write-errors = true\nuid = www-data\ngid = 33\nprocname-prefix-spaced = shop\n",
     );
-    let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[]);
+    let (settings, diagnostics) = run(&directory, "uwsgi.ini", &[]);
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
-    let srv = folder.path().join("srv");
+    let srv = directory.path().join("srv");
     let kinds: Vec<_> = settings.listeners.iter().map(|listener| (listener.protocol, listener.timeout_ms)).collect();
     assert_eq!(
         kinds,
@@ -126,8 +126,8 @@ fn test_every_supported_option_reaches_its_setting() {
     );
     assert_eq!((lifecycle.reload_mercy_ms, lifecycle.vacuum), (6000, true));
     // uWSGI writes the pidfile and opens the log before it changes to `chdir`.
-    assert_eq!(lifecycle.pidfile, Some(folder.path().join("run.pid")));
-    assert_eq!(settings.logging.file, Some(folder.path().join("log/app.log")));
+    assert_eq!(lifecycle.pidfile, Some(directory.path().join("run.pid")));
+    assert_eq!(settings.logging.file, Some(directory.path().join("log/app.log")));
     let limits = &settings.limits;
     assert_eq!((limits.head_bytes, limits.request_line_bytes, limits.body_memory_bytes), (8192, 8192, 4096));
     assert_eq!((limits.body_bytes, limits.keepalive_ms), (Some(1000), 9000));
@@ -258,7 +258,7 @@ fn test_errors_name_file_and_line_and_what_to_write() {
         ),
         ("mount = shop", "uwsgi.ini:4: error: `mount = shop` has no `=`"),
         ("env = =KEY", "sets no variable (write KEY=VALUE)"),
-        ("chdir = /nonexistent/folder", "uwsgi.ini:4: error: can't change to `/nonexistent/folder`"),
+        ("chdir = /nonexistent/directory", "uwsgi.ini:4: error: can't change to `/nonexistent/directory`"),
         ("http = localhost:http", "`http` is not a port"),
         ("include = nothing.ini", "uwsgi.ini:4: error: can't read `nothing.ini`: No such file or directory"),
         ("include = uwsgi.ini", "include each other more than 32 levels deep"),
@@ -285,23 +285,23 @@ fn test_nothing_to_serve_says_what_to_write() {
     assert_eq!(errors.len(), 2);
     assert!(errors[0].contains("there is no application to serve (write `module = "), "{errors:?}");
     assert!(errors[1].contains("there is no socket to serve on (write `http = "), "{errors:?}");
-    let folder = Folder::new("nothing-at-all");
-    assert!(fails(&folder, "--master")[0].contains("command line: error: there is no application"));
-    assert!(fails(&folder, "no-nonsense")[0].contains("neither a configuration nor an application"));
-    assert!(fails(&folder, "gone.ini")[0].contains("can't read `gone.ini`"));
-    assert!(fails(&folder, "--vaccum")[0].contains("did you mean `--vacuum`?"));
-    assert!(fails(&folder, "chekc")[0].contains("did you mean `bolide check`?"));
+    let directory = Directory::new("nothing-at-all");
+    assert!(fails(&directory, "--master")[0].contains("command line: error: there is no application"));
+    assert!(fails(&directory, "no-nonsense")[0].contains("neither a configuration nor an application"));
+    assert!(fails(&directory, "gone.ini")[0].contains("can't read `gone.ini`"));
+    assert!(fails(&directory, "--vaccum")[0].contains("did you mean `--vacuum`?"));
+    assert!(fails(&directory, "chekc")[0].contains("did you mean `bolide check`?"));
 }
 
 #[test]
 fn test_an_application_may_be_named_by_its_file_or_its_module_alone() {
-    let folder = Folder::new("named-alone");
-    std::fs::create_dir_all(folder.path().join("shop/web")).expect("a folder of the test can be made");
-    folder.write("app.py", "").write("old.wsgi", "").write("my-app.py", "").write("shop/__init__.py", "");
-    folder.write("shop/wsgi.py", "app = FastAPI()\n").write("shop/web/__init__.py", "").write("shop/web/main.py", "");
+    let directory = Directory::new("named-alone");
+    std::fs::create_dir_all(directory.path().join("shop/web")).expect("a directory of the test can be made");
+    directory.write("app.py", "").write("old.wsgi", "").write("my-app.py", "").write("shop/__init__.py", "");
+    directory.write("shop/wsgi.py", "app = FastAPI()\n").write("shop/web/__init__.py", "").write("shop/web/main.py", "");
     let module = |name: &str| ApplicationSource::Module(name.to_owned());
-    let file = |name: &str| ApplicationSource::File(folder.path().join(name));
-    let here = Some(folder.path());
+    let file = |name: &str| ApplicationSource::File(directory.path().join(name));
+    let here = Some(directory.path());
     for (line, wanted, imported_from, callable) in [
         ("app", module("app"), None, None),
         ("app:", module("app"), None, None),
@@ -323,35 +323,35 @@ fn test_an_application_may_be_named_by_its_file_or_its_module_alone() {
         ("shop.web", module("shop.web"), None, None),
         (".", module("shop.wsgi"), here, Some("app")),
     ] {
-        let (settings, _) = run(&folder, line, &[]);
+        let (settings, _) = run(&directory, line, &[]);
         let found = &settings.applications[0];
         assert_eq!(found.source, wanted, "{line}");
-        assert_eq!((found.folder.as_deref(), found.callable.as_deref()), (imported_from, callable), "{line}");
+        assert_eq!((found.directory.as_deref(), found.callable.as_deref()), (imported_from, callable), "{line}");
         assert!(found.is_positional);
     }
     let others = |line: &str| -> Vec<ApplicationSource> {
-        run(&folder, line, &[]).0.applications[0].substitutes.iter().map(|other| other.source.clone()).collect()
+        run(&directory, line, &[]).0.applications[0].substitutes.iter().map(|other| other.source.clone()).collect()
     };
     assert_eq!(others("shop"), [module("shop.wsgi")]);
     assert_eq!(others("shop:site"), []);
-    assert!(!run(&folder, "--http :1 --module app", &[]).0.applications[0].is_positional);
+    assert!(!run(&directory, "--http :1 --module app", &[]).0.applications[0].is_positional);
 }
 
 #[test]
 fn test_an_impossible_application_is_reported_before_anything_starts() {
-    let folder = Folder::new("named-wrongly");
-    std::fs::create_dir_all(folder.path().join("empty")).expect("a folder of the test can be made");
-    folder.write("README.md", "").write("Procfile", "web: gunicorn app:app\n");
+    let directory = Directory::new("named-wrongly");
+    std::fs::create_dir_all(directory.path().join("empty")).expect("a directory of the test can be made");
+    directory.write("README.md", "").write("Procfile", "web: gunicorn app:app\n");
     for (line, words) in [
         ("chekc", "did you mean `bolide check`?"),
-        ("empty", "no known application was found in the folder `empty`"),
-        (".", "no known application was found in the folder `.`"),
+        ("empty", "no known application was found in the directory `empty`"),
+        (".", "no known application was found in the directory `.`"),
         ("README.md", "`README.md` is neither a configuration nor a Python file"),
         ("Procfile", "the command that it contains"),
         ("no-such-thing", "neither a configuration nor an application"),
         (":app", "names no module"),
     ] {
-        let failure = outcome(&folder, line, &[]).expect_err(line);
+        let failure = outcome(&directory, line, &[]).expect_err(line);
         let told: Vec<String> = failure.diagnostics.iter().map(ToString::to_string).collect();
         assert!(told.len() == 1 && told[0].contains(words), "{line}: {told:?}");
     }
@@ -359,10 +359,10 @@ fn test_an_impossible_application_is_reported_before_anything_starts() {
 
 #[test]
 fn test_environment_then_options_then_files_and_the_last_wins() {
-    let folder = Folder::new("order");
-    folder.write("uwsgi.ini", "[uwsgi]\nmodule = app\nprocesses = 3\n");
+    let directory = Directory::new("order");
+    directory.write("uwsgi.ini", "[uwsgi]\nmodule = app\nprocesses = 3\n");
     let (settings, _) = run(
-        &folder,
+        &directory,
         "--http :1 --processes 2 uwsgi.ini",
         &[("UWSGI_HTTP_SOCKET", ":2"), ("BOLIDE_THREADS", "4"), ("UWSGI_PROCESSES", "9")],
     );
@@ -371,14 +371,14 @@ fn test_environment_then_options_then_files_and_the_last_wins() {
     assert_eq!(settings.workers.threads, Threads::Fixed(4));
     let origins: Vec<_> = settings.listeners.iter().map(|listener| listener.origin.as_str()).collect();
     assert_eq!(origins, ["environment variable UWSGI_HTTP_SOCKET", "command line"]);
-    let (settings, _) = run(&folder, "--http :1 --ini uwsgi.ini -p 2", &[]);
+    let (settings, _) = run(&directory, "--http :1 --ini uwsgi.ini -p 2", &[]);
     assert_eq!(settings.workers.processes, 2);
 }
 
 #[test]
 fn test_the_language_placeholders_conditions_loops_and_files() {
-    let folder = Folder::new("language");
-    folder.write("port.txt", "8001\n").write("more.ini", "[uwsgi]\nenv = MORE=1\n[extra]\nenv = EXTRA=%x\n").write(
+    let directory = Directory::new("language");
+    directory.write("port.txt", "8001\n").write("more.ini", "[uwsgi]\nenv = MORE=1\n[extra]\nenv = EXTRA=%x\n").write(
         "uwsgi.ini",
         "[uwsgi]\nbase = %d\nname = %n\nworkers_count = 2\nmodule = %(name):app\nprocesses = %(workers_count * 2)\n\
          http = :@(port.txt)\nenv = HOME=$(HOME)\nenv = BASE=%(base)\n\
@@ -386,12 +386,12 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
          for = a b\nenv = LOOP_%(_)=%(_)\nendfor =\ninclude = more.ini\ninclude = more.ini:extra\n\
          declare-option = serve=http=$1;env=SERVE=$2\nserve = :9000 yes\nset-ph = ph=x\nenv = PH=%(ph)\nend-if =\n",
     );
-    let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[("HOME", "/home/ann"), ("PORT", "8002")]);
+    let (settings, diagnostics) = run(&directory, "uwsgi.ini", &[("HOME", "/home/ann"), ("PORT", "8002")]);
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert_eq!(settings.workers.processes, 4);
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
     let environment: Vec<String> = settings.application.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let base = format!("BASE={}/", folder.path().display());
+    let base = format!("BASE={}/", directory.path().display());
     // Pairs of `declare-option` act immediately, so they come first.
     assert_eq!(environment, ["SERVE=yes", "HOME=/home/ann", &base, "LOOP_a=a", "LOOP_b=b", "MORE=1", "EXTRA=extra", "PH=x"]);
     let ports: Vec<_> = settings.listeners.iter().map(|listener| listener.address.clone()).collect();
@@ -400,18 +400,18 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
 
 #[test]
 fn test_help_and_version_are_printed() {
-    let folder = Folder::new("help");
+    let directory = Directory::new("help");
     for line in ["--help", "-h"] {
-        assert!(matches!(outcome(&folder, line, &[]), Ok(Reading::Print { text, status: 0 }) if text.contains("--threads")));
+        assert!(matches!(outcome(&directory, line, &[]), Ok(Reading::Print { text, status: 0 }) if text.contains("--threads")));
     }
-    assert!(matches!(outcome(&folder, "--version", &[]), Ok(Reading::Version { .. })));
+    assert!(matches!(outcome(&directory, "--version", &[]), Ok(Reading::Version { .. })));
 }
 
 #[test]
 fn test_show_config_is_uwsgis_own_form() {
-    let folder = Folder::new("show");
-    folder.write("uwsgi.ini", "[uwsgi]\nmodule = %n:app\nmaster\n");
-    let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "--show-config --no-server --ini uwsgi.ini -M", &[]) else {
+    let directory = Directory::new("show");
+    directory.write("uwsgi.ini", "[uwsgi]\nmodule = %n:app\nmaster\n");
+    let Ok(Reading::Print { text, status: 0 }) = outcome(&directory, "--show-config --no-server --ini uwsgi.ini -M", &[]) else {
         panic!("it prints")
     };
     assert_eq!(
@@ -441,21 +441,21 @@ fn test_numbers_that_work_in_uwsgi_work_here() {
 
 #[test]
 fn test_each_protocol_has_a_socket_option_of_its_own_and_a_word_for_all_sockets() {
-    let folder = Folder::new("protocols");
-    let help = bolide_options::catalogue::catalogue().get("protocol").expect("the row").help;
+    let directory = Directory::new("protocols");
+    let help = bolide_options::catalog::catalog().get("protocol").expect("the row").help;
     for protocol in Protocol::ALL {
         let word = protocol.word();
         assert!(help.contains(&format!("`{word}`")), "{word} is not in the help of `protocol`");
         for options in [format!("{word}-socket = 127.0.0.1:4000"), format!("protocol = {word}\nsocket = 127.0.0.1:4000")] {
-            folder.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nsocket-timeout = 5\n{options}\n"));
-            let (settings, diagnostics) = run(&folder, "uwsgi.ini", &[]);
+            directory.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nsocket-timeout = 5\n{options}\n"));
+            let (settings, diagnostics) = run(&directory, "uwsgi.ini", &[]);
             assert!(diagnostics.is_empty(), "{options}: {diagnostics:?}");
             let found: Vec<_> = settings.listeners.iter().map(|listener| (listener.protocol, listener.timeout_ms)).collect();
             assert_eq!(found, [(protocol, 5000)], "{options}");
         }
     }
     for (text, is_fine) in [("fastcgi-modifier1 = 0", true), ("fastcgi-modifier1 = 14", false), ("scgi-modifier2 = 1", false)] {
-        folder.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nfastcgi-socket = :4000\n{text}\n"));
-        assert_eq!(outcome(&folder, "uwsgi.ini", &[]).is_ok(), is_fine, "{text}");
+        directory.write("uwsgi.ini", format!("[uwsgi]\nmodule = shop\nfastcgi-socket = :4000\n{text}\n"));
+        assert_eq!(outcome(&directory, "uwsgi.ini", &[]).is_ok(), is_fine, "{text}");
     }
 }

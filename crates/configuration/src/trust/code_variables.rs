@@ -80,7 +80,7 @@ pub fn chooses_code(name: &str, value: &str) -> bool {
         || value.trim_start().starts_with(FUNCTION)
 }
 
-/// Returns whether a user other than root may write the file: the application's, or the owner of it or of a folder above it.
+/// Returns whether a user other than root may write the file: the application's, or the owner of it or of a directory above it.
 pub fn is_foreign(path: &Path, writer: &Writer) -> bool {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let places = path.ancestors().chain(real.ancestors());
@@ -92,7 +92,7 @@ fn is_others(place: &Path, file: &Path) -> bool {
     if found.is_symlink() {
         return found.uid() != 0;
     }
-    // In such a folder no other user can replace an entry of root's.
+    // In such a directory no other user can replace an entry of root's.
     let is_kept = place != file && found.mode() & STICKY != 0;
     let others_write = found.mode() & OTHERS_WRITE != 0 || found.mode() & GROUP_WRITES != 0 && found.gid() != 0;
     found.uid() != 0 || others_write && !is_kept

@@ -21,15 +21,15 @@ use crate::diagnostic::{Diagnostic, Location};
 
 /// Most links that are followed in one path: the kernel's own limit (path_resolution(7)).
 const MAX_LINKS: usize = 40;
-/// Most files of one folder that are inspected.
+/// Most files of one directory that are inspected.
 const MAX_FILES: usize = 1024;
 /// The write permissions of others and of the group (inode(7)).
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
-/// The permissions of others to read a file, and to search a folder.
+/// The permissions of others to read a file, and to search a directory.
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_ENTER: u32 = 0o001;
-/// In such a folder only the owner of the folder or of a file may replace the file.
+/// In such a directory only the owner of the directory or of a file may replace the file.
 const STICKY: u32 = 0o1000;
 
 /// A user of this machine with all of its groups, other than root.
@@ -70,7 +70,7 @@ impl Trust {
         self.judge(python, location, Writer::weak_point_of_python)
     }
 
-    /// The same for a folder from which a Python imports, or for a file that it executes. With `is_reported`, another message
+    /// The same for a directory from which a Python imports, or for a file that it executes. With `is_reported`, another message
     /// reports it, so that it is not recorded.  # Errors Those of [`Trust::note`].
     pub fn note_import(&self, path: &Path, is_reported: bool, location: &Location) -> Result<(), Diagnostic> {
         let search: WeakPointSearch = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
@@ -112,7 +112,7 @@ impl Trust {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeakPoint {
     pub used: PathBuf,
-    /// The file itself, or a folder in its path.
+    /// The file itself, or a directory in its path.
     pub open: PathBuf,
 }
 
@@ -154,7 +154,7 @@ impl Writer {
     /// Returns the place where this user may change the file at this path, following links as the kernel does. `None` also if
     /// there is no file, or one that is not read like a file: a pipe or a device.
     pub fn weak_point(&self, path: &Path) -> Option<WeakPoint> {
-        let open = |folder: PathBuf| Some(WeakPoint { used: path.to_owned(), open: folder });
+        let open = |directory: PathBuf| Some(WeakPoint { used: path.to_owned(), open: directory });
         let mut left = parts(path);
         let mut at = PathBuf::from("/");
         let mut links = 0;
@@ -163,9 +163,9 @@ impl Writer {
                 at.pop();
                 continue;
             }
-            let (folder, entry) = (at.metadata().ok()?, at.join(&part));
+            let (directory, entry) = (at.metadata().ok()?, at.join(&part));
             let found = entry.symlink_metadata();
-            if self.may_write(&at, &folder) && !found.as_ref().is_ok_and(|found| self.is_kept_from(found, &folder)) {
+            if self.may_write(&at, &directory) && !found.as_ref().is_ok_and(|found| self.is_kept_from(found, &directory)) {
                 return open(at);
             }
             if !found.ok()?.is_symlink() {
@@ -198,14 +198,14 @@ impl Writer {
         is_there || self.weak_point(path).is_none() || self.may_read(&found, &real)
     }
 
-    /// Returns whether this user may make files in a folder.
-    pub fn may_fill(&self, folder: &Path) -> bool {
-        let has = |found: &Metadata, right: u32| self.has_right(folder, found, right);
-        folder.metadata().is_ok_and(|found| has(&found, OTHERS_WRITE) && has(&found, OTHERS_ENTER))
+    /// Returns whether this user may make files in a directory.
+    pub fn may_fill(&self, directory: &Path) -> bool {
+        let has = |found: &Metadata, right: u32| self.has_right(directory, found, right);
+        directory.metadata().is_ok_and(|found| has(&found, OTHERS_WRITE) && has(&found, OTHERS_ENTER))
     }
 
     fn may_read(&self, found: &Metadata, path: &Path) -> bool {
-        let enters = |folder: &Path| folder.metadata().is_ok_and(|found| self.has_right(folder, &found, OTHERS_ENTER));
+        let enters = |directory: &Path| directory.metadata().is_ok_and(|found| self.has_right(directory, &found, OTHERS_ENTER));
         self.has_right(path, found, OTHERS_READ) && path.ancestors().skip(1).all(enters)
     }
 
@@ -229,8 +229,8 @@ impl Writer {
         let home_text = glob::Pattern::escape(&home.to_string_lossy());
         // Debian's system Python uses the second and the third.
         let names = ["lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"];
-        let folders = names.iter().filter_map(|name| glob::glob(&format!("{home_text}/{name}")).ok()).flatten().flatten();
-        let used: Vec<PathBuf> = folders.flat_map(|folder| entries_of_package(&folder)).collect();
+        let directories = names.iter().filter_map(|name| glob::glob(&format!("{home_text}/{name}")).ok()).flatten().flatten();
+        let used: Vec<PathBuf> = directories.flat_map(|directory| entries_of_package(&directory)).collect();
         std::iter::once(home.join("pyvenv.cfg")).chain(used).find_map(|path| self.weak_point(&path))
     }
 
@@ -257,7 +257,7 @@ impl Writer {
             let further = if more > 0 { format!(" and {more} more") } else { String::new() };
             (
                 words(found, "reads", &further),
-                "make root the owner of it and of the folders above it (`chown root`), or use \
+                "make root the owner of it and of the directories above it (`chown root`), or use \
                 immediate-uid",
             )
         });
@@ -285,8 +285,8 @@ impl Writer {
         AccessList::of(path).map(|list| list.rights_of(self.user, &self.groups, found.gid()))
     }
 
-    fn is_kept_from(&self, entry: &Metadata, folder: &Metadata) -> bool {
-        folder.mode() & STICKY != 0 && folder.uid() != self.user && entry.uid() != self.user
+    fn is_kept_from(&self, entry: &Metadata, directory: &Metadata) -> bool {
+        directory.mode() & STICKY != 0 && directory.uid() != self.user && entry.uid() != self.user
     }
 }
 
@@ -295,14 +295,15 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     named.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// A folder of packages, with the files that every start imports or executes: Bolide, and files that name further folders (site).
-pub fn entries_of_package(folder: &Path) -> Vec<PathBuf> {
-    let loaded = entries(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
-    [folder.to_owned(), folder.join("bolide")].into_iter().chain(entries(&folder.join("bolide"))).chain(loaded).collect()
+/// A directory of packages, with the files that every start imports or executes: Bolide, and files that name further directories
+/// (site).
+pub fn entries_of_package(directory: &Path) -> Vec<PathBuf> {
+    let loaded = entries(directory).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
+    [directory.to_owned(), directory.join("bolide")].into_iter().chain(entries(&directory.join("bolide"))).chain(loaded).collect()
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(listed) = std::fs::read_dir(folder) else { return Vec::new() };
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let Ok(listed) = std::fs::read_dir(directory) else { return Vec::new() };
     listed.flatten().take(MAX_FILES).map(|entry| entry.path()).collect()
 }
 
@@ -326,12 +327,12 @@ mod tests {
         Writer { name: "shop".to_owned(), user: USER, groups: vec![GROUP] }
     }
 
-    /// A folder of root, or of the user that runs the tests, which is removed with its test.
+    /// A directory of root, or of the user that runs the tests, which is removed with its test.
     struct Place(PathBuf);
 
     impl Place {
         fn new() -> Place {
-            let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-trust-XXXXXX")).expect("a temporary folder");
+            let path = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-trust-XXXXXX")).expect("a temporary directory");
             create_dir_all(path.join("etc")).expect("made");
             write(path.join("etc/shop.ini"), "[uwsgi]\n").expect("written");
             Place(path.canonicalize().expect("it is there"))
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn test_a_file_and_each_folder_above_it_that_everybody_may_write_is_one() {
+    fn test_a_file_and_each_directory_above_it_that_everybody_may_write_is_one() {
         let place = Place::new();
         place.mode("etc/shop.ini", 0o666);
         assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc/shop.ini")));
@@ -369,14 +370,14 @@ mod tests {
         place.mode("etc", 0o777);
         assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc")));
         assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
-        // Another user's file can't be replaced in a sticky folder.
+        // Another user's file can't be replaced in a sticky directory.
         place.mode("etc", 0o1777);
         assert_eq!(place.weak("etc/shop.ini"), None);
         assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
     }
 
     #[test]
-    fn test_the_folder_of_a_link_and_what_it_leads_to_both_count() {
+    fn test_the_directory_of_a_link_and_what_it_leads_to_both_count() {
         let place = Place::new();
         create_dir_all(place.0.join("links")).expect("made");
         symlink(place.0.join("etc/shop.ini"), place.0.join("links/shop.ini")).expect("made");

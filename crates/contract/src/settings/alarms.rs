@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// Alarms that a configuration may have.
 pub const MAX_ALARMS: usize = 64;
-/// Bytes of an alarm's name at the most.
+/// Bytes of an alarm's name at most.
 pub const NAME_BYTES: usize = 64;
-/// Bytes of a message at the most, whatever `alarm-msg-size` says.
+/// Bytes of a message at most, whatever `alarm-msg-size` says.
 pub const MAX_MESSAGE_BYTES: u32 = 64 * 1024;
 
 crate::with_defaults! {
@@ -61,7 +61,7 @@ pub enum AlarmAction {
     Mule(u32),
     /// `curl`: a request, or a mail.
     Curl(CurlRequest),
-    /// `crash-reports`, which is no alarm of a configuration: the message becomes a file in this folder.
+    /// `crash-reports`, which is no alarm of a configuration: the message becomes a file in this directory.
     Report(PathBuf),
 }
 

@@ -48,7 +48,7 @@ pub struct Daemon {
     pub user: Option<String>,
     pub group: Option<String>,
     /// `chdir`: the working directory.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// `max_throttle`: the maximum pause before a restart, in seconds.
     pub throttle_most_s: u64,
     /// `stdin`: it inherits the standard input of the instance.

@@ -1,4 +1,4 @@
-//! Settings of trusted front servers and of the hosts that are served. Plain data: the options room fills it in, workers act on
+//! Settings of trusted reverse proxies and of the hosts that are served. Plain data: the options room fills it in, workers act on
 //! it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ pub struct Clients {
     pub server_names: Vec<String>,
 }
 
-/// Peers that are trusted front servers.
+/// Peers that are trusted reverse proxies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedProxies {
     pub everyone: bool,
@@ -47,7 +47,7 @@ impl Default for TrustedProxies {
     }
 }
 
-/// A field in which front servers describe the original request.
+/// A field in which reverse proxies describe the original request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrustedHeader {
     XForwardedFor,
@@ -59,6 +59,6 @@ pub enum TrustedHeader {
 }
 
 impl TrustedHeader {
-    /// The fields that every front server sets itself. Other fields often come from the client and are passed on unchanged.
+    /// The fields that every reverse proxy sets itself. Other fields often come from the client and are passed on unchanged.
     pub const USUAL: [TrustedHeader; 2] = [TrustedHeader::XForwardedFor, TrustedHeader::XForwardedProto];
 }

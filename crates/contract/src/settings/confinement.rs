@@ -1,5 +1,5 @@
-//! Settings of privileges that an instance drops permanently: root, files outside of a folder, namespaces. Plain data: names are
-//! as written, and the master resolves them.
+//! Settings of privileges that an instance drops permanently: root, files outside of a directory, namespaces. Plain data: names
+//! are as written, and the master resolves them.
 
 use std::path::PathBuf;
 

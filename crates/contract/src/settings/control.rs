@@ -17,13 +17,13 @@ pub struct Control {
     pub origin: Origin,
 }
 
-/// The configuration and folder of the start, by which commands find the instance.
+/// The configuration and directory of the start, by which commands find the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Origin {
     /// The configuration files that were read, in this order.
     pub configurations: Vec<PathBuf>,
     /// The working directory of the start.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
 }
 
 /// `control-socket`: where the master answers commands.

@@ -23,7 +23,7 @@ pub struct EngineCache {
     pub name: String,
     /// The number of its engine.
     pub engine: usize,
-    /// Bytes of a key and of a value, at the most.
+    /// Bytes of a key and of a value, at most.
     pub key_bytes: u32,
     pub value_bytes: u64,
     /// Items never expire, whatever time they are given.

@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 pub struct Files {
     /// In the order of lookup: `check-static`, then `static-map`, then `static-map2`.
     pub maps: Vec<Map>,
-    /// `check-static-docroot`: the folder in a front server's DOCUMENT_ROOT is searched last.
+    /// `check-static-docroot`: the directory in a reverse proxy's DOCUMENT_ROOT is searched last.
     pub document_root: bool,
     pub missing: Missing,
     pub mode: Mode,
     /// Files that the application may name in its answers.
     pub x_sendfile: XSendfile,
-    /// `static-index`: index files of a folder; the first that exists is served.
+    /// `static-index`: index files of a directory; the first that exists is served.
     pub index: Vec<String>,
     /// `static-skip-ext`: paths with these suffixes go to the application.
     pub skip: Vec<String>,
-    /// `static-safe`: additional folders that a symbolic link may lead to.
+    /// `static-safe`: additional directories that a symbolic link may lead to.
     pub safe: Vec<PathBuf>,
     /// `static-dot-files`: names that begin with a dot are served too.
     pub dot_files: bool,
@@ -45,7 +45,7 @@ pub struct Files {
 pub struct Map {
     /// As written; empty matches every path.
     pub prefix: String,
-    /// A folder, or a single file.
+    /// A directory, or a single file.
     pub target: PathBuf,
     pub kind: MapKind,
     pub origin: String,
@@ -53,7 +53,7 @@ pub struct Map {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MapKind {
-    /// `check-static`: the whole path is looked up in the folder; a missing file always goes to the application.
+    /// `check-static`: the whole path is looked up in the directory; a missing file always goes to the application.
     Check,
     /// `static-map`: the path is looked up without its prefix.
     Replace,
@@ -76,18 +76,18 @@ pub enum Missing {
 pub enum Mode {
     #[default]
     Direct,
-    /// The front server, instructed by `X-Sendfile`.
+    /// The reverse proxy, instructed by `X-Sendfile`.
     XSendfile,
-    /// The front server, instructed by `X-Accel-Redirect`.
+    /// The reverse proxy, instructed by `X-Accel-Redirect`.
     XAccelRedirect,
 }
 
 /// Files that the application may have sent instead of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct XSendfile {
-    /// `x-sendfile`: folders of the files that it may name by path in `X-Sendfile`.
+    /// `x-sendfile`: directories of the files that it may name by path in `X-Sendfile`.
     pub by_path: Vec<PathBuf>,
-    /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the folders that they map to.
+    /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the directories that they map to.
     pub by_location: Vec<(String, PathBuf)>,
 }
 
@@ -120,7 +120,7 @@ pub struct Precompressed {
     /// `static-gzip-all`.
     pub all: bool,
     /// `static-gzip-dir`: prefixes of the files' own paths.
-    pub folders: Vec<PathBuf>,
+    pub directories: Vec<PathBuf>,
     /// `static-gzip-ext`: suffixes of the files' own paths.
     pub suffixes: Vec<String>,
     /// `static-gzip`: regular expressions for the files' own paths.

@@ -83,9 +83,9 @@ pub enum HookAction {
     /// A shell command with any exit status.
     SafeExec(String),
     Print(String),
-    ChangeFolder(PathBuf),
-    MakeFolder(PathBuf),
-    RemoveFolder(PathBuf),
+    ChangeDirectory(PathBuf),
+    MakeDirectory(PathBuf),
+    RemoveDirectory(PathBuf),
     /// Overwrites a file with this text.
     Write(PathBuf, String),
     Append(PathBuf, String),
@@ -121,7 +121,7 @@ pub enum CallArgument {
 pub enum WaitSubject {
     Anything,
     File,
-    Folder,
+    Directory,
     /// An address that accepts connections.
     Socket,
 }

@@ -18,7 +18,7 @@ pub struct PythonModule {
     pub post_fork: Vec<NamedFunction>,
     /// `worker-exit`: called in each worker that ends orderly.
     pub worker_exit: Vec<NamedFunction>,
-    /// `rpc-max`: functions that `uwsgi.register_rpc` registers at the most.
+    /// `rpc-max`: functions that `uwsgi.register_rpc` registers at most.
     pub rpc_most: u32,
     /// `gunicorn-hooks`: the file whose hooks are called.
     pub gunicorn: Option<GunicornHooks>,

@@ -30,9 +30,9 @@ pub struct SharedCache {
     pub name: String,
     /// The most items at a time.
     pub items: u64,
-    /// Bytes of a key at the most.
+    /// Bytes of a key at most.
     pub key_bytes: u32,
-    /// Bytes of a block: of a value at the most, or with `is_bitmap` the unit of the room for values.
+    /// Bytes of a block: of a value at most, or with `is_bitmap` the unit of the room for values.
     pub block_bytes: u64,
     /// Blocks for all values.
     pub blocks: u64,

@@ -71,8 +71,8 @@ pub struct Metrics {
     pub own: Vec<OwnMetric>,
     pub thresholds: Vec<Threshold>,
     /// `metrics-dir`: a file for each metric.
-    pub folder: Option<PathBuf>,
-    /// `metrics-dir-restore`: metrics begin with the values in the folder.
+    pub directory: Option<PathBuf>,
+    /// `metrics-dir-restore`: metrics begin with the values in the directory.
     pub restores: bool,
     /// The workers and sockets that have metrics of their own.
     pub workers: u32,

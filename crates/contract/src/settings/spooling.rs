@@ -1,4 +1,4 @@
-//! Settings of the spooler: folders of jobs, and how spoolers work on them. Plain data.
+//! Settings of the spooler: directories of jobs, and how spoolers work on them. Plain data.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ crate::with_defaults! {
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Spooling {
         /// In the order of the configuration: the first one is the default.
-        pub folders: Vec<SpoolFolder>,
-        /// `spooler-processes`: the spoolers of each folder that is ours.
+        pub directories: Vec<SpoolDirectory>,
+        /// `spooler-processes`: the spoolers of each directory that is ours.
         pub processes: u32 = 1,
         /// `spooler-ordered`
         pub is_ordered: bool,
-        /// `spooler-frequency`: seconds between two looks at a folder in which nothing happens.
+        /// `spooler-frequency`: seconds between two looks at a directory in which nothing happens.
         pub frequency_s: u32 = FREQUENCY_S,
         /// `spooler-max-tasks`: jobs after which a spooler is replaced.
         pub max_tasks: Option<u64>,
-        /// `spooler-chdir`: the working directory of jobs, instead of the spooler's folder.
-        pub job_folder: Option<PathBuf>,
+        /// `spooler-chdir`: the working directory of jobs, instead of the spooler's directory.
+        pub job_directory: Option<PathBuf>,
         /// `spooler-import`: modules and files that spoolers import in addition to the application.
         pub imports: Vec<String>,
         /// `spooler-quiet`: jobs are not logged.
@@ -27,12 +27,12 @@ crate::with_defaults! {
     }
 }
 
-/// A folder of jobs.
+/// A directory of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SpoolFolder {
+pub struct SpoolDirectory {
     /// Absolute.
     pub path: PathBuf,
-    /// The number of the engine that has the jobs. The folder keeps those that come while it is away.
+    /// The number of the engine that has the jobs. The directory keeps those that come while it is away.
     pub engine: Option<usize>,
     /// `spooler-external`: another instance works on its jobs.
     pub is_external: bool,

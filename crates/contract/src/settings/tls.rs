@@ -25,8 +25,8 @@ pub struct Tls {
     pub session_lifetime_s: u32,
     /// `https-export-cert`: the application gets the client's certificate itself, in addition to its names.
     pub exports_certificate: bool,
-    /// `sni-dir`: a folder of further certificates, which a reload reads again.
-    pub folder: Option<PathBuf>,
+    /// `sni-dir`: a directory of further certificates, which a reload reads again.
+    pub directory: Option<PathBuf>,
     /// `tls-keylog`: the secrets of all sessions are written here, for debugging with a packet analyser.
     pub key_log: Option<PathBuf>,
 }

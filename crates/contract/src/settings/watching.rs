@@ -40,13 +40,13 @@ pub struct WatchedImports {
     pub configuration: Vec<PathBuf>,
 }
 
-/// Files in folders, selected by patterns in Git's syntax. Files that Git ignores, hidden files and virtual environments are
+/// Files in directories, selected by patterns in Git's syntax. Files that Git ignores, hidden files and virtual environments are
 /// excluded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct WatchedSources {
-    /// `reload-dir`: folders, searched recursively.
-    pub folders: Vec<PathBuf>,
-    /// Files that match one of these are watched; if there are none, no folder is searched.
+    /// `reload-dir`: directories, searched recursively.
+    pub directories: Vec<PathBuf>,
+    /// Files that match one of these are watched; if there are none, no directory is searched.
     pub patterns: Vec<String>,
     /// `reload-exclude`: matching files are not watched, even if they are imported.
     pub excluded: Vec<String>,
@@ -57,7 +57,7 @@ pub struct WatchedSources {
 pub enum WatchSubject {
     /// `touch-*`: its modification time, and whether it exists.
     Touch,
-    /// `fs-*`: all its metadata, and if it is a folder, that of the files in it, but not recursively.
+    /// `fs-*`: all its metadata, and if it is a directory, that of the files in it, but not recursively.
     Contents,
 }
 

@@ -1,5 +1,5 @@
 -- Hands out the first job. Before that, jobs whose time has come and jobs whose worker is lost become ready, a hundred of each
--- at the most. KEYS: the start of the queue's keys. ARGV: milliseconds of the reservation, lost workers of a job at the most.
+-- at most. KEYS: the start of the queue's keys. ARGV: milliseconds of the reservation, lost workers of a job at most.
 local base = KEYS[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

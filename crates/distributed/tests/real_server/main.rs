@@ -1,6 +1,6 @@
 //! The room against a real redis-server: killed, stopped, restarted and cut off.
 //!
-//! Each test has a server of its own on a UNIX socket in a folder of its own. Tests about the network reach it by a proxy that
+//! Each test has a server of its own on a UNIX socket in a directory of its own. Tests about the network reach it by a proxy that
 //! can stop forwarding.
 
 mod absence;

@@ -22,7 +22,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 pub struct Server {
     process: Child,
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     arguments: Vec<String>,
 }
 
@@ -34,15 +34,15 @@ impl Server {
     /// `arguments` are added to those of a server on a UNIX socket that writes every command to its disk.
     pub fn with(arguments: &[&str]) -> Server {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("bolide-redis-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let directory = std::env::temp_dir().join(format!("bolide-redis-{}-{number}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
         let arguments: Vec<String> = arguments.iter().map(|argument| argument.to_string()).collect();
-        let process = launch(&folder, &arguments);
-        Server { process, folder, arguments }
+        let process = launch(&directory, &arguments);
+        Server { process, directory, arguments }
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.folder.join("s")
+        self.directory.join("s")
     }
 
     pub fn url(&self) -> String {
@@ -60,7 +60,7 @@ impl Server {
     }
 
     pub fn restart_after_kill(&mut self) {
-        self.process = launch(&self.folder, &self.arguments);
+        self.process = launch(&self.directory, &self.arguments);
     }
 
     /// The server gets no time, as on a machine that hangs.
@@ -82,15 +82,15 @@ impl Server {
     }
 }
 
-fn launch(folder: &Path, arguments: &[String]) -> Child {
-    let socket = folder.join("s");
+fn launch(directory: &Path, arguments: &[String]) -> Child {
+    let socket = directory.join("s");
     let _ = fs::remove_file(&socket);
     let mut process = Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no"])
         .arg("--unixsocket")
         .arg(&socket)
         .arg("--dir")
-        .arg(folder)
+        .arg(directory)
         .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
@@ -107,7 +107,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

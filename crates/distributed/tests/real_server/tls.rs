@@ -15,10 +15,10 @@ fn free_port() -> u16 {
 
 #[test]
 fn an_engine_is_reached_by_tls_and_only_if_its_certificate_is_trusted() {
-    let folder = std::env::temp_dir().join(format!("bolide-redis-tls-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let directory = std::env::temp_dir().join(format!("bolide-redis-tls-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("a directory");
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let (certificate, key) = (folder.join("certificate.pem"), folder.join("key.pem"));
+    let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
     fs::write(&certificate, made.cert.pem()).expect("a file");
     fs::write(&key, made.signing_key.serialize_pem()).expect("a file");
     let port = free_port();
@@ -45,7 +45,7 @@ fn an_engine_is_reached_by_tls_and_only_if_its_certificate_is_trusted() {
         assert_eq!(cache.get(b"k").as_deref(), Some(large.as_slice()));
     }
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let others = folder.join("other.pem");
+    let others = directory.join("other.pem");
     fs::write(&others, other.cert.pem()).expect("a file");
     for (host, authority, told) in [("localhost", &others, "certificate"), ("127.0.0.1", &certificate, "certificate")] {
         let url = format!("rediss://{host}:{port}/0?ca={}&{limits}", authority.display());
@@ -55,9 +55,9 @@ fn an_engine_is_reached_by_tls_and_only_if_its_certificate_is_trusted() {
         let lines = lines_of(cache.engine());
         assert!(lines.last().is_some_and(|line| line.contains(told)), "{lines:?}");
     }
-    let url = format!("rediss://localhost:{port}/0?ca={}&{limits}", folder.join("absent.pem").display());
+    let url = format!("rediss://localhost:{port}/0?ca={}&{limits}", directory.join("absent.pem").display());
     let cache = RemoteCache::new(engine(&url), "c", BOUNDS);
     assert_eq!(cache.get(b"k"), None);
     assert!(lines_of(cache.engine()).last().is_some_and(|line| line.contains("absent.pem")));
-    let _ = fs::remove_dir_all(&folder);
+    let _ = fs::remove_dir_all(&directory);
 }

@@ -17,7 +17,7 @@ use crate::sockets::client::Client;
 use crate::sockets::listener::{ListeningSocket, Peer};
 use crate::sockets::transport::Transport;
 
-/// The number of connections that a front server is told it may open, if its protocol lets it ask. It is the default limit of a
+/// The number of connections that a reverse proxy is told it may open, if its protocol lets it ask. It is the default limit of a
 /// process' descriptors (the soft limit of RLIMIT_NOFILE).
 const CONNECTIONS_TOLD: u32 = 1024;
 

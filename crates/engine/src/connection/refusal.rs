@@ -92,9 +92,9 @@ pub(super) fn note_dropped_field(line: &RequestLine, facts: &HeaderFacts, bytes:
     complain(worker.number, &format!("a field {shown} of a request of {peer} was dropped: {advice}. Later ones are not logged"));
 }
 
-const UNDERSCORE_ADVICE: &str = "in environ a name with an underscore equals the one with dashes, which a front server may set; \
+const UNDERSCORE_ADVICE: &str = "in environ a name with an underscore equals the one with dashes, which a reverse proxy may set; \
     send it with dashes, or write `header-map = dangerous`, which passes on those that forge nothing";
-const SCRIPT_NAME_ADVICE: &str = "only front servers of `trusted-proxies` may send it, to an instance that is started with \
+const SCRIPT_NAME_ADVICE: &str = "only reverse proxies of `trusted-proxies` may send it, to an instance that is started with \
     gunicorn's flags or file; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`, or have the front \
     server send X-Forwarded-Prefix";
 

@@ -446,7 +446,7 @@ impl<A: App> Connection<A> {
     }
 }
 
-/// Notes the fields of a trusted front server about a request.
+/// Notes the fields of a trusted reverse proxy about a request.
 fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
     if let RequestHead::Http { line, facts } = &head.head {
         let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
@@ -477,7 +477,7 @@ fn fault_of(refusal: Refusal, worker: &Worker) -> Fault {
     }
 }
 
-/// Adds the length of a body if the front server has not sent it (RFC 3875 section 4.1.2): it has ended with its stream.
+/// Adds the length of a body if the reverse proxy has not sent it (RFC 3875 section 4.1.2): it has ended with its stream.
 fn with_length(bytes: &[u8], length: u64, variables: &mut Vec<Variable>) -> Vec<u8> {
     const NAME: &[u8] = b"CONTENT_LENGTH";
     let mut bytes = bytes.to_vec();

@@ -228,9 +228,9 @@ impl<L: Language> Shared<L> {
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
         let rules = Rules::of(&settings, services)?;
         let mut problems = Vec::new();
-        let folders = rules.map_or(&[][..], Rules::folders);
+        let directories = rules.map_or(&[][..], Rules::directories);
         // They live as long as the process, as responses refer to them.
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
+        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_directories(directories));
         let files = files.map(|files| &*Box::leak(Box::new(files)));
         for problem in problems {
             complain(worker, &problem);
@@ -406,7 +406,7 @@ fn tls_of(
 ) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
     let of_listener = |listener: &ListeningSocket| {
         let Some(tls) = &listener.tls else { return Ok(None) };
-        // The other protocols have no ALPN name, so a front server may offer anything.
+        // The other protocols have no ALPN name, so a reverse proxy may offer anything.
         let protocols = match listener.protocol {
             Protocol::Http if listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
             Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],

@@ -72,7 +72,7 @@ fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a
             type_by_name: page.type_by_name,
         }),
     };
-    bolide_files::Routed { folder: served.folder, relative, page }
+    bolide_files::Routed { directory: served.directory, relative, page }
 }
 
 /// Looks up the file of a request.
@@ -121,7 +121,7 @@ fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>
         match name {
             b"PATH_INFO" => ask.path = value,
             b"DOCUMENT_ROOT" => ask.document_root = value,
-            // A front server sends an empty value for a field that its client did not send.
+            // A reverse proxy sends an empty value for a field that its client did not send.
             _ if !value.is_empty() => {
                 if let Some(name) = name.strip_prefix(b"HTTP_") {
                     ask.conditions.note(name, value);

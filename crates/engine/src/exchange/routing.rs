@@ -108,9 +108,9 @@ impl Rules {
         &self.services
     }
 
-    /// Folders of the files that routes serve, by their number.
-    pub fn folders(&self) -> &[std::path::PathBuf] {
-        &self.routes.needs.folders
+    /// Directories of the files that routes serve, by their number.
+    pub fn directories(&self) -> &[std::path::PathBuf] {
+        &self.routes.needs.directories
     }
 
     /// Whether the server's own answers with this status may have a page.
@@ -367,7 +367,7 @@ fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
         })
 }
 
-/// A front server's request, which has CGI variables.
+/// A reverse proxy's request, which has CGI variables.
 pub struct VariableValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],

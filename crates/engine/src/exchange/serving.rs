@@ -168,7 +168,7 @@ fn serve_variables<A: App>(
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
     if worker.reads_start {
-        // A client of these protocols is a front server.
+        // A client of these protocols is a reverse proxy.
         let waited_us = waiting::note(context.thread.meters, find(waiting::VARIABLE));
         note_waited(&mut context.writer, waited_us);
     }
@@ -188,7 +188,7 @@ fn serve_variables<A: App>(
         method: text(facts.method),
         uri: text(facts.uri),
         protocol: text(facts.protocol),
-        // The log names the client, not the front server.
+        // The log names the client, not the reverse proxy.
         address: if is_logged { logged_address(&find, worker) } else { b"" },
         user: if is_logged { find(b"REMOTE_USER") } else { b"" },
         noted,
@@ -536,7 +536,7 @@ fn resolve<A: App>(
     if suspended.pending.is_some() { resume_response(context, suspended) } else { Served::Blocked(suspended) }
 }
 
-/// Host and port that override the Host header, if any: from a trusted front server, or from the target.
+/// Host and port that override the Host header, if any: from a trusted reverse proxy, or from the target.
 ///
 /// # Errors
 /// The resulting host is not one of `server-names`.
@@ -558,13 +558,13 @@ fn authority_of<'a, A: App>(
     Ok(authority)
 }
 
-/// The client of a front server's request.
+/// The client of a reverse proxy's request.
 fn logged_address<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], worker: &Worker) -> &'a [u8] {
     let said = if worker.settings.logging.x_forwarded_for { find(b"HTTP_X_FORWARDED_FOR") } else { b"" };
     if said.is_empty() { find(b"REMOTE_ADDR") } else { said }
 }
 
-/// The path prefix that a front server has stripped: as sent by it, or the setting.
+/// The path prefix that a reverse proxy has stripped: as sent by it, or the setting.
 fn script_name<'a, A: App>(context: &ExchangeContext<'a, A>) -> &'a [u8] {
     let said = context.client.forwarded().and_then(|forwarded| forwarded.prefix.as_deref());
     said.unwrap_or(context.worker.settings.application.root_path.as_bytes())

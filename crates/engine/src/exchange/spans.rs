@@ -162,7 +162,7 @@ fn encoded(
     .encoded()
 }
 
-/// The begin of the span, and its events in the order of time, in monotonic microseconds. A request begins when its front server
+/// The begin of the span, and its events in the order of time, in monotonic microseconds. A request begins when its reverse proxy
 /// has received it, if that is known.
 fn phases(times: &Times) -> (u64, Vec<(u64, &'static str)>) {
     let begin_us = times.head_us.saturating_sub(times.waited_us);

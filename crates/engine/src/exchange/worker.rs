@@ -52,13 +52,13 @@ pub struct Worker {
     pub has_own_answers: bool,
     /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
-    /// A scraper may come: it gets how long requests have waited at a front server, and threads for the language.
+    /// A scraper may come: it gets how long requests have waited at a reverse proxy, and threads for the language.
     pub has_scraper: bool,
     /// The times of a request's phases are needed, by spans or by reports of slow requests.
     pub times_phases: bool,
     /// `None`: requests have no spans.
     pub spans: Option<SpanSender>,
-    /// It matters how long requests have waited at a front server.
+    /// It matters how long requests have waited at a reverse proxy.
     pub reads_start: bool,
     /// `None` if none are configured.
     pub route_groups: Option<RouteGroups>,

@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub enum LineStyle {
     Uwsgi { microseconds: bool },
     Format(LogFormat),
-    Short { coloured: bool },
+    Short { colored: bool },
     Json { names: Vec<Vec<u8>>, slow_ms: Option<u64> },
 }
 
@@ -37,8 +37,8 @@ impl LineStyle {
                 let names = log_styles::JSON_NAMES.map(|(_, name)| name.as_bytes().to_vec()).to_vec();
                 LineStyle::Json { names, slow_ms: slowest_usual_ms(logging) }
             }
-            (None, LogStyle::Short) => LineStyle::Short { coloured: bolide_log::is_coloured() },
-            (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { coloured: bolide_log::is_coloured() },
+            (None, LogStyle::Short) => LineStyle::Short { colored: bolide_log::is_colored() },
+            (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { colored: bolide_log::is_colored() },
             (None, LogStyle::Uwsgi | LogStyle::ShortAtTerminal) => LineStyle::Uwsgi { microseconds: logging.microseconds },
         }
     }
@@ -89,7 +89,7 @@ impl AccessLog {
         match self.style {
             LineStyle::Uwsgi { microseconds } => self.uwsgi(line, *microseconds),
             LineStyle::Format(format) => format.write(&mut self.buffer, line, notes),
-            LineStyle::Short { coloured } => log_styles::short(&mut self.buffer, line, *coloured),
+            LineStyle::Short { colored } => log_styles::short(&mut self.buffer, line, *colored),
             LineStyle::Json { slow_ms, .. } => log_styles::json(&mut self.buffer, line, notes, *slow_ms, &self.start),
         }
         if self.buffer.len() >= BUFFER_BYTES {

@@ -1,4 +1,4 @@
-//! The identity of a request: its identifier, which front servers may have given it, and its place in a trace. It knows no
+//! The identity of a request: its identifier, which reverse proxies may have given it, and its place in a trace. It knows no
 //! connection and no language. Worker threads make it, if the settings or the log need it; otherwise a request has none.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use bolide_protocol::trace_context::{MAX_TRACESTATE_BYTES, SAMPLED, TraceContext
 use bolide_scoreboard::{Recorder, TRACE_BYTES};
 use bolide_services::spans::{MAX_TEXT_BYTES, is_sampled};
 
-/// Most bytes of an identifier that a front server sends; a longer one is replaced.
+/// Most bytes of an identifier that a reverse proxy sends; a longer one is replaced.
 pub const MAX_ID_BYTES: usize = 128;
 
 /// An identifier of printable ASCII, in place: an allocation would cost each request with an identity.
@@ -52,7 +52,7 @@ pub struct Trace {
 }
 
 impl RequestId {
-    /// Returns the identifier that a front server has sent, if it can stand in a log line and in a field as it is.
+    /// Returns the identifier that a reverse proxy has sent, if it can stand in a log line and in a field as it is.
     fn accepted(said: &[u8]) -> Option<RequestId> {
         let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(byte);
         if said.is_empty() || !said.iter().all(is_valid) {
@@ -133,7 +133,7 @@ impl IdentityRules {
         id.into_iter().chain(trace).collect()
     }
 
-    /// Makes the identity of a request. `value` returns the request's variables. Those of a peer that is no trusted front server
+    /// Makes the identity of a request. `value` returns the request's variables. Those of a peer that is no trusted reverse proxy
     /// do not count: clients could choose identifiers that the log has for other requests.
     pub fn identity<'a>(self, is_trusted: bool, value: impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> Identity {
         let said = |name: &[u8]| if is_trusted { value(name) } else { None };
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_servers_identifier_counts_if_it_can_stand_in_a_log_line() {
+    fn a_reverse_proxies_identifier_counts_if_it_can_stand_in_a_log_line() {
         for (id, counts) in [
             (&b"a1"[..], true),
             (&[b'x'; MAX_ID_BYTES], true),

@@ -27,9 +27,9 @@ const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
 const METHOD_COLUMNS: usize = 4;
 
 /// `21:03:24 GET  /boom  500  19 ms  265 B`
-pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
-    let colour: &[u8] = match line.status {
-        _ if !coloured => b"",
+pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, colored: bool) {
+    let color: &[u8] = match line.status {
+        _ if !colored => b"",
         500.. => b"\x1b[31m",
         400..=499 => b"\x1b[33m",
         300..=399 => b"\x1b[36m",
@@ -42,9 +42,9 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(if line.method.len() < METHOD_COLUMNS { b"  " } else { b" " });
     visible(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
     buffer.extend_from_slice(b"  ");
-    buffer.extend_from_slice(colour);
+    buffer.extend_from_slice(color);
     buffer.extend_from_slice(itoa::Buffer::new().format(line.status).as_bytes());
-    if !colour.is_empty() {
+    if !color.is_empty() {
         buffer.extend_from_slice(b"\x1b[0m");
     }
     let rest = format!("  {} ms  {} B\n", line.microseconds / 1000, line.body_bytes);
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn a_short_line_has_time_request_status_and_duration() {
-        let written = |status, coloured| {
+        let written = |status, colored| {
             let mut buffer = Vec::new();
-            short(&mut buffer, &LogLine { status, ..line() }, coloured);
+            short(&mut buffer, &LogLine { status, ..line() }, colored);
             String::from_utf8_lossy(&buffer).into_owned()
         };
         assert_eq!(written(200, false), "08:49:37 GET  /x?y  200  1 ms  12 B\n");

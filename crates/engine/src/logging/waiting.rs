@@ -1,4 +1,4 @@
-//! How long a request has waited before its head was here, as its front server says by `X-Request-Start`. The kernel does not
+//! How long a request has waited before its head was here, as its reverse proxy says by `X-Request-Start`. The kernel does not
 //! tell when a connection entered the accept queue, so without such a server it is not known.
 //!
 //! It knows no connection. Worker threads run it for each request, where a scraper may come or the phases of requests are
@@ -9,14 +9,14 @@ use bolide_scoreboard::Meters;
 
 /// The field, in small letters.
 const FIELD: &[u8] = b"x-request-start";
-/// The name of its variable in the protocols of front servers.
+/// The name of its variable in the protocols of reverse proxies.
 pub const VARIABLE: &[u8] = b"HTTP_X_REQUEST_START";
 /// A longer time is a wrong clock or a wrong unit, in microseconds.
 const LONGEST_US: u64 = 3_600_000_000;
 /// Bytes of a value that are read.
 const VALUE_BYTES: usize = 32;
 
-/// Counts and returns the time that a request has waited, if its front server tells it in a header field.
+/// Counts and returns the time that a request has waited, if its reverse proxy tells it in a header field.
 #[inline(never)]
 pub fn note_field(meters: &Meters, fields: &[Field], header_bytes: &[u8]) -> Option<u64> {
     let field = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD))?;
@@ -30,7 +30,7 @@ pub fn note(meters: &Meters, start: &[u8]) -> Option<u64> {
     Some(waited_us)
 }
 
-/// Returns the time since the front server has received the request, in microseconds. The value is seconds, milliseconds,
+/// Returns the time since the reverse proxy has received the request, in microseconds. The value is seconds, milliseconds,
 /// microseconds or nanoseconds since 1970, with or without `t=` before it and decimals after it, as nginx (`t=${msec}`), HAProxy,
 /// Apache and the platforms write it. Times in the future by the other clock count as none.
 fn waited_us(value: &[u8], now_us: u64) -> Option<u64> {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_units_of_all_front_servers_are_understood_and_nonsense_is_not_counted() {
+    fn the_units_of_all_reverse_proxies_are_understood_and_nonsense_is_not_counted() {
         let now_us = 1_795_354_498_500_000;
         for (value, waited) in [
             ("t=1795354498.250", Some(250_000)),

@@ -219,15 +219,15 @@ impl Collector {
     }
 }
 
-/// Creates an unnamed file in the folder for temporary files: it is deleted with its last descriptor.
+/// Creates an unnamed file in the directory for temporary files: it is deleted with its last descriptor.
 fn temporary_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    let folder = std::env::temp_dir();
-    let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&folder);
+    let directory = std::env::temp_dir();
+    let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&directory);
     match unnamed {
         // Not every file system supports O_TMPFILE (open(2)): in this case the file has a name for a moment.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
-            let template = folder.join("bolide-body-XXXXXX");
+            let template = directory.join("bolide-body-XXXXXX");
             let (descriptor, path) = nix::unistd::mkstemp(&template)?;
             std::fs::remove_file(path)?;
             Ok(File::from(descriptor))

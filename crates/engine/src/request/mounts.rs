@@ -1,5 +1,5 @@
 //! Selects the application for a request by uWSGI's rules: by the path with `manage-script-name`, else by SCRIPT_NAME as sent by
-//! a front server. A request that matches no mount point goes to the default application.
+//! a reverse proxy. A request that matches no mount point goes to the default application.
 //!
 //! It knows no language. Adapters call it in workers, before each call of the application.
 

@@ -158,7 +158,7 @@ fn joined(fields: &[Field], bytes: &[u8], wanted: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// Like [`asked_by_fields`], for the variables of a front server.
+/// Like [`asked_by_fields`], for the variables of a reverse proxy.
 ///
 /// # Errors
 /// As [`asked_by_fields`].

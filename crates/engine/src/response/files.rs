@@ -184,7 +184,7 @@ impl ResponseWriter<'_> {
     }
 
     /// Shuts down the sending side if the whole answer has been sent and the connection ends with it. An HTTP/1.1 client that
-    /// knows the length does not wait for that; others read to the end even if they know the length, as many front servers do.
+    /// knows the length does not wait for that; others read to the end even if they know the length, as many reverse proxies do.
     pub(crate) fn show_end(&mut self) {
         let counts_bytes = self.left != BodyLeft::Unknown && matches!(self.terms.wire, Wire::Http11);
         if self.encoder.ends_with_connection() && !counts_bytes && !self.keeps_alive() && !self.transport.is_given_away() {

@@ -32,7 +32,7 @@ impl Response {
     /// it. `frames_chunks`: a body with `Transfer-Encoding: chunked` consists of chunks.
     #[cold]
     pub fn drop_field(&mut self, name: &[u8], value: &[u8], frames_chunks: bool) {
-        // It means the connection with the client. That with a front server is the front server's (FastCGI 1.0 section 5.1).
+        // It means the connection with the client. That with a reverse proxy is the reverse proxy's (FastCGI 1.0 section 5.1).
         let is_clients = matches!(self.encoder.wire(), Wire::Http11 | Wire::Http10);
         if is_clients && name.eq_ignore_ascii_case(b"connection") && has_word(value, b"close") {
             self.close_after();
@@ -129,7 +129,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// RFC 8297: sends `103 Early Hints` with a Link field for each of `links`, immediately. Clients of HTTP/1.0, front servers
+    /// RFC 8297: sends `103 Early Hints` with a Link field for each of `links`, immediately. Clients of HTTP/1.0, reverse proxies
     /// that speak uwsgi, and clients whose socket has no room don't get it: it is only a hint.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! A file that the application names instead of a body (`X-Sendfile`, `X-Accel-Redirect`): the data of the request that is needed
 //! to serve it, and the resulting answer.
 //!
-//! It is only used if the configuration allows folders for it. It knows no response. The thread that runs the application runs
-//! it.
+//! It is only used if the configuration allows directories for it. It knows no response. The thread that runs the application
+//! runs it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

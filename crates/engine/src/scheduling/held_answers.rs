@@ -25,7 +25,7 @@ pub struct HeldAnswers {
     is_wanted: AtomicBool,
     /// Whether the list has entries. It is empty most of the time, and this flag costs less than the lock.
     are_there: AtomicBool,
-    /// One entry for each connection at the most. It is locked under connections' locks, and none of those is taken under this
+    /// One entry for each connection at most. It is locked under connections' locks, and none of those is taken under this
     /// one.
     connections: Mutex<Vec<Arc<dyn Holding>>>,
 }

@@ -8,7 +8,7 @@ use crate::scheduling::clock::precise_us;
 /// The times of one request, in monotonic microseconds; 0: it has not come to that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Microseconds that the request has waited before its head was here, as its front server says by `X-Request-Start`.
+    /// Microseconds that the request has waited before its head was here, as its reverse proxy says by `X-Request-Start`.
     pub waited_us: u64,
     /// The head of the request was complete.
     pub head_us: u64,

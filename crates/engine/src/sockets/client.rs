@@ -1,4 +1,4 @@
-//! The client of a connection: the peer of its socket, or the client that a trusted front server speaks for. And the hosts that
+//! The client of a connection: the peer of its socket, or the client that a trusted reverse proxy speaks for. And the hosts that
 //! clients may ask for.
 //!
 //! It knows no connection and no application. Workers run it once for a connection, and for each header block of a trusted peer
@@ -17,7 +17,7 @@ use bolide_tls::TlsFacts;
 use crate::sockets::listener::{Peer, PeerOrigin};
 use crate::sockets::server_names::ServerNames;
 
-/// The port of a client whose front server sends only its address: no client has this port.
+/// The port of a client whose reverse proxy sends only its address: no client has this port.
 const UNKNOWN_PORT: &str = "0";
 
 /// A worker's rules about its clients, resolved at its start.
@@ -37,7 +37,7 @@ pub struct ClientRules {
 /// A connection's peer, and its statements about the current request.
 pub struct Client {
     peer: Arc<Peer>,
-    /// The peer is a trusted front server.
+    /// The peer is a trusted reverse proxy.
     is_trusted: bool,
     /// The peer may give requests their identifiers and traces.
     may_identify: bool,
@@ -45,7 +45,7 @@ pub struct Client {
     forwarded: Option<Box<Forwarded>>,
 }
 
-/// A request as a trusted front server describes it. Missing texts are empty.
+/// A request as a trusted reverse proxy describes it. Missing texts are empty.
 #[derive(Debug, Default)]
 pub struct Forwarded {
     /// The client that it speaks for.
@@ -54,9 +54,9 @@ pub struct Forwarded {
     /// Host and port of the client's request.
     pub host: Vec<u8>,
     pub server_port: String,
-    /// The start of the path, which the front server has removed. An explicit empty prefix overrides `root-path` as well.
+    /// The start of the path, which the reverse proxy has removed. An explicit empty prefix overrides `root-path` as well.
     pub prefix: Option<Vec<u8>>,
-    /// The start of the path that the front server has left in it (`SCRIPT_NAME`, as under gunicorn); empty: none.
+    /// The start of the path that the reverse proxy has left in it (`SCRIPT_NAME`, as under gunicorn); empty: none.
     pub kept_prefix: Vec<u8>,
     /// `log-x-forwarded-for`: the address in the log line.
     log_address: Vec<u8>,
@@ -118,7 +118,7 @@ fn contains(network: &Network, address: IpAddr) -> bool {
 }
 
 impl Forwarded {
-    /// Splits a path at the prefix that the front server has left in it.
+    /// Splits a path at the prefix that the reverse proxy has left in it.
     pub fn below<'a>(&'a self, path: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let prefix = self.kept_prefix.as_slice();
         let rest = path.strip_prefix(prefix).filter(|rest| !prefix.is_empty() && matches!(rest.first(), None | Some(b'/')));
@@ -131,7 +131,7 @@ impl Client {
     /// used at once.
     pub fn new(peer: Peer, has_fields: bool, rules: &ClientRules) -> Client {
         let is_trusted = has_fields && rules.has_fields() && rules.trusts(&peer);
-        // The other protocols are spoken by front servers alone.
+        // The other protocols are spoken by reverse proxies alone.
         let may_identify = rules.has_identities && (!has_fields || rules.trusts(&peer));
         Client { peer: Arc::new(peer), is_trusted, may_identify, forwarded: None }
     }
@@ -222,7 +222,7 @@ impl Client {
         self.forwarded.as_deref()
     }
 
-    /// Whether the client speaks TLS, with this server or with a front server that says so.
+    /// Whether the client speaks TLS, with this server or with a reverse proxy that says so.
     pub fn is_https(&self) -> bool {
         let said = self.forwarded().and_then(|forwarded| forwarded.is_https);
         said.unwrap_or(self.peer.tls.is_some() || self.peer.front_tls.is_some())

@@ -55,7 +55,7 @@ pub struct Peer {
     pub port: String,
     /// Present from the end of its handshake on.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The TLS of a client whose front server terminates it, as the PROXY header says.
+    /// The TLS of a client whose reverse proxy terminates it, as the PROXY header says.
     pub front_tls: Option<Arc<FrontTls>>,
     pub origin: PeerOrigin,
 }

@@ -62,7 +62,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<(OwnedFd, Option<SocketAddr>),
     let mut length = size_of::<nix::libc::sockaddr_storage>() as nix::libc::socklen_t;
     let flags = nix::libc::SOCK_NONBLOCK | nix::libc::SOCK_CLOEXEC;
     let at = (&raw mut address).cast::<nix::libc::sockaddr>();
-    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at most.
     let accepted = unsafe { nix::libc::accept4(listener.as_raw_fd(), at, &raw mut length, flags) };
     let descriptor = own(Errno::result(accepted)?);
     // SAFETY: the kernel has written an address of this length into the structure, which is large enough for each kind.
@@ -218,7 +218,7 @@ pub fn waited_ms(socket: BorrowedFd<'_>) -> Option<u32> {
     let mut info: nix::libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
     let (level, option) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
-    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at most.
     let done = unsafe { nix::libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut info).cast(), &raw mut length) };
     (done == 0).then_some(info.tcpi_last_data_recv)
 }

@@ -3,7 +3,7 @@
 //!
 //! It knows no protocol and waits for nothing: the thread that looks after taken connections runs it when there are events.
 //! Neither side is read while the other one accepts nothing, so a bridge holds one read of plaintext and one write of records at
-//! the most.
+//! most.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -374,7 +374,7 @@ impl Transport {
         }
     }
 
-    /// Sends the next piece of a file, `most` bytes at the most; returns its bytes.
+    /// Sends the next piece of a file, `most` bytes at most; returns its bytes.
     pub fn send_file(&mut self, part: &mut BodyFile, most: u64) -> u64 {
         if part.left <= most && part.has_changed() {
             self.is_broken = true;

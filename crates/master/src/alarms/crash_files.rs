@@ -1,5 +1,6 @@
-//! The folder of crash reports: writes one, and removes the oldest so that their number and size are bounded. A process that the
-//! master has forked runs it, as the application's user within its jail, so a link in the folder leads to no file of root's.
+//! The directory of crash reports: writes one, and removes the oldest so that their number and size are bounded. A process that
+//! the master has forked runs it, as the application's user within its jail, so a link in the directory leads to no file of
+//! root's.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Reports that a folder keeps, and their bytes together.
+/// Reports that a directory keeps, and their bytes together.
 const MAX_REPORTS: usize = 50;
 const MAX_REPORTS_BYTES: u64 = 32 * 1024 * 1024;
 /// A report may have values of the application in its stacks' file names alone, but it is still only its owner's.
@@ -18,12 +19,12 @@ const END: &str = ".json";
 /// Writes a report. Returns its path.
 ///
 /// # Errors
-/// The folder is missing, or its user may not write to it, or the disk is full.
-pub fn write(folder: &Path, text: &[u8]) -> io::Result<PathBuf> {
+/// The directory is missing, or its user may not write to it, or the disk is full.
+pub fn write(directory: &Path, text: &[u8]) -> io::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Names sort by time.
-    let path = folder.join(format!("{BEGIN}{:010}-{:06}-{}{END}", since.as_secs(), since.subsec_micros(), std::process::id()));
-    remove_oldest(folder, text.len() as u64)?;
+    let path = directory.join(format!("{BEGIN}{:010}-{:06}-{}{END}", since.as_secs(), since.subsec_micros(), std::process::id()));
+    remove_oldest(directory, text.len() as u64)?;
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(MODE).open(&path)?;
     if let Err(error) = file.write_all(text) {
         let _ = fs::remove_file(&path);
@@ -33,8 +34,8 @@ pub fn write(folder: &Path, text: &[u8]) -> io::Result<PathBuf> {
 }
 
 /// Makes room for a report of this size.
-fn remove_oldest(folder: &Path, more_bytes: u64) -> io::Result<()> {
-    let mut reports: Vec<(PathBuf, u64)> = fs::read_dir(folder)?
+fn remove_oldest(directory: &Path, more_bytes: u64) -> io::Result<()> {
+    let mut reports: Vec<(PathBuf, u64)> = fs::read_dir(directory)?
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let name = entry.file_name().into_string().ok()?;
@@ -63,15 +64,15 @@ mod tests {
 
     #[test]
     fn the_oldest_reports_make_room_and_other_files_stay() {
-        let folder = std::env::temp_dir().join(format!("bolide-crash-files-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join("notes.json"), "mine").expect("written");
-        let paths: Vec<PathBuf> = (0..MAX_REPORTS + 3).map(|_| write(&folder, b"{}").expect("written")).collect();
-        assert_eq!(fs::read_dir(&folder).expect("read").count(), MAX_REPORTS + 1);
+        let directory = std::env::temp_dir().join(format!("bolide-crash-files-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        fs::write(directory.join("notes.json"), "mine").expect("written");
+        let paths: Vec<PathBuf> = (0..MAX_REPORTS + 3).map(|_| write(&directory, b"{}").expect("written")).collect();
+        assert_eq!(fs::read_dir(&directory).expect("read").count(), MAX_REPORTS + 1);
         assert!(paths[3..].iter().all(|path| path.exists()) && !paths[2].exists());
         // A large one removes all that are older, and is written nevertheless.
-        let large = write(&folder, &vec![b' '; MAX_REPORTS_BYTES as usize]).expect("written");
+        let large = write(&directory, &vec![b' '; MAX_REPORTS_BYTES as usize]).expect("written");
         assert!(large.exists() && !paths[MAX_REPORTS].exists());
-        fs::remove_dir_all(&folder).expect("removed");
+        fs::remove_dir_all(&directory).expect("removed");
     }
 }

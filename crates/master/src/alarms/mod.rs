@@ -131,10 +131,10 @@ impl Alarms {
         }
     }
 
-    /// Has a report about the death of a worker written to this folder, beside the actions of alarms and within their bounds.
-    pub fn report_crash(&mut self, folder: PathBuf, text: &[u8]) {
+    /// Has a report about the death of a worker written to this directory, beside the actions of alarms and within their bounds.
+    pub fn report_crash(&mut self, directory: PathBuf, text: &[u8]) {
         let name = "crash-reports".to_owned();
-        let alarm = Alarm { name, action: AlarmAction::Report(folder), origin: "crash-reports".to_owned() };
+        let alarm = Alarm { name, action: AlarmAction::Report(directory), origin: "crash-reports".to_owned() };
         self.actions.add(&alarm, text);
     }
 

@@ -36,7 +36,7 @@ pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option
         bolide_log::alarms::be_silent();
         process_attributes::set_name(&process_attributes::name_of_helper(&settings.naming, &format!("alarm {}", alarm.name)));
         let is_done = match &alarm.action {
-            AlarmAction::Report(folder) => write_report(folder, text, prepared),
+            AlarmAction::Report(directory) => write_report(directory, text, prepared),
             _ => act(alarm, text, settings, prepared),
         };
         if is_done { 0 } else { FAILED }
@@ -44,14 +44,14 @@ pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option
 }
 
 /// Writes a report about a crash. Returns whether it is there; the log says why it is not.
-fn write_report(folder: &Path, text: &[u8], prepared: io::Result<()>) -> bool {
-    let outcome = prepared.and_then(|()| crash_files::write(folder, text));
+fn write_report(directory: &Path, text: &[u8], prepared: io::Result<()>) -> bool {
+    let outcome = prepared.and_then(|()| crash_files::write(directory, text));
     match &outcome {
         Ok(path) => bolide_log::quiet_line(&format!("crash report: {0}; read it with: bolide crash {0}", path.display())),
         Err(error) => bolide_log::quiet_line(&format!(
-            "crash-reports = {}: the report can't be written: {error}; the folder must exist, and the application's user must be \
-            able to write to it",
-            folder.display()
+            "crash-reports = {}: the report can't be written: {error}; the directory must exist, and the application's user must \
+            be able to write to it",
+            directory.display()
         )),
     }
     outcome.is_ok()

@@ -127,7 +127,7 @@ pub enum KillReason {
     /// It has answered all requests, but its interpreter does not exit.
     InterpreterStays,
     /// It got a signal that ends one process.
-    Signalled,
+    Signaled,
     /// A prototype that was stopped by a signal and did not continue: its workers could not be replaced.
     Stopped,
 }

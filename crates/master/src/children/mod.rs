@@ -295,7 +295,7 @@ impl Children {
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
             KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
-            KillReason::StopNow | KillReason::Signalled => format!("killing {child}{served}"),
+            KillReason::StopNow | KillReason::Signaled => format!("killing {child}{served}"),
             KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
             KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
             KillReason::NoRoom => format!("{child} has not made room for a newer generation: killing it{served}"),
@@ -309,7 +309,7 @@ impl Children {
             KillReason::Stopped => format!("{child} is still stopped: killing it"),
         };
         // Killing an idle child in an immediate stop is not worth a line, and a signal has its own.
-        if !matches!(kill_reason, KillReason::StopNow | KillReason::Signalled) || !in_flight.is_empty() {
+        if !matches!(kill_reason, KillReason::StopNow | KillReason::Signaled) || !in_flight.is_empty() {
             log_sink::line(&line);
         }
         if matches!(kill_reason, KillReason::Harakiri | KillReason::Memory) {

@@ -155,7 +155,7 @@ fn send_signal(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
-    // In a container the master may be process 1; elsewhere process 1 is not a server.
+    // In a container the master may be PID 1; elsewhere PID 1 is not a server.
     let number = text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("it contains no pid".to_owned()))?;
     check(pid).map_err(not_sent)?;

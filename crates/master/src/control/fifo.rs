@@ -58,7 +58,7 @@ impl Fifo {
         let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {
             StartError::new(format!(
-                "master-fifo = {}: {error}; remove the existing file, create its folder, or choose another file",
+                "master-fifo = {}: {error}; remove the existing file, create its directory, or choose another file",
                 fifo.path().display()
             ))
         })?;
@@ -183,7 +183,7 @@ impl Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_supervision::testing::Folder;
+    use bolide_supervision::testing::Directory;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
     use std::fs::OpenOptions;
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn letters_are_taken_without_white_space_and_a_flood_in_parts() {
-        let folder = Folder::new("fifo");
-        let path = folder.path().join("fifo");
+        let directory = Directory::new("fifo");
+        let path = directory.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         write(&path, "rrr\nsq\n");
         assert_eq!(fifo.take(), b"rrrsq");
@@ -206,8 +206,8 @@ mod tests {
 
     #[test]
     fn a_file_that_has_gone_is_made_again_and_one_of_another_is_left_alone() {
-        let folder = Folder::new("fifo");
-        let path = folder.path().join("fifo");
+        let directory = Directory::new("fifo");
+        let path = directory.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         std::fs::remove_file(&path).expect("removed");
         fifo.check_if_due(CHECK_MS);

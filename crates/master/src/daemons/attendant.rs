@@ -276,7 +276,7 @@ impl AttendantLoop {
         let launch = LaunchRequest {
             command: &command,
             identity: self.identity.as_ref(),
-            folder: None,
+            directory: None,
             has_stdin: false,
             outlives: false,
         };

@@ -163,7 +163,7 @@ impl Attendants {
             launch_environment: LaunchEnvironment {
                 shells: settings.attendant.shells.clone(),
                 application: settings.application.clone(),
-                folder: settings.application.chdir.clone(),
+                directory: settings.application.chdir.clone(),
                 capabilities: settings.confinement.capabilities,
             },
             root: RawConfinement::of(&root, None, None).map_err(trouble)?,

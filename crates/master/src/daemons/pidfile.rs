@@ -26,7 +26,7 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// Returns the rights for access to the pidfile: the user that may control its folder, from which root protects itself.
+    /// Returns the rights for access to the pidfile: the user that may control its directory, from which root protects itself.
     fn rights(&self) -> Rights<'_> {
         let daemon = self.daemon.as_ref().filter(|daemon| !daemon.uid.is_root());
         Rights::root_first(daemon.or(self.application.as_ref()))
@@ -76,12 +76,12 @@ pub fn write(path: &Path, pid: Pid, identities: &Identities) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_supervision::testing::Folder;
+    use bolide_supervision::testing::Directory;
 
     #[test]
     fn a_pidfile_names_a_process_that_lives_or_none() {
-        let folder = Folder::new("pidfile");
-        let path = folder.path().join("daemon.pid");
+        let directory = Directory::new("pidfile");
+        let path = directory.path().join("daemon.pid");
         assert_eq!(process(&path, &Identities::default()), None);
         write(&path, Pid::this(), &Identities::default()).expect("written");
         assert_eq!(process(&path, &Identities::default()), Some(Pid::this()));
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_link_instead_of_a_pidfile_is_not_followed() {
-        let folder = Folder::new("pidfile-link");
-        let (path, other) = (folder.path().join("daemon.pid"), folder.path().join("other"));
+        let directory = Directory::new("pidfile-link");
+        let (path, other) = (directory.path().join("daemon.pid"), directory.path().join("other"));
         std::fs::write(&other, "kept").expect("written");
         std::os::unix::fs::symlink(&other, &path).expect("linked");
         assert!(write(&path, Pid::this(), &Identities::default()).is_err());
@@ -106,8 +106,8 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        let folder = Folder::new("pidfile-user");
-        let path = folder.path().join("daemon.pid");
+        let directory = Directory::new("pidfile-user");
+        let path = directory.path().join("daemon.pid");
         write(&path, Pid::this(), &Identities::default()).expect("written");
         let nobody =
             Privileges { uid: nix::unistd::Uid::from_raw(65534), gid: nix::unistd::Gid::from_raw(65534), groups: Vec::new() };

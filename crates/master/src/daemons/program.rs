@@ -36,7 +36,7 @@ pub struct LaunchEnvironment {
     /// `env`, `unenv` and the files of `env-file`.
     pub application: ApplicationSettings,
     /// Entered by its path at each start, so that a link that was moved is followed.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// `cap`. The root is that of the attendant.
     pub capabilities: Option<u64>,
 }
@@ -46,7 +46,7 @@ pub struct LaunchEnvironment {
 pub struct LaunchRequest<'a> {
     pub command: &'a str,
     pub identity: Option<&'a Privileges>,
-    pub folder: Option<&'a Path>,
+    pub directory: Option<&'a Path>,
     pub has_stdin: bool,
     /// The program outlives the attendant, so it writes to the log itself.
     pub outlives: bool,
@@ -61,7 +61,7 @@ impl LaunchEnvironment {
     /// Starts the program. Returns it with its output, which one that outlives the attendant writes to the log itself.
     ///
     /// # Errors
-    /// Process or descriptor limits, a missing folder, or no permission to change to the user.
+    /// Process or descriptor limits, a missing directory, or no permission to change to the user.
     pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<(Forked, Option<PipeReader>)> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
@@ -78,8 +78,9 @@ impl LaunchEnvironment {
         };
         let given_up = Confinement { capabilities: self.capabilities, ..Confinement::default() };
         let confinement = RawConfinement::of(&given_up, None, launch.identity)?;
-        let folder = launch.folder.or(self.folder.as_deref()).map(|folder| CString::new(folder.as_os_str().as_bytes()));
-        let folder = folder.transpose()?;
+        let directory =
+            launch.directory.or(self.directory.as_deref()).map(|directory| CString::new(directory.as_os_str().as_bytes()));
+        let directory = directory.transpose()?;
         let parent = Pid::this().as_raw();
         let leash = if launch.outlives { None } else { Some(Leash::new()?) };
         let end_of_leash = leash.as_ref().map(Leash::end_for_group);
@@ -90,10 +91,10 @@ impl LaunchEnvironment {
             check(unsafe { libc::setsid() })?;
             end_of_leash.map_or(Ok(()), leash::put_on)?;
             confinement.take(CapabilitiesAtExec::RootOnly)?;
-            if let Some(folder) = &folder {
+            if let Some(directory) = &directory {
                 // SAFETY: a plain system call, on a string that was made before the fork. It follows the change of user, so that
-                // the user enters no folder that it may not enter itself.
-                check(unsafe { libc::chdir(folder.as_ptr()) })?;
+                // the user enters no directory that it may not enter itself.
+                check(unsafe { libc::chdir(directory.as_ptr()) })?;
             }
             // If the attendant was killed before the leash was set, the child detects it here.
             end_of_leash.map_or(Ok(()), |_| child_setup::die_with(parent))

@@ -114,7 +114,7 @@ impl SupervisedDaemon {
         let launch = LaunchRequest {
             command: &self.daemon.command,
             identity: self.identities.daemon.as_ref(),
-            folder: self.daemon.folder.as_deref(),
+            directory: self.daemon.directory.as_deref(),
             has_stdin: self.daemon.has_stdin,
             outlives: !self.is_attached(),
         };
@@ -307,7 +307,7 @@ mod tests {
             is_notified: false,
             user: None,
             group: None,
-            folder: None,
+            directory: None,
             throttle_most_s,
             has_stdin: false,
             origin: "test".to_owned(),

@@ -19,7 +19,7 @@ use crate::generations::Generations;
 use crate::generations::generation::{Forming, Generation, Reason, first_workers};
 use crate::provision::Provision;
 use crate::provision::error_report::ErrorReport;
-use crate::provision::interpreter::{enter_folder, not_executed};
+use crate::provision::interpreter::{enter_directory, not_executed};
 
 /// A new generation is abandoned when this many of its workers have failed early.
 const MAX_EARLY_FAILURES: u32 = 5;
@@ -36,7 +36,7 @@ impl Generations {
     /// Starts the prototype of a new generation.
     ///
     /// # Errors
-    /// Its folder can't be entered, or its program can't be executed. Nothing has changed then.
+    /// Its directory can't be entered, or its program can't be executed. Nothing has changed then.
     pub fn begin(&mut self, reason: Reason, children: &mut Children, provision: &Provision, now: u64) -> Result<(), StartError> {
         let number = self.last_number + 1;
         let settings = provision.coming_settings();
@@ -91,7 +91,7 @@ impl Generations {
         Some(length_ms)
     }
 
-    /// Executes the prototype of a generation in the folder of its settings. With `is_lazy`, its workers load the application.
+    /// Executes the prototype of a generation in the directory of its settings. With `is_lazy`, its workers load the application.
     ///
     /// # Errors
     /// See [`Generations::begin`].
@@ -102,7 +102,7 @@ impl Generations {
         children: &mut Children,
         provision: &Provision,
     ) -> Result<ErrorReport, StartError> {
-        enter_folder(provision.coming_settings())?;
+        enter_directory(provision.coming_settings())?;
         let executed = provision.execute_prototype(number, is_lazy, self.serving.is_none());
         let executed = executed.map_err(|error| not_executed(provision.program(), &error))?;
         Ok(children.add_prototype(number, executed))
@@ -171,7 +171,7 @@ impl Generations {
         let alone = forming.reason == Reason::First && forming.generation.is_lazy && processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
             Some("a worker could not, see above".to_owned())
-        } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
+        } else if alone && !forming.generation.served && matches!(cause, Cause::Signaled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
         } else if forming.reason != Reason::First && forming.early_failures >= MAX_EARLY_FAILURES {
             Some("its workers die before they serve".to_owned())

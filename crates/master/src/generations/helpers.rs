@@ -18,7 +18,7 @@ use crate::generations::workers::FORK_RETRY_MS;
 use crate::provision::Provision;
 
 /// What a shell adds to the number of a signal that ended a process.
-const SIGNALLED: i32 = 128;
+const SIGNALED: i32 = 128;
 
 /// Returns the exit status that the instance has if this helper is the script of `pyrun` and has ended by itself.
 pub fn status_of_script(child: &Child, cause: &Cause) -> Option<i32> {
@@ -26,7 +26,7 @@ pub fn status_of_script(child: &Child, cause: &Cause) -> Option<i32> {
     match cause {
         _ if !is_script || child.state == State::Ending => None,
         Cause::Exited(status) => Some(*status),
-        Cause::Signalled { signal, .. } => Some(SIGNALLED + signal),
+        Cause::Signaled { signal, .. } => Some(SIGNALED + signal),
         Cause::NotForked(_) | Cause::Unknown => None,
     }
 }

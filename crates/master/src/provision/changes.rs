@@ -200,12 +200,12 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/routes",
     "/answering",
     "/files",
-    // At a reload, folders are created with the rights of the application's user.
+    // At a reload, directories are created with the rights of the application's user.
     "/spooling",
 ];
 
-/// Settings that also reach daemons with a user of their own: a variable (LD_PRELOAD) or a folder may determine the code that a
-/// daemon runs.
+/// Settings that also reach daemons with a user of their own: a variable (LD_PRELOAD) or a directory may determine the code that
+/// a daemon runs.
 const DAEMON_ENVIRONMENT_SETTINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
 
 /// The part of a configuration that its writer, the application's user, may change.

@@ -1,11 +1,11 @@
-//! Changes every option of the catalogue in a configuration that the application's user may write, and checks which settings are
+//! Changes every option of the catalog in a configuration that the application's user may write, and checks which settings are
 //! applied and which are named.
 
 use bolide_command_line::{PrivilegedOption, Reading, read};
 use bolide_contract::settings::{Helper, Settings, Task, Threads};
-use bolide_options::catalogue::{catalogue, example_configurations};
+use bolide_options::catalog::{catalog, example_configurations};
 use bolide_options::row::{Reach, Setting, Status};
-use bolide_supervision::testing::Folder;
+use bolide_supervision::testing::Directory;
 
 use super::*;
 
@@ -53,9 +53,9 @@ fn every_section_that_is_named_is_one() {
 }
 
 /// Reads a configuration of these lines, with a socket. Returns its settings, and the options that reach beyond the application.
-fn configured(folder: &Folder, lines: &[String]) -> Result<(Settings, Vec<PrivilegedOption>), String> {
-    let file = folder.path().join("uwsgi.ini");
-    let (here, lines) = (folder.path().display(), lines.join("\n"));
+fn configured(directory: &Directory, lines: &[String]) -> Result<(Settings, Vec<PrivilegedOption>), String> {
+    let file = directory.path().join("uwsgi.ini");
+    let (here, lines) = (directory.path().display(), lines.join("\n"));
     let text = format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {here}\n{lines}\n");
     std::fs::write(&file, &text).expect("written");
     let arguments = [file.into_os_string()];
@@ -70,13 +70,13 @@ fn configured(folder: &Folder, lines: &[String]) -> Result<(Settings, Vec<Privil
     }
 }
 
-/// Files of the test that examples name without their folder.
+/// Files of the test that examples name without their directory.
 const FILES: [&str; 9] =
     ["app.pem", "app.key", "api.pem", "api.key", "org.pem", "org.key", "clients.pem", "app.ocsp", "gunicorn.conf.py"];
 
 /// Returns a line of an example, with paths to existing files.
-fn with_files(line: &str, folder: &Folder) -> String {
-    let here = folder.path().display().to_string();
+fn with_files(line: &str, directory: &Directory) -> String {
+    let here = directory.path().display().to_string();
     let line = line.replace("/etc/ssl", &here).replace("/srv/shop", &format!("{here}/shop"));
     FILES.iter().fold(line, |line, name| {
         [" ", ",", "=", "!", ":"]
@@ -85,8 +85,8 @@ fn with_files(line: &str, folder: &Folder) -> String {
     })
 }
 
-fn prepare(folder: &Folder) {
-    let here = folder.path();
+fn prepare(directory: &Directory) {
+    let here = directory.path();
     for name in ["shop/static", "shop/public", "shop/private", "shop/env", "sites"] {
         std::fs::create_dir_all(here.join(name)).expect("made");
     }
@@ -120,27 +120,27 @@ fn differences(one: &Value, other: &Value) -> Vec<String> {
 
 #[test]
 fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_and_is_named_with_its_line() {
-    let folder = Folder::new("every-option");
-    prepare(&folder);
+    let directory = Directory::new("every-option");
+    prepare(&directory);
     let (mut looked_at, mut wrong) = (0, Vec::new());
     let plain = |settings: &Settings| without_places(&serde_json::to_value(settings).expect("written"));
-    for row in catalogue().rows() {
+    for row in catalog().rows() {
         let Status::Supported(setting) = row.status else { continue };
         if matches!(setting, Setting::Language(_)) {
             continue;
         }
         for (lines, place) in example_configurations(row) {
-            let mut lines: Vec<String> = lines.iter().map(|line| with_files(line, &folder)).collect();
+            let mut lines: Vec<String> = lines.iter().map(|line| with_files(line, &directory)).collect();
             // Some of the options imply a master.
             let implied = matches!(row.reach, Reach::Master | Reach::Each) && !lines[0].starts_with("master");
             let place = if implied { place + 1 } else { place };
             if implied {
                 lines.insert(0, "master = true".to_owned());
             }
-            let (new, now) = configured(&folder, &lines).expect("an example");
+            let (new, now) = configured(&directory, &lines).expect("an example");
             let line = lines.remove(place);
             // Without it, other lines of the example may have no meaning.
-            let Ok((old, before)) = configured(&folder, &lines) else { continue };
+            let Ok((old, before)) = configured(&directory, &lines) else { continue };
             let found = harmless(&old, &new).expect("compared");
             let named = found.named(&before, &now);
             let (old, new, taken) = (plain(&old), plain(&new), plain(&found.settings));

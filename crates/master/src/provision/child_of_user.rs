@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 
 use crate::control::signals::end_signals;
 
-/// Maximum bytes of the answer: settings with the certificates in force, and with those of a folder.
+/// Maximum bytes of the answer: settings with the certificates in force, and with those of a directory.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// How long a killed child may take to exit, in milliseconds.
 const MAX_KILLED_MS: u64 = 5000;

@@ -1,5 +1,5 @@
-//! The sources of an instance's configuration: the arguments, the environment and the folder that it was started with. They are
-//! read at the start, and again at each reload, then in a child that has become the application's user if this user may write
+//! The sources of an instance's configuration: the arguments, the environment and the directory that it was started with. They
+//! are read at the start, and again at each reload, then in a child that has become the application's user if this user may write
 //! them. It compares nothing and applies nothing (`changes` does). The master runs it, and waits for the child.
 
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use bolide_command_line::{Failure, PrivilegedOption, ReadAgainError, Reading, Sources, read, read_again};
 use bolide_configuration::diagnostic::{Diagnostic, Severity};
-use bolide_configuration::host_info::start_folder;
+use bolide_configuration::host_info::start_directory;
 use bolide_configuration::launcher::Launcher;
 use bolide_configuration::trust::{WeakPoint, Writer};
 use bolide_contract::settings::Settings;
@@ -18,13 +18,13 @@ use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use crate::provision::interpreter::{Program, enter_folder};
+use crate::provision::interpreter::{Program, enter_directory};
 use crate::provision::{changes, child_of_user};
 
 /// The pid that sockets were passed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
 
-/// Chooses the program of a prototype, after the folder of `chdir` was entered.
+/// Chooses the program of a prototype, after the directory of `chdir` was entered.
 pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
 
 /// Completes settings that were read, if options do not determine all of them.
@@ -37,7 +37,7 @@ pub struct Configuration {
     command: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     /// By its path, which may lead elsewhere at a reload.
-    folder: PathBuf,
+    directory: PathBuf,
     choose: Box<ChooseProgram>,
     amend: Amend,
     launcher: Launcher,
@@ -58,7 +58,7 @@ pub struct ReadAgain {
 }
 
 impl Configuration {
-    /// Returns the configuration of a start in this folder and environment. `arguments` are without the program name.
+    /// Returns the configuration of a start in this directory and environment. `arguments` are without the program name.
     pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
@@ -72,7 +72,7 @@ impl Configuration {
             arguments: arguments.to_vec(),
             command,
             environment,
-            folder: start_folder(),
+            directory: start_directory(),
             choose,
             amend,
             launcher,
@@ -82,9 +82,9 @@ impl Configuration {
         }
     }
 
-    /// Returns the folder of the start.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Returns the directory of the start.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns the program that was started, or another one `instead` of it, and its arguments.
@@ -110,8 +110,8 @@ impl Configuration {
 
     /// Returns why the current user can't read the configuration again, or `None` if it can.
     pub fn obstacle_to_reloads(&self) -> Option<String> {
-        if let Err(error) = access(&self.folder, AccessFlags::X_OK) {
-            return Some(format!("the folder of the start, {}, can't be entered: {error}", self.folder.display()));
+        if let Err(error) = access(&self.directory, AccessFlags::X_OK) {
+            return Some(format!("the directory of the start, {}, can't be entered: {error}", self.directory.display()));
         }
         in_order(self.read().err()?.diagnostics).pop()
     }
@@ -135,7 +135,7 @@ impl Configuration {
     pub fn weak_points(&self, settings: &Settings) -> Vec<String> {
         let Some(writer) = distrusted(settings) else { return Vec::new() };
         let program = std::env::current_exe().ok();
-        let (python, imports) = (self.launcher.python.as_deref(), self.launcher.imports_in(&self.folder));
+        let (python, imports) = (self.launcher.python.as_deref(), self.launcher.imports_in(&self.directory));
         let successor = settings.reloading.program.as_deref();
         let told = writer.warnings(&self.sources.files, python.or(program.as_deref()), &imports, successor);
         told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
@@ -146,7 +146,7 @@ impl Configuration {
         distrusted(settings).is_some()
     }
 
-    /// Returns the program of a prototype for these settings; the folder of `chdir` must have been entered.
+    /// Returns the program of a prototype for these settings; the directory of `chdir` must have been entered.
     ///
     /// # Errors
     /// There is no such program.
@@ -160,10 +160,10 @@ impl Configuration {
     /// # Errors
     /// Log lines that describe the errors.
     pub fn read_again(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
-        let read = self.read_in_folder(in_force, privileges);
+        let read = self.read_in_directory(in_force, privileges);
         if read.is_err() {
-            // The path may be invalid by now: then the folder of the start is used until the next reload.
-            let _ = enter_folder(in_force);
+            // The path may be invalid by now: then the directory of the start is used until the next reload.
+            let _ = enter_directory(in_force);
         }
         read
     }
@@ -226,9 +226,10 @@ impl Configuration {
         environment
     }
 
-    fn read_in_folder(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
-        std::env::set_current_dir(&self.folder)
-            .map_err(|error| vec![format!("the folder of the start, {}, can't be entered: {error}", self.folder.display())])?;
+    fn read_in_directory(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
+        std::env::set_current_dir(&self.directory).map_err(|error| {
+            vec![format!("the directory of the start, {}, can't be entered: {error}", self.directory.display())]
+        })?;
         let (Answer { mut settings, warnings, .. }, mut lines) = match self.read_settings(in_force, distrusted(in_force).as_ref())
         {
             Ok(answer) => {
@@ -241,7 +242,7 @@ impl Configuration {
         lines.extend(warnings.iter().filter(|line| !self.logged.contains(line)).cloned());
         let user = distrusted(&settings);
         lines.extend(renewal::renew(&mut settings.listeners, user.as_ref()));
-        enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
+        enter_directory(&settings).map_err(|error| vec![error.to_string()])?;
         self.logged = warnings;
         Ok(ReadAgain { settings, lines })
     }
@@ -268,7 +269,7 @@ pub fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<String> {
 impl fmt::Debug for Configuration {
     /// Without the environment, which may hold secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Configuration").field("folder", &self.folder).finish_non_exhaustive()
+        formatter.debug_struct("Configuration").field("directory", &self.directory).finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,5 @@
 //! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed
-//! beside the plain program), and the folder in which it starts. It starts nothing. The master runs it at the start, so that a
+//! beside the plain program), and the directory in which it starts. It starts nothing. The master runs it at the start, so that a
 //! missing Python is an error of the start instead of each fork.
 
 use std::ffi::OsString;
@@ -12,24 +12,25 @@ use bolide_supervision::privileges;
 use bolide_supervision::processes::confinement;
 use nix::unistd::{AccessFlags, access};
 
-/// Executes the prototype's file in a Python that has no folder of packages in `sys.path` (`python -S`): it looks for the file in
-/// the packages of the virtualenv, of the interpreter and of the user. An import of `site` has no effect with `-S`, so nothing of
-/// the packages is executed. The application does not find the module as imported.
+/// Executes the prototype's file in a Python that has no directory of packages in `sys.path` (`python -S`): it looks for the file
+/// in the packages of the virtualenv, of the interpreter and of the user. An import of `site` has no effect with `-S`, so nothing
+/// of the packages is executed. The application does not find the module as imported.
 const WITHOUT_SITE: &str = "\
 import os, runpy, site, sys
 del sys.modules['site']
 sys.path[:] = filter(None, sys.path)
 home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
 own = os.path.join(home, 'lib', 'python%d.%d' % sys.version_info[:2], 'site-packages')
-folders = [own, *site.getsitepackages(), site.getusersitepackages()]
-files = [os.path.join(folder, 'bolide', 'prototype.py') for folder in folders]
+directories = [own, *site.getsitepackages(), site.getusersitepackages()]
+files = [os.path.join(directory, 'bolide', 'prototype.py') for directory in directories]
 file = next(filter(os.path.isfile, files), None)
 if file is None:
-    sys.exit(f'bolide: {sys.executable} has no package bolide in {\", \".join(folders)}: {sys.executable} -m pip install bolide')
+    places = ', '.join(directories)
+    sys.exit(f'bolide: {sys.executable} has no package bolide in {places}: {sys.executable} -m pip install bolide')
 runpy.run_path(file, run_name='__main__')
 ";
 
-/// Debian's folder of Python packages, relative to the parent of the program's folder.
+/// Debian's directory of Python packages, relative to the parent of the program's directory.
 const PACKAGES: &str = "lib/python3/dist-packages";
 
 /// The program of a prototype. The number of the boot descriptor follows its arguments.
@@ -37,58 +38,60 @@ const PACKAGES: &str = "lib/python3/dist-packages";
 pub struct Program {
     pub executable: PathBuf,
     pub arguments: Vec<OsString>,
-    /// The folder that contains the Python package `bolide`, if known.
-    pub package_folder: Option<PathBuf>,
+    /// The directory that contains the Python package `bolide`, if known.
+    pub package_directory: Option<PathBuf>,
 }
 
 impl Program {
     /// Chooses the interpreter: that of the virtual environment, otherwise the one that runs us, otherwise `python3` from `PATH`.
-    /// With a `root`, the `folder` of the application is within it.
+    /// With a `root`, the `directory` of the application is within it.
     ///
     /// # Errors
     /// There is no interpreter; the message says what to install.
     pub fn choose(
         python: &Python,
-        (root, folder): (Option<&Path>, Option<&Path>),
+        (root, directory): (Option<&Path>, Option<&Path>),
         interpreter: Option<&Path>,
-        package_folder: Option<&Path>,
+        package_directory: Option<&Path>,
         search: Option<OsString>,
     ) -> Result<Program, StartError> {
         let executable = match (&python.virtualenv, interpreter) {
             // The interpreter within a jail is looked up below.
-            (Some(folder), _) if root.is_some() => folder.join("bin").join("python"),
-            (Some(folder), _) => in_virtualenv(folder)?,
+            (Some(directory), _) if root.is_some() => directory.join("bin").join("python"),
+            (Some(directory), _) => in_virtualenv(directory)?,
             (None, Some(own)) => own.to_owned(),
             (None, None) => in_search_path(search)?,
         };
-        let (executable, package_folder) = match root {
-            Some(root) => confinement::python_within(root, folder, &executable, package_folder)?,
-            None => (executable, package_folder.map(Path::to_owned)),
+        let (executable, package_directory) = match root {
+            Some(root) => confinement::python_within(root, directory, &executable, package_directory)?,
+            None => (executable, package_directory.map(Path::to_owned)),
         };
         let flags = (0..python.optimize).map(|_| "-O".into()).chain(python.no_site.then(|| "-S".into()));
-        let arguments = flags.chain(match &package_folder {
-            Some(folder) => vec![folder.join("bolide").join("prototype.py").into_os_string()],
+        let arguments = flags.chain(match &package_directory {
+            Some(directory) => vec![directory.join("bolide").join("prototype.py").into_os_string()],
             None if python.no_site => vec!["-c".into(), WITHOUT_SITE.into()],
             None => vec!["-m".into(), "bolide.prototype".into()],
         });
         let arguments = arguments.collect();
-        Ok(Program { executable, arguments, package_folder })
+        Ok(Program { executable, arguments, package_directory })
     }
 }
 
-/// Enters the folder of `chdir`, or that of the start, by its path. This is repeated for each generation, because a path may lead
-/// elsewhere by then (`current -> releases/2`). A link of the application's user leads into no folder that this user could not
-/// enter itself.
+/// Enters the directory of `chdir`, or that of the start, by its path. This is repeated for each generation, because a path may
+/// lead elsewhere by then (`current -> releases/2`). A link of the application's user leads into no directory that this user
+/// could not enter itself.
 ///
 /// # Errors
-/// The folder can't be entered.
-pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
-    // Only the prototype enters the folder of a jail.
-    let Some(folder) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
+/// The directory can't be entered.
+pub fn enter_directory(settings: &Settings) -> Result<(), StartError> {
+    // Only the prototype enters the directory of a jail.
+    let Some(directory) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else {
+        return Ok(());
+    };
     // If the user does not exist, the start reports that where it needs the user.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
-    guarded_files::enter(folder, Rights::user_first(user.as_ref())).map_err(|error| {
-        StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
+    guarded_files::enter(directory, Rights::user_first(user.as_ref())).map_err(|error| {
+        StartError::new(format!("chdir = {}: {error}; make that directory, or correct the option", directory.display()))
     })
 }
 
@@ -100,13 +103,13 @@ pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
             "the program, the interpreter of its first line, or its loader does not exist; with chroot its libraries must be \
                 inside"
         }
-        Some(libc::EACCES) => "the user of uid may not use it, or a folder above it",
+        Some(libc::EACCES) => "the user of uid may not use it, or a directory above it",
         _ => "try it by hand",
     };
     StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
 }
 
-/// Returns the Python and the package folder that belong to the program at this path, if they exist.
+/// Returns the Python and the package directory that belong to the program at this path, if they exist.
 ///
 /// The Python is not looked up in `PATH`, where another version may come first (that of pyenv or a virtual environment): the
 /// installed native module is for the system Python. A `virtualenv` takes precedence over both, and loads its own packages first.
@@ -120,14 +123,14 @@ pub fn packaged_beside(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
     (python.is_file().then_some(python), Some(packages))
 }
 
-fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
-    let executable = folder.join("bin").join("python");
+fn in_virtualenv(directory: &Path) -> Result<PathBuf, StartError> {
+    let executable = directory.join("bin").join("python");
     if access(&executable, AccessFlags::X_OK).is_ok() {
-        // The prototype is executed in the configuration's folder, so a relative path means the same there.
+        // The prototype is executed in the configuration's directory, so a relative path means the same there.
         return Ok(executable);
     }
-    let shown = folder.display();
-    let hint = if folder.is_dir() { "that folder is not a virtual environment" } else { "that folder does not exist" };
+    let shown = directory.display();
+    let hint = if directory.is_dir() { "that directory is not a virtual environment" } else { "that directory does not exist" };
     Err(StartError::new(format!(
         "virtualenv = {shown}: there is no program {}, {hint}; create it with `python3 -m venv {shown}`",
         executable.display()
@@ -136,13 +139,13 @@ fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
 
 fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
     let search = search.unwrap_or_default();
-    // An empty entry means the current folder, from which no interpreter is to be run by accident.
-    let folders = std::env::split_paths(&search).filter(|folder| !folder.as_os_str().is_empty());
-    let mut candidates = folders.map(|folder| folder.join("python3"));
+    // An empty entry means the current directory, from which no interpreter is to be run by accident.
+    let directories = std::env::split_paths(&search).filter(|directory| !directory.as_os_str().is_empty());
+    let mut candidates = directories.map(|directory| directory.join("python3"));
     candidates.find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok()).ok_or_else(|| {
         StartError::new(
             "no `python3` is in PATH: install Python 3.9 or later, then `pip install bolide`; or name a virtual environment \
-            with virtualenv = FOLDER"
+            with virtualenv = DIRECTORY"
                 .to_owned(),
         )
     })
@@ -151,22 +154,22 @@ fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_supervision::testing::Folder;
+    use bolide_supervision::testing::Directory;
     use std::os::unix::fs::PermissionsExt;
 
     fn program_file(path: &Path) {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         std::fs::write(path, "#!/bin/sh\n").expect("written");
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("set");
     }
 
     #[test]
     fn the_virtualenv_comes_first_then_our_interpreter_then_the_search_path() {
-        let folder = Folder::new("interpreter");
-        let virtualenv = folder.path().join("venv");
+        let directory = Directory::new("interpreter");
+        let virtualenv = directory.path().join("venv");
         program_file(&virtualenv.join("bin/python"));
-        program_file(&folder.path().join("path/python3"));
-        let search = Some(folder.path().join("path").into_os_string());
+        program_file(&directory.path().join("path/python3"));
+        let search = Some(directory.path().join("path").into_os_string());
         let own = Path::new("/opt/python");
         let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
         let chosen =
@@ -177,10 +180,10 @@ mod tests {
         let chosen = Program::choose(&python, (None, None), Some(own), None, search.clone()).expect("chosen");
         assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
         let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
-        assert_eq!(chosen.executable, folder.path().join("path/python3"));
+        assert_eq!(chosen.executable, directory.path().join("path/python3"));
         python.no_site = true;
         python.optimize = 1;
-        let search = Some(folder.path().join("path").into_os_string());
+        let search = Some(directory.path().join("path").into_os_string());
         let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
         assert_eq!(chosen.arguments[..3], ["-O", "-S", "-c"]);
     }
@@ -197,21 +200,21 @@ mod tests {
     }
 
     fn file(path: &Path) {
-        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
         std::fs::write(path, "").expect("written");
     }
 
     #[test]
     fn a_program_of_a_package_knows_its_python_and_its_package() {
-        let folder = Folder::new("packaged");
-        let program = folder.path().join("usr/bin/bolide");
+        let directory = Directory::new("packaged");
+        let program = directory.path().join("usr/bin/bolide");
         assert_eq!(packaged_beside(&program), (None, None), "installed by Cargo");
-        file(&folder.path().join("usr/bin/python3"));
+        file(&directory.path().join("usr/bin/python3"));
         assert_eq!(packaged_beside(&program), (None, None), "beside a Python without Bolide");
-        let packages = folder.path().join("usr/lib/python3/dist-packages");
+        let packages = directory.path().join("usr/lib/python3/dist-packages");
         file(&packages.join("bolide/prototype.py"));
-        assert_eq!(packaged_beside(&program), (Some(folder.path().join("usr/bin/python3")), Some(packages.clone())));
-        std::fs::remove_file(folder.path().join("usr/bin/python3")).expect("removed");
+        assert_eq!(packaged_beside(&program), (Some(directory.path().join("usr/bin/python3")), Some(packages.clone())));
+        std::fs::remove_file(directory.path().join("usr/bin/python3")).expect("removed");
         assert_eq!(packaged_beside(&program), (None, Some(packages)), "the Python of PATH has to do");
     }
 }

@@ -1,6 +1,6 @@
 //! `bolide check --load`: imports the application in a child, with the program that a prototype of these settings would run, as
-//! its user and in its folder. It binds nothing, serves nothing and leaves nothing behind. It prints only the child's report. The
-//! process of the command runs it.
+//! its user and in its directory. It binds nothing, serves nothing and leaves nothing behind. It prints only the child's report.
+//! The process of the command runs it.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
 use crate::provision::configuration::Configuration;
-use crate::provision::interpreter::{Program, enter_folder, not_executed};
+use crate::provision::interpreter::{Program, enter_directory, not_executed};
 
 /// The argument that selects the load check in a prototype's program.
 const LOAD_CHECK_FLAG: &str = "--rehearse";
@@ -41,8 +41,8 @@ pub fn check_load(settings: &Settings, configuration: &Configuration, report: &m
     let found = loaded(settings, configuration, report).unwrap_or_else(|error| Some(failure(&error.to_string())));
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
     // The relative paths of the next configuration start from here.
-    if let Err(error) = std::env::set_current_dir(configuration.folder()) {
-        report.add(failure(&format!("the folder of the start can't be entered: {error}")));
+    if let Err(error) = std::env::set_current_dir(configuration.directory()) {
+        report.add(failure(&format!("the directory of the start can't be entered: {error}")));
     }
 }
 
@@ -52,7 +52,7 @@ fn loaded(
     configuration: &Configuration,
     report: &mut CheckReport,
 ) -> Result<Option<Diagnostic>, StartError> {
-    enter_folder(settings)?;
+    enter_directory(settings)?;
     let program = configuration.program(settings)?;
     let privileges = match identity(settings) {
         Ok(privileges) => privileges,
@@ -145,7 +145,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         reader_secret: 0,
         connection_queue: None,
         listeners: Vec::new(),
-        package_folder: None,
+        package_directory: None,
     };
     let text = serde_json::to_vec(&serde_json::json!({ "boot": boot, "limit_ms": limit_ms }))?;
     // The child reads all of it first; dropping the pipe marks its end.

@@ -48,7 +48,7 @@ impl MessageQueues {
         }
         if smallest < bytes {
             return Ok(vec![format!(
-                "mule-msg-size = {bytes}: the kernel gives a queue {smallest} bytes at the most: raise net.core.wmem_max"
+                "mule-msg-size = {bytes}: the kernel gives a queue {smallest} bytes at most: raise net.core.wmem_max"
             )]);
         }
         Ok(Vec::new())

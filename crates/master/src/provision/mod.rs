@@ -12,7 +12,7 @@ pub mod load_check;
 pub mod memories;
 pub mod message_queues;
 pub mod renewing;
-pub mod spool_folders;
+pub mod spool_directories;
 mod store_files;
 
 use std::io;
@@ -435,7 +435,7 @@ impl Provision {
             connection_queue: Some(connection_queue),
             reader_secret: self.reader_permit.secret(),
             listeners: descriptors,
-            package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+            package_directory: self.program().package_directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
         };
         let confinement =
             RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), self.privileges.as_ref())?;

@@ -5,7 +5,7 @@ use bolide_supervision::log_sink;
 use bolide_supervision::sockets::socket_activation;
 
 use crate::provision::configuration::Configuration;
-use crate::provision::{Plan, Provision, changes, spool_folders};
+use crate::provision::{Plan, Provision, changes, spool_directories};
 
 /// Reads the configuration again, for the next generation. `warnings` gets what the client that asked for the reload has to know:
 /// warnings, such as a certificate that could not be taken, and options that keep their values.
@@ -26,7 +26,8 @@ pub fn read_plan(
     wanted.listeners = socket_activation::merge(wanted.listeners);
     let renewed = changes::renewed(provision.settings(), &wanted, provision.room()).map_err(|error| one(error.to_string()))?;
     let program = configuration.program(&renewed.settings).map_err(|error| one(error.to_string()))?;
-    spool_folders::create_missing(&renewed.settings, provision.privileges(), false).map_err(|error| one(error.to_string()))?;
+    spool_directories::create_missing(&renewed.settings, provision.privileges(), false)
+        .map_err(|error| one(error.to_string()))?;
     let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
     let mut emptied = Vec::new();
     let memories = provision.memories_for(&renewed.settings, &mut emptied).map_err(|error| one(error.to_string()))?;

@@ -105,8 +105,8 @@ impl Metering {
             self.collect_own(own, &values, rights, &mut troubles);
         }
         let raised = self.check_thresholds(&settings.thresholds, &values, now_ms);
-        if let Some(folder) = &settings.folder {
-            self.write_files(folder, &values, rights, &mut troubles);
+        if let Some(directory) = &settings.directory {
+            self.write_files(directory, &values, rights, &mut troubles);
         }
         if let Some(trouble) = troubles.first().filter(|_| !self.is_told) {
             log_sink::line(&format!("metrics: {trouble}"));
@@ -196,16 +196,16 @@ impl Metering {
     }
 
     /// Writes the files of the metrics that have changed.
-    fn write_files(&mut self, folder: &Path, values: &MetricValues<'_>, rights: Rights<'_>, troubles: &mut Vec<String>) {
+    fn write_files(&mut self, directory: &Path, values: &MetricValues<'_>, rights: Rights<'_>, troubles: &mut Vec<String>) {
         for metric in &self.list {
             let Some(value) = values.get(metric.place) else { continue };
             if self.written.get(&metric.name) == Some(&value) {
                 continue;
             }
-            match write_number(&folder.join(&metric.name), value, rights) {
+            match write_number(&directory.join(&metric.name), value, rights) {
                 Ok(()) => _ = self.written.insert(metric.name.clone(), value),
                 Err(error) => {
-                    troubles.push(format!("{}: {error}", folder.join(&metric.name).display()));
+                    troubles.push(format!("{}: {error}", directory.join(&metric.name).display()));
                     // The others have the same trouble.
                     return;
                 }
@@ -215,11 +215,11 @@ impl Metering {
 
     /// `metrics-dir-restore`.
     fn restore(&mut self, settings: &Metrics, provision: &Provision, restoring: Restoring) {
-        let (Some(folder), Some(values)) = (&settings.folder, provision.memories_in_force().metrics()) else { return };
+        let (Some(directory), Some(values)) = (&settings.directory, provision.memories_in_force().metrics()) else { return };
         let rights = Rights::root_first(provision.privileges());
         for metric in &self.list {
             // A metric without a file begins with its first value.
-            let Ok(text) = guarded_files::read_text(&folder.join(&metric.name), MAX_FILE_BYTES, rights) else { continue };
+            let Ok(text) = guarded_files::read_text(&directory.join(&metric.name), MAX_FILE_BYTES, rights) else { continue };
             let value = metrics::number_of_word(&text, 0);
             match metric.kind {
                 _ if metric.is_open && restoring == Restoring::Counters => {}

@@ -34,7 +34,7 @@ impl ProportionalMemory {
         }
     }
 
-    /// Measures the worker that is due, one at the most.
+    /// Measures the worker that is due, one at most.
     pub fn measure_due(&mut self, mut pids: impl Iterator<Item = u32>, now_ms: u64) {
         if self.wanted_ms.is_none_or(|wanted| now_ms >= wanted + WANTED_MS) {
             return;

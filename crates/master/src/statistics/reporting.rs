@@ -237,7 +237,7 @@ impl Numbers for Reporting {
         self.page.insert(Page::from(as_json(&snapshot, form_of(view)).into_bytes())).clone()
     }
 
-    /// Answers a scraper. Numbers are collected once a second at the most, however many ask.
+    /// Answers a scraper. Numbers are collected once a second at most, however many ask.
     fn metrics(&mut self, request: &Request, view: View<'_>, now_ms: u64) -> Answer {
         if self.scraped.is_old(now_ms) {
             let facts = self.facts(view, now_ms);

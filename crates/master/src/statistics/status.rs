@@ -69,7 +69,7 @@ pub fn identity(settings: &Settings, listeners: &Listeners) -> Value {
         "configurations": settings.control.origin.configurations,
         "pidfiles": pidfiles,
         "fifos": settings.control.fifos,
-        "folder": settings.control.origin.folder,
+        "directory": settings.control.origin.directory,
         "addresses": addresses(listeners),
     })
 }
@@ -129,7 +129,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "logs": logs(view, now_ms),
         "caches": caches(view),
         "engines": engines(view, now_ms),
-        "signals": view.signalling.described(now_ms),
+        "signals": view.signaling.described(now_ms),
     })
 }
 

@@ -19,7 +19,7 @@ use crate::generations::Generations;
 use crate::log_keeping::LogKeeping;
 use crate::outcomes::Outcomes;
 use crate::provision::Provision;
-use crate::signalling::Signalling;
+use crate::signaling::Signaling;
 use crate::spans::exporters::Exporters;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
@@ -31,7 +31,7 @@ pub struct View<'a> {
     pub attendants: &'a Attendants,
     pub exporters: &'a Exporters,
     pub outcomes: &'a Outcomes,
-    pub signalling: &'a Signalling,
+    pub signaling: &'a Signaling,
     pub logs: &'a LogKeeping,
     pub is_stopping: bool,
 }
@@ -48,9 +48,9 @@ impl View<'_> {
             pid: std::process::id(),
             uid: nix::unistd::getuid().as_raw(),
             gid: nix::unistd::getgid().as_raw(),
-            cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
+            cwd: std::env::current_dir().map(|directory| directory.to_string_lossy().into_owned()).unwrap_or_default(),
             queue_errors: queues.errors(),
-            signal_queue: self.signalling.waiting_for_any_worker(),
+            signal_queue: self.signaling.waiting_for_any_worker(),
             daemons,
             sockets: endpoints
                 .map(|(endpoint, queue)| SocketFacts {
@@ -90,8 +90,8 @@ impl View<'_> {
             let (kind, number) = helper.kind(place);
             let mut facts = HelperFacts { kind, number, ..HelperFacts::default() };
             facts.respawns = self.children.ledger().ended_helpers(place);
-            if let Task::Spooler { folder, .. } = &helper.task {
-                facts.folder = folder.display().to_string();
+            if let Task::Spooler { directory, .. } = &helper.task {
+                facts.directory = directory.display().to_string();
             }
             let present = self.children.iter().filter(|child| child.helper_number() == Some(place)).max_by_key(|child| child.id);
             let Some((pid, row)) = present.and_then(|child| child.pid.zip(child.row())) else { return facts };
@@ -124,7 +124,7 @@ impl View<'_> {
             last_spawn_s: account.last_spawn_s,
             spawn_count: account.spawn_count,
             signals: account.signals,
-            signal_queue: self.signalling.waiting_for_worker(number),
+            signal_queue: self.signaling.waiting_for_worker(number),
             ..WorkerFacts::default()
         };
         let Some(child) = present else {

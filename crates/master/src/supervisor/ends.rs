@@ -76,7 +76,7 @@ impl Supervisor {
         if self.provision.settings().lifecycle.crash_reports.is_some() {
             crash_reports::take_last_state(&mut child);
         }
-        self.signalling.note_end(&child, &self.children);
+        self.signaling.note_end(&child, &self.children);
         self.raise_segfault(&child, &cause, now);
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
@@ -105,17 +105,17 @@ impl Supervisor {
     fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
         let board = self.children.scoreboard();
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || board.has_begun_requests(row);
-        let is_killed = matches!(cause, Cause::Signalled { signal: libc::SIGKILL, .. }) && worker.kill_reason.is_none();
+        let is_killed = matches!(cause, Cause::Signaled { signal: libc::SIGKILL, .. }) && worker.kill_reason.is_none();
         let kernel_kill = if is_killed { self.oom_kills.look() } else { KernelKill::Unknown };
         let end = WorkerEnd { worker, number, cause, remembered: board.remembered(row), kernel_kill, has_worked };
         let in_flight = board.in_flight(row).len();
         let dropped = unfinished::send(&end, self.provision.span_socket(), now);
         self.exporters.count_dropped(dropped);
-        if let Some(folder) =
+        if let Some(directory) =
             self.provision.settings().lifecycle.crash_reports.as_ref().filter(|_| crash_reports::is_reported(&end))
         {
             let text = crash_reports::compose(&end, &self.provision, now);
-            self.alarms.report_crash(folder.clone(), text.as_bytes());
+            self.alarms.report_crash(directory.clone(), text.as_bytes());
         }
         if let Some(why) = self.generations.note_end(worker, board.work(row), in_flight, &cause.words()) {
             self.roll_back(&why, now);

@@ -46,7 +46,7 @@ use crate::outcomes::{Asker, Outcomes};
 use crate::owner::{ConnectionMove, Owner, OwnerContext, Processes, Turn};
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
-use crate::signalling::{Instance, Signalling};
+use crate::signaling::{Instance, Signaling};
 use crate::spans::exporters::Exporters;
 use crate::statistics::reporting::Reporting;
 use crate::statistics::routes::Door;
@@ -155,7 +155,7 @@ parts! {
         development: Development,
         reporting: Reporting,
         watches: Watches,
-        signalling: Signalling,
+        signaling: Signaling,
         single_signals: SingleSignals,
     }
     processes {
@@ -196,7 +196,7 @@ impl Supervisor {
             touch_hooks: TouchHooks::default(),
             ends_with_terminal: EndsWithTerminal::of(settings, configuration.has_files()),
             alarms,
-            signalling: Signalling::default(),
+            signaling: Signaling::default(),
             single_signals: SingleSignals::default(),
             children,
             provision,
@@ -344,10 +344,10 @@ impl Supervisor {
 
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
-        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signalling, logs, reporting, .. } =
+        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signaling, logs, reporting, .. } =
             self;
         let is_stopping = self.ending.is_stopping();
-        (View { children, generations, provision, attendants, exporters, outcomes, signalling, logs, is_stopping }, reporting)
+        (View { children, generations, provision, attendants, exporters, outcomes, signaling, logs, is_stopping }, reporting)
     }
 
     fn report_to(&mut self, door: Door, token: ServerToken) {
@@ -361,9 +361,9 @@ impl Supervisor {
     }
 
     /// uWSGI's signals, with what their decisions need.
-    fn signalling(&mut self) -> (&mut Signalling, Instance<'_>, &mut Watches) {
-        let Supervisor { signalling, children, generations, provision, watches, .. } = self;
-        (signalling, Instance { children, generations, provision }, watches)
+    fn signaling(&mut self) -> (&mut Signaling, Instance<'_>, &mut Watches) {
+        let Supervisor { signaling, children, generations, provision, watches, .. } = self;
+        (signaling, Instance { children, generations, provision }, watches)
     }
 
     fn take_signals(&mut self) {
@@ -413,8 +413,8 @@ impl Supervisor {
         let is_loading = generations.reload.is_loading() || self.watches.is_settling();
         self.development.let_requests_go(is_loading, provision.shown_error_page(), children, now);
         children.send_pause_orders();
-        let (signalling, instance, watches) = self.signalling();
-        signalling.note_generation(instance, watches, now);
-        signalling.advance(instance, now);
+        let (signaling, instance, watches) = self.signaling();
+        signaling.note_generation(instance, watches, now);
+        signaling.advance(instance, now);
     }
 }

@@ -9,7 +9,7 @@ use bolide_supervision::processes::exit_report::Cause;
 use crate::children::child::{Event, KillReason, Progress, Role};
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::generations::{forming, helpers, imports};
-use crate::signalling;
+use crate::signaling;
 use crate::supervisor::Supervisor;
 use crate::workers::harakiri::Watch;
 
@@ -32,14 +32,14 @@ impl Supervisor {
                     imports::take(id, list, &mut self.children, generations, provision, watches, now);
                 }
                 Ok(Received::Message(Report::Registered, file)) => {
-                    let (signalling, instance, watches) = self.signalling();
-                    if let Some(reason) = signalling::take_report(id, file, signalling, instance, watches, now) {
+                    let (signaling, instance, watches) = self.signaling();
+                    if let Some(reason) = signaling::take_report(id, file, signaling, instance, watches, now) {
                         self.children.kill_and_log(id, reason, &self.provision, now);
                     }
                 }
-                Ok(Received::Message(Report::Signalled { number }, _)) => {
-                    let (signalling, instance, _) = self.signalling();
-                    signalling.take_raised(id, number, instance);
+                Ok(Received::Message(Report::Signaled { number }, _)) => {
+                    let (signaling, instance, _) = self.signaling();
+                    signaling.take_raised(id, number, instance);
                 }
                 Ok(Received::Message(Report::Crashed { .. }, state)) => {
                     if let Some(child) = self.children.find_mut(id) {

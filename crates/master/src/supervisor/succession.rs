@@ -67,7 +67,7 @@ impl Supervisor {
         let (settings, privileges) = (self.provision.settings(), self.provision.privileges());
         self.reporting.take_over(privileges);
         self.attendants.note_minute();
-        self.signalling.note_minute();
+        self.signaling.note_minute();
         pidfile::write_as_successor(settings, privileges);
         self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
         self.takeover.take_over();

@@ -66,8 +66,8 @@ impl Supervisor {
         }
         self.take_file_changes(now);
         if !self.ending.is_stopping() && !self.takeover.awaits_takeover() {
-            let (signalling, instance, _) = self.signalling();
-            signalling.fire_due(instance, now);
+            let (signaling, instance, _) = self.signaling();
+            signaling.fire_due(instance, now);
         }
         if self.takeover.owns_files() {
             self.logs.rotate_due(&self.children, now);
@@ -76,8 +76,8 @@ impl Supervisor {
         let (context, owners) = self.processes(now);
         owners.for_each(|owner| owner.due(context));
         for number in self.alarms.take_signals() {
-            let (signalling, instance, _) = self.signalling();
-            signalling.raise_in_service(number, instance);
+            let (signaling, instance, _) = self.signaling();
+            signaling.raise_in_service(number, instance);
         }
     }
 
@@ -125,8 +125,8 @@ impl Supervisor {
         }
         let changes = change.words(self.provision.settings().application.chdir.as_deref());
         log_sink::line(&format!("{}: {changes}: raising signal {number}", change.option));
-        let (signalling, instance, _) = self.signalling();
-        signalling.raise_in_service(number, instance);
+        let (signaling, instance, _) = self.signaling();
+        signaling.raise_in_service(number, instance);
     }
 
     fn deadline_passed(&mut self, id: u64, now: u64) {
@@ -182,7 +182,7 @@ impl Supervisor {
             match step {
                 Step::Replace => self.recycling.enqueue(reported.child, &mut self.children),
                 Step::EndAfterWork => helpers::renew(reported.child, &mut self.children, &self.provision, now),
-                Step::EndAtOnce => self.condemn(reported.child, KillReason::Signalled, now),
+                Step::EndAtOnce => self.condemn(reported.child, KillReason::Signaled, now),
                 Step::Command(command) => self.obey(command, asker, now),
                 Step::Nothing => {}
             }

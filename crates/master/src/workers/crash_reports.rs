@@ -46,7 +46,7 @@ pub fn is_reported(end: &WorkerEnd<'_>) -> bool {
     let is_asked = !end.worker.state.is_active();
     let is_killed = matches!(end.worker.kill_reason, Some(KillReason::Harakiri | KillReason::Memory));
     let is_fault = match end.cause {
-        Cause::Signalled { .. } => true,
+        Cause::Signaled { .. } => true,
         Cause::Exited(status) => {
             *status != 0 && *status != message::EXIT_LOAD_FAILED || !exit_report::open(&end.remembered).is_empty()
         }
@@ -62,7 +62,7 @@ pub fn compose(end: &WorkerEnd<'_>, provision: &Provision, now_ms: u64) -> Strin
     let part = |title: &str| part_of(&state, title);
     let maps = part("maps");
     let (signal, status) = match end.cause {
-        Cause::Signalled { signal, .. } => (Some(*signal), None),
+        Cause::Signaled { signal, .. } => (Some(*signal), None),
         Cause::Exited(status) => (None, Some(*status)),
         Cause::NotForked(_) | Cause::Unknown => (None, None),
     };

@@ -60,11 +60,11 @@ impl WorkerEnd<'_> {
             (Some(KillReason::Memory), _) => EndKind::Memory,
             (Some(KillReason::Mercy | KillReason::Late | KillReason::InterpreterStays), _) => EndKind::Late,
             (Some(KillReason::StopNow), _) => EndKind::Ordered,
-            (Some(KillReason::Signalled), _) => EndKind::Signal,
+            (Some(KillReason::Signaled), _) => EndKind::Signal,
             (Some(_), _) => EndKind::Other,
             (None, Cause::Exited(0)) if !self.worker.state.is_active() => EndKind::Ordered,
             (None, Cause::Exited(_)) => EndKind::Exit,
-            (None, Cause::Signalled { .. }) => EndKind::Signal,
+            (None, Cause::Signaled { .. }) => EndKind::Signal,
             (None, Cause::NotForked(_) | Cause::Unknown) => EndKind::Other,
         }
     }
@@ -135,7 +135,7 @@ fn words_of_end(cause: &Cause, provision: &Provision) -> String {
     let words = cause.words();
     let limit = provision.coming_settings().lifecycle.process.address_space_bytes;
     match (cause, limit) {
-        (Cause::Signalled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
+        (Cause::Signaled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
             let most = bytes / (1024 * 1024);
             format!("{words}, probably because it could not get memory within limit-as = {most} MiB")
         }
@@ -146,7 +146,7 @@ fn words_of_end(cause: &Cause, provision: &Provision) -> String {
 /// Returns the reason why a prototype did not load. A prototype without any output may not have found the module `bolide`.
 pub fn why_not_loaded(cause: &Cause, loaded: bool, provision: &Provision) -> String {
     let program = provision.program();
-    let hint = match (cause, &program.package_folder) {
+    let hint = match (cause, &program.package_directory) {
         (Cause::Exited(1), None) if !loaded => {
             format!(" (if it is the module `bolide` that is missing: {} -m pip install bolide)", program.executable.display())
         }

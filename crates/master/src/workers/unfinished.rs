@@ -29,7 +29,7 @@ pub fn send(end: &WorkerEnd<'_>, socket: &SpanSocket, now_ms: u64) -> u64 {
 /// What ended a worker, as `error.type`.
 fn error_type(kind: EndKind, cause: &Cause) -> String {
     match (kind, cause) {
-        (EndKind::Signal, Cause::Signalled { signal, .. }) => signals::name(*signal),
+        (EndKind::Signal, Cause::Signaled { signal, .. }) => signals::name(*signal),
         _ => kind.name().to_owned(),
     }
 }

@@ -147,10 +147,10 @@ fn test_worker_with_a_request_over_harakiri_is_asked_for_its_stack_once() {
 
 #[test]
 fn test_graceful_stop_finishes_requests_in_flight_and_removes_files() {
-    let options = ["--uwsgi-socket", "{folder}/app.sock", "--pidfile", "{folder}/app.pid", "--processes", "2"];
+    let options = ["--uwsgi-socket", "{directory}/app.sock", "--pidfile", "{directory}/app.pid", "--processes", "2"];
     let mut instance = Instance::start(SERVE, &options);
     instance.wait_log("ready: 2 workers");
-    let pidfile = instance.folder().join("app.pid");
+    let pidfile = instance.directory().join("app.pid");
     assert_eq!(std::fs::read_to_string(&pidfile).expect("a pidfile").trim(), instance.pid().to_string());
     let held = instance.request("hold GET /last").expect("connected");
     let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
@@ -163,7 +163,7 @@ fn test_graceful_stop_finishes_requests_in_flight_and_removes_files() {
     drop(held);
     assert_eq!(instance.end().code(), Some(0));
     assert!(!lives(busy.pid));
-    assert!(!pidfile.exists() && !instance.folder().join("app.sock").exists());
+    assert!(!pidfile.exists() && !instance.directory().join("app.sock").exists());
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn test_killed_master_leaves_no_process_and_no_port() {
 #[test]
 fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_nothing_else() {
     let root = nix::unistd::geteuid().is_root();
-    let options = ["--chdir", "{folder}", "--env", "FAKE_VALUE=set", "--uid", "nobody"];
+    let options = ["--chdir", "{directory}", "--env", "FAKE_VALUE=set", "--uid", "nobody"];
     let instance = Instance::start(SERVE, if root { &options } else { &options[..4] });
     let uid = match root {
         true => nix::unistd::User::from_name("nobody").expect("looked up").expect("nobody").uid,
@@ -241,7 +241,7 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
     };
     instance.wait_log("ready: 1 worker");
     let prototype = instance.ask("who").expect("an answer").parent;
-    let expected = format!("{} {prototype} {uid} set", instance.folder().display());
+    let expected = format!("{} {prototype} {uid} set", instance.directory().display());
     assert_eq!(instance.text("environment"), Some(expected));
     // The listener, the order socket, both ends of the connection queue, the connection and the wake-up pair of the fake
     // prototype; boot file, scoreboard, the memory of lock 0, the count of lost lines, and the file for the reason of
@@ -285,23 +285,26 @@ fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
         ("/nonexistent/app.pid can't be written", &["--pidfile", "/nonexistent/app.pid"]),
         ("/nonexistent/app.log (logto) can't be written", &["--logto", "/nonexistent/app.log"]),
         ("no user is called `no-such-user`", &["--uid", "no-such-user"]),
-        ("192.0.2.1 is not an address of this machine", &["--uwsgi-socket", "{folder}/app.sock", "--http-socket", "192.0.2.1:0"]),
+        (
+            "192.0.2.1 is not an address of this machine",
+            &["--uwsgi-socket", "{directory}/app.sock", "--http-socket", "192.0.2.1:0"],
+        ),
     ];
     for (expected, options) in cases {
         let mut instance = Instance::start(SERVE, options);
         assert_eq!(instance.end().code(), Some(1), "{expected}");
         let last = instance.last_line();
         assert!(last.starts_with("bolide: not started: ") && last.contains(expected), "{last}");
-        assert!(!instance.folder().join("app.sock").exists());
+        assert!(!instance.directory().join("app.sock").exists());
         assert!(instance.events().is_empty());
     }
 }
 
 #[test]
 fn test_logto_gets_all_lines_and_a_failed_start_still_reports_to_the_terminal() {
-    let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{folder}/app.log"]);
+    let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{directory}/app.log"]);
     assert_eq!(instance.end().code(), Some(22));
-    let file = std::fs::read_to_string(instance.folder().join("app.log")).expect("a log file");
+    let file = std::fs::read_to_string(instance.directory().join("app.log")).expect("a log file");
     assert!(
         crate::support::without_time(&file).starts_with("bolide: version ") && file.contains("Traceback: no such application"),
         "{file}"

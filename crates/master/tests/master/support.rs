@@ -14,9 +14,9 @@ use nix::unistd::{Pid, mkdtemp};
 /// Longer than any condition takes, however busy the machine is.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running master, with the folder of its test.
+/// A running master, with the directory of its test.
 pub struct Instance {
-    folder: PathBuf,
+    directory: PathBuf,
     master: Child,
 }
 
@@ -31,42 +31,47 @@ pub struct Answer {
 
 impl Instance {
     /// Starts the program `bolide` with these options, for one application and one free port of 127.0.0.1. Its Python package
-    /// `bolide` has the fake prototype, which obeys `orders`. `{folder}` in an option is the folder of the test.
+    /// `bolide` has the fake prototype, which obeys `orders`. `{directory}` in an option is the directory of the test.
     pub fn start(orders: &str, options: &[&str]) -> Instance {
-        let folder = new_folder();
-        let package = folder.join("bolide");
+        let directory = new_directory();
+        let package = directory.join("bolide");
         std::fs::create_dir(&package).expect("made");
         std::fs::write(package.join("__init__.py"), "").expect("written");
         let prototype = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/master/fake/prototype.py");
         std::fs::copy(prototype, package.join("prototype.py")).expect("copied");
         let mut command = Command::new(env!("CARGO_BIN_EXE_bolide"));
         command.args(["app:application", "--http-socket", "127.0.0.1:0", "--vacuum", "--processes", "1"]);
-        command.args(options.iter().map(|option| option.replace("{folder}", &folder.display().to_string())));
-        command.env("PYTHONPATH", &folder);
+        command.args(options.iter().map(|option| option.replace("{directory}", &directory.display().to_string())));
+        command.env("PYTHONPATH", &directory);
         if options.contains(&"--uid") {
             // A Python in the home of the user that runs the tests is not accessible to other users: the system's comes first.
             let path = std::env::var("PATH").unwrap_or_default();
             command.env("PATH", format!("/usr/local/bin:/usr/bin:{path}"));
         }
-        Instance::run(folder, orders, command)
+        Instance::run(directory, orders, command)
     }
 
-    fn run(folder: PathBuf, orders: &str, mut command: Command) -> Instance {
-        std::fs::write(folder.join("orders.json"), orders).expect("written");
-        std::fs::write(folder.join("events.txt"), "").expect("written");
+    fn run(directory: PathBuf, orders: &str, mut command: Command) -> Instance {
+        std::fs::write(directory.join("orders.json"), orders).expect("written");
+        std::fs::write(directory.join("events.txt"), "").expect("written");
         for name in ["", "events.txt", "orders.json"] {
             // Some tests run workers as another user.
             let permissions = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o777);
-            std::fs::set_permissions(folder.join(name), permissions).expect("set");
+            std::fs::set_permissions(directory.join(name), permissions).expect("set");
         }
-        let log = std::fs::File::create(folder.join("stderr.txt")).expect("made");
-        command.env("FAKE_FOLDER", &folder).env("FAKE_LAYOUT", layout()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let log = std::fs::File::create(directory.join("stderr.txt")).expect("made");
+        command
+            .env("FAKE_DIRECTORY", &directory)
+            .env("FAKE_LAYOUT", layout())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         let master = command.spawn().expect("the master starts");
-        Instance { folder, master }
+        Instance { directory, master }
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     pub fn pid(&self) -> Pid {
@@ -75,13 +80,13 @@ impl Instance {
 
     /// Returns the log so far, in whole lines, without the timestamps of the server.
     pub fn log(&self) -> String {
-        let text = whole_lines(&self.folder.join("stderr.txt"));
+        let text = whole_lines(&self.directory.join("stderr.txt"));
         text.split_inclusive('\n').map(without_time).collect()
     }
 
     /// Returns the lines that the fake prototype and its workers wrote.
     pub fn events(&self) -> Vec<String> {
-        let text = whole_lines(&self.folder.join("events.txt"));
+        let text = whole_lines(&self.directory.join("events.txt"));
         text.lines().map(str::to_owned).collect()
     }
 
@@ -93,13 +98,13 @@ impl Instance {
         kill(self.pid(), signal).expect("the master lives");
     }
 
-    /// Changes the behaviour of later prototypes and workers.
+    /// Changes the behavior of later prototypes and workers.
     pub fn order(&self, orders: &str) {
-        std::fs::write(self.folder.join("orders.json"), orders).expect("written");
+        std::fs::write(self.directory.join("orders.json"), orders).expect("written");
     }
 
     pub fn touch(&self, name: &str) {
-        std::fs::write(self.folder.join(name), "").expect("written");
+        std::fs::write(self.directory.join(name), "").expect("written");
     }
 
     pub fn wait_log(&self, text: &str) {
@@ -181,7 +186,7 @@ impl Drop for Instance {
             self.master.kill().unwrap_or_default();
             self.master.wait().map(|_| ()).unwrap_or_default();
         }
-        std::fs::remove_dir_all(&self.folder).unwrap_or_default();
+        std::fs::remove_dir_all(&self.directory).unwrap_or_default();
     }
 }
 
@@ -234,8 +239,8 @@ fn whole_lines(path: &Path) -> String {
     text
 }
 
-fn new_folder() -> PathBuf {
-    mkdtemp(&std::env::temp_dir().join("bolide-master-test-XXXXXX")).expect("a temporary folder")
+fn new_directory() -> PathBuf {
+    mkdtemp(&std::env::temp_dir().join("bolide-master-test-XXXXXX")).expect("a temporary directory")
 }
 
 /// Returns a log line without the timestamp of the server.

@@ -9,7 +9,7 @@ use crate::cache::table::{Slot, Table, WORD_BYTES};
 use crate::mapping::{Identity, Mapping, fingerprint};
 use crate::robust_lock::RobustLock;
 
-/// The version of the layout: it changes with each change of a structure in this folder.
+/// The version of the layout: it changes with each change of a structure in this directory.
 const VERSION: u32 = 2;
 /// Caches with fewer items have one shard: their writers seldom meet.
 const SHARDED_FROM_ITEMS: u64 = 1024;

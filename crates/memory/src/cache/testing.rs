@@ -1,4 +1,4 @@
-//! Caches for the tests of this folder.
+//! Caches for the tests of this directory.
 
 use bolide_contract::services::SharedCache;
 

@@ -125,7 +125,7 @@ impl Picture<'_> {
     }
 }
 
-/// Routes are blue, functions warm; a name has the same colour everywhere.
+/// Routes are blue, functions warm; a name has the same color everywhere.
 fn color(name: &str, row: usize) -> String {
     let hash = name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
     let hue = if row <= 1 { 205 + hash % 20 } else { 20 + hash % 35 };

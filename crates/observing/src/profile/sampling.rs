@@ -53,7 +53,7 @@ impl Sampling {
     /// There is no such instance.
     pub fn of(instance: Option<&str>) -> Result<(i32, Sampling), Refusal> {
         let (master, answer) = ask_about(instance, &json!({"ask": "trace"}))?;
-        // From now on by its pid: another instance may start in this folder.
+        // From now on by its pid: another instance may start in this directory.
         let instance = master.to_string();
         let mut sampling = Sampling {
             access: Access::to(Some(&instance)),

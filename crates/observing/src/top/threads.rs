@@ -111,7 +111,7 @@ pub fn state_in_words(state: char) -> &'static str {
     }
 }
 
-/// The threads of a process, in no order, a few times as many as are shown at the most.
+/// The threads of a process, in no order, a few times as many as are shown at most.
 fn ids(pid: i64) -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().take(8 * MAX_THREADS);
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())

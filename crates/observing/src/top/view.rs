@@ -40,7 +40,7 @@ const HELP: [&str; 17] = [
     "body, the application, or its client; `runs` and `waits` are the state of",
     "its thread. Query values are masked.",
     "",
-    "Colours carry no extra information.",
+    "Colors carry no extra information.",
     "Any key closes this.",
 ];
 
@@ -105,14 +105,14 @@ fn foot(model: &Model) -> Line<'_> {
 
 /// The generations as lines, and the reason if the last reload has failed.
 fn generations(model: &Model) -> Vec<Line<'_>> {
-    let colour = |state: &str| match state {
+    let color = |state: &str| match state {
         "serving" => Style::new(),
         "forming" => Style::new().fg(Color::Cyan),
         _ => Style::new().fg(Color::Magenta),
     };
     let rows = model.sample().generations.iter().map(|row| {
         let (age, state) = (plain::age(row.age_ms), format!("{:<9}", row.state));
-        Line::styled(format!("{:<4} {state} {age:<13} {}  {}", row.number, row.members, row.step), colour(&row.state))
+        Line::styled(format!("{:<4} {state} {age:<13} {}  {}", row.number, row.members, row.step), color(&row.state))
     });
     let failure = model.sample().failure.as_ref();
     let failure = failure.map(|why| Line::styled(format!("the last reload has failed: {why}"), Style::new().fg(Color::Red)));
@@ -162,12 +162,12 @@ fn process(row: &ProcessRow, is_unfolded: bool) -> Row<'_> {
             threads => format!("{} of {threads}", row.busy),
         },
     ];
-    let colour = match row.state.as_str() {
+    let color = match row.state.as_str() {
         "serving" if row.errors > 0 => Style::new().fg(Color::Yellow),
         "serving" => Style::new(),
         _ => Style::new().fg(Color::Magenta),
     };
-    Row::new(cells).style(colour)
+    Row::new(cells).style(color)
 }
 
 /// A thread has the columns of its process; its request is in the table below.

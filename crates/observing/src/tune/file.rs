@@ -60,9 +60,9 @@ impl Configuration {
 
     /// The instance names the file, and root may ask an instance of any user: it writes nothing where others can put links.
     fn check_owners(&self) -> Result<(), String> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
         let is_others = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.uid() != 0);
-        if nix::unistd::geteuid().is_root() && (is_others(&self.path) || is_others(folder)) {
+        if nix::unistd::geteuid().is_root() && (is_others(&self.path) || is_others(directory)) {
             return Err(format!("{} is another user's: write it as that user", self.path.display()));
         }
         Ok(())

@@ -11,11 +11,12 @@ pub struct Finding {
     /// The name of its framework, in the spelling of the framework's authors.
     pub framework: Option<&'static str>,
     pub kind: Kind,
-    /// The folder that has to be in `sys.path`, relative to the folder that was searched: empty for that folder itself, or `src`.
+    /// The directory that has to be in `sys.path`, relative to the directory that was searched: empty for that directory itself,
+    /// or `src`.
     pub root: PathBuf,
     /// Its module, as imported from there: `shop.wsgi`.
     pub module: String,
-    /// Its file, relative to the folder that was searched.
+    /// Its file, relative to the directory that was searched.
     pub file: PathBuf,
     pub callable: Callable,
     /// The name of the Django project.
@@ -32,9 +33,9 @@ impl Finding {
         }
     }
 
-    /// The same, with its file relative to another folder.
-    pub fn relative_to(mut self, folder: &Path) -> Finding {
-        self.file = self.file.strip_prefix(folder).unwrap_or(&self.file).to_owned();
+    /// The same, with its file relative to another directory.
+    pub fn relative_to(mut self, directory: &Path) -> Finding {
+        self.file = self.file.strip_prefix(directory).unwrap_or(&self.file).to_owned();
         self
     }
 

@@ -10,14 +10,14 @@ use super::names::{Kind, ROOTS, is_module_name, is_name};
 use super::source::{Callable, Source, text};
 
 /// Returns the declared applications. One whose file is missing does not count.
-pub fn named(folder: &Path) -> Vec<Finding> {
-    let flask = text(&folder.join(".flaskenv")).and_then(|text| variable(&text, "FLASK_APP"));
-    let fastapi = text(&folder.join("pyproject.toml")).and_then(|text| entrypoint(&text));
+pub fn named(directory: &Path) -> Vec<Finding> {
+    let flask = text(&directory.join(".flaskenv")).and_then(|text| variable(&text, "FLASK_APP"));
+    let fastapi = text(&directory.join("pyproject.toml")).and_then(|text| entrypoint(&text));
     let hints = [(flask, "Flask", Kind::Wsgi), (fastapi, "FastAPI", Kind::Asgi)];
-    hints.into_iter().filter_map(|(name, framework, kind)| found(folder, &name?, framework, kind)).collect()
+    hints.into_iter().filter_map(|(name, framework, kind)| found(directory, &name?, framework, kind)).collect()
 }
 
-fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Option<Finding> {
+fn found(directory: &Path, name: &str, framework: &'static str, kind: Kind) -> Option<Finding> {
     let (module, callable) = match name.split_once(':') {
         Some((module, callable)) => (module, Some(callable)),
         None => (name, None),
@@ -27,7 +27,7 @@ fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Opti
         return None;
     }
     ROOTS.iter().find_map(|root| {
-        let place = folder.join(root);
+        let place = directory.join(root);
         let path = place.join(module.replace('.', "/"));
         let files = [path.with_extension("py"), path.join("__init__.py")];
         let file = files.iter().find(|file| file.is_file())?;
@@ -37,7 +37,7 @@ fn found(folder: &Path, name: &str, framework: &'static str, kind: Kind) -> Opti
         });
         let named = named.filter(|named| matches!(named, Callable::Named(name) | Callable::MadeBy(name) if is_name(name)));
         let callable = named.or_else(|| Some(finding(&place, &module, file, &Source::read(file)?)?.callable))?;
-        let file = file.strip_prefix(folder).unwrap_or(file).to_owned();
+        let file = file.strip_prefix(directory).unwrap_or(file).to_owned();
         let (root, module) = (root.into(), module.clone());
         Some(Finding { framework: Some(framework), kind, root, module, file, callable, project: None })
     })

@@ -1,9 +1,9 @@
-//! Finds the applications of a folder, a package or a file from texts and file names alone: it imports nothing and runs no
+//! Finds the applications of a directory, a package or a file from texts and file names alone: it imports nothing and runs no
 //! program. It must not know options or settings: the caller decides what becomes of a finding. Runs in the process that reads a
 //! command line.
 
+pub mod directory;
 mod finding;
-pub mod folder;
 mod hints;
 mod names;
 mod source;
@@ -22,24 +22,24 @@ const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env", ".virtualenv"];
 /// Usual files of an application, likeliest first.
 const SOURCES: &[&str] =
     &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
-/// Folders that are searched like packages: many have no `__init__.py`.
+/// Directories that are searched like packages: many have no `__init__.py`.
 const USUAL_PACKAGES: &[&str] = &["app", "api"];
 /// Packages that contain no application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
-/// Most files and packages of a folder that are read if none has a usual name.
+/// Most files and packages of a directory that are read if none has a usual name.
 const MAX_OTHERS: usize = 64;
 /// Deepest nesting of packages.
 const MAX_DEPTH: usize = 32;
 
-/// Returns the applications of a folder, likeliest first. Those whose callable is unknown come last.
-pub fn find_in_folder(folder: &Path) -> Vec<Finding> {
-    let mut found = hints::named(folder);
+/// Returns the applications of a directory, likeliest first. Those whose callable is unknown come last.
+pub fn find_in_directory(directory: &Path) -> Vec<Finding> {
+    let mut found = hints::named(directory);
     for root in ROOTS {
-        found.extend(django(folder, Path::new(root)));
-        found.extend(in_root(folder, Path::new(root)));
+        found.extend(django(directory, Path::new(root)));
+        found.extend(in_root(directory, Path::new(root)));
     }
     if found.is_empty() {
-        found = others(folder);
+        found = others(directory);
     }
     without_repetition(found)
 }
@@ -52,22 +52,22 @@ pub fn find_in_file(file: &Path) -> Option<Finding> {
 }
 
 /// Returns the applications of a package, likeliest first: that of its own file, and those of its modules with usual names.
-pub fn find_in_package(folder: &Path) -> Vec<Finding> {
-    let Some(place) = place_of(&folder.join("__init__.py")) else { return Vec::new() };
-    without_repetition(in_package(folder, &place.root, &place.module))
+pub fn find_in_package(directory: &Path) -> Vec<Finding> {
+    let Some(place) = place_of(&directory.join("__init__.py")) else { return Vec::new() };
+    without_repetition(in_package(directory, &place.root, &place.module))
 }
 
 /// Where a Python file is imported from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The folder above its outermost package, which has to be in `sys.path`.
+    /// The directory above its outermost package, which has to be in `sys.path`.
     pub root: PathBuf,
     /// `shop.wsgi`, or `shop` for the `__init__.py` of a package.
     pub module: String,
 }
 
-/// Returns how a file is imported. Its packages are the folders above it that have an `__init__.py`. `None` if no `import` can
-/// name the file.
+/// Returns how a file is imported. Its packages are the directories above it that have an `__init__.py`. `None` if no `import`
+/// can name the file.
 pub fn place_of(file: &Path) -> Option<Place> {
     let stem = file.file_name()?.to_str()?.strip_suffix(".py")?;
     let mut root = file.parent()?.to_owned();
@@ -79,22 +79,22 @@ pub fn place_of(file: &Path) -> Option<Place> {
     (!names.is_empty() && names.iter().all(|name| is_name(name))).then(|| Place { root, module: names.join(".") })
 }
 
-/// Returns the virtualenv in a folder, by its name there.
-pub fn virtualenv(folder: &Path) -> Option<&'static str> {
-    ENVIRONMENTS.iter().copied().find(|name| folder.join(name).join("pyvenv.cfg").exists())
+/// Returns the virtualenv in a directory, by its name there.
+pub fn virtualenv(directory: &Path) -> Option<&'static str> {
+    ENVIRONMENTS.iter().copied().find(|name| directory.join(name).join("pyvenv.cfg").exists())
 }
 
-/// Whether a folder, or a subfolder of it that usually holds packages, contains a module or a package of this name.
-pub fn has_module(folder: &Path, module: &str) -> bool {
+/// Whether a directory, or a subdirectory of it that usually holds packages, contains a module or a package of this name.
+pub fn has_module(directory: &Path, module: &str) -> bool {
     ROOTS
         .iter()
-        .map(|root| folder.join(root).join(module.replace('.', "/")))
+        .map(|root| directory.join(root).join(module.replace('.', "/")))
         .any(|path| path.with_extension("py").is_file() || path.is_dir())
 }
 
 /// The applications of the files and packages with usual names below a root.
-fn in_root(folder: &Path, root: &Path) -> Vec<Finding> {
-    let place = folder.join(root);
+fn in_root(directory: &Path, root: &Path) -> Vec<Finding> {
+    let place = directory.join(root);
     let mut found = Vec::new();
     for name in SOURCES {
         let path = place.join(name);
@@ -108,44 +108,44 @@ fn in_root(folder: &Path, root: &Path) -> Vec<Finding> {
     for package in packages.take(MAX_OTHERS) {
         found.extend(in_package(&place.join(&package), &place, &package));
     }
-    relative(found, folder, root)
+    relative(found, directory, root)
 }
 
 /// The applications of a package below `root`.
-fn in_package(folder: &Path, root: &Path, name: &str) -> Vec<Finding> {
+fn in_package(directory: &Path, root: &Path, name: &str) -> Vec<Finding> {
     let own = ("__init__.py", name.to_owned());
     let others = SOURCES.iter().map(|file| (*file, format!("{name}.{}", file.trim_end_matches(".py"))));
     std::iter::once(own)
         .chain(others)
         .filter_map(|(file, module)| {
-            let path = folder.join(file);
+            let path = directory.join(file);
             finding(root, &module, &path, &Source::read(&path)?)
         })
         .collect()
 }
 
 /// The applications of files without a usual name: only those that a known framework makes.
-fn others(folder: &Path) -> Vec<Finding> {
-    let files = entries(folder).into_iter().filter(|name| name.strip_suffix(".py").is_some_and(is_name));
+fn others(directory: &Path) -> Vec<Finding> {
+    let files = entries(directory).into_iter().filter(|name| name.strip_suffix(".py").is_some_and(is_name));
     let found = files.take(MAX_OTHERS).filter_map(|name| {
-        let path = folder.join(&name);
-        finding(folder, name.trim_end_matches(".py"), &path, &Source::read(&path)?)
+        let path = directory.join(&name);
+        finding(directory, name.trim_end_matches(".py"), &path, &Source::read(&path)?)
     });
-    relative(found.filter(|found| found.framework.is_some()).collect(), folder, Path::new(""))
+    relative(found.filter(|found| found.framework.is_some()).collect(), directory, Path::new(""))
 }
 
-fn relative(found: Vec<Finding>, folder: &Path, root: &Path) -> Vec<Finding> {
-    found.into_iter().map(|found| Finding { root: root.to_owned(), ..found.relative_to(folder) }).collect()
+fn relative(found: Vec<Finding>, directory: &Path, root: &Path) -> Vec<Finding> {
+    found.into_iter().map(|found| Finding { root: root.to_owned(), ..found.relative_to(directory) }).collect()
 }
 
 /// `manage.py` names the settings, and `wsgi.py` and `asgi.py` are beside them. Every new project has both. ASGI is the intended
 /// one if the settings name an ASGI application, as with Channels.
-fn django(folder: &Path, root: &Path) -> Option<Finding> {
-    let place = folder.join(root);
+fn django(directory: &Path, root: &Path) -> Option<Finding> {
+    let place = directory.join(root);
     let manage = Source::read(&place.join("manage.py"))?;
     let after = manage.text().split("DJANGO_SETTINGS_MODULE").nth(1)?;
     let settings = after.split(['"', '\'']).find(|part| part.contains('.') && is_module_name(part))?;
-    // The files are beside the settings, or beside a folder of settings.
+    // The files are beside the settings, or beside a directory of settings.
     let parents = settings.match_indices('.').map(|(end, _)| settings.get(..end).unwrap_or_default());
     let package = parents.rev().find(|package| {
         let lies = place.join(package.replace('.', "/"));

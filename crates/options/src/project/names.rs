@@ -1,10 +1,10 @@
-//! Names: Python identifiers, the entries of a folder, and the usual folders of packages. It opens no file.
+//! Names: Python identifiers, the entries of a directory, and the usual directories of packages. It opens no file.
 
 use std::path::Path;
 
-/// Folders that usually contain packages without being one, including the folder itself.
+/// Directories that usually contain packages without being one, including the directory itself.
 pub const ROOTS: &[&str] = &["", "src"];
-/// Most entries of a folder that are considered: it may be any folder.
+/// Most entries of a directory that are considered: it may be any directory.
 const MAX_ENTRIES: usize = 4096;
 
 /// The kind of application.
@@ -28,10 +28,10 @@ pub fn is_module_name(text: &str) -> bool {
     text.split('.').all(is_name)
 }
 
-/// Returns the names in a folder, sorted, without hidden ones; none if the folder can't be read.
-pub fn entries(folder: &Path) -> Vec<String> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// Returns the names in a directory, sorted, without hidden ones; none if the directory can't be read.
+pub fn entries(directory: &Path) -> Vec<String> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let names = entries.take(MAX_ENTRIES).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort_unstable();

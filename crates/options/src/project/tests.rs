@@ -1,27 +1,27 @@
 //! Tests with the usual layouts of projects.
 
-use bolide_configuration::testing::Folder;
+use bolide_configuration::testing::Directory;
 
-use super::{Kind, find_in_file, find_in_folder, find_in_package};
+use super::{Kind, find_in_directory, find_in_file, find_in_package};
 
 /// A file of a project: its path and its text.
 type File = (&'static str, &'static str);
 
-/// A folder with these files.
-fn project(name: &str, files: &[File]) -> Folder {
-    let folder = Folder::new(name);
+/// A directory with these files.
+fn project(name: &str, files: &[File]) -> Directory {
+    let directory = Directory::new(name);
     for (path, text) in files {
-        std::fs::create_dir_all(folder.path().join(path).parent().expect("it has a folder")).expect("it can be made");
-        folder.write(path, text);
+        std::fs::create_dir_all(directory.path().join(path).parent().expect("it has a directory")).expect("it can be made");
+        directory.write(path, text);
     }
-    folder
+    directory
 }
 
 const FACTORY: &str = "from flask import Flask\n\ndef create_app(config=None):\n    return Flask(__name__)\n";
 const MANAGE: File = ("manage.py", "os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.config.settings.dev')\n");
 
 #[test]
-fn test_the_likeliest_application_of_a_folder_is_found() {
+fn test_the_likeliest_application_of_a_directory_is_found() {
     let cases: &[(&[File], &str, &str, &str)] = &[
         (&[("app.py", "app = Flask(__name__)\n")], "app:app", "", "a Flask application in app.py"),
         (&[("hello.py", "site = Flask(__name__)\n")], "hello:site", "", "a Flask application in hello.py"),
@@ -72,8 +72,8 @@ fn test_the_likeliest_application_of_a_folder_is_found() {
         ),
     ];
     for (index, (files, name, root, description)) in cases.iter().enumerate() {
-        let folder = project(&format!("project-{index}"), files);
-        let found = find_in_folder(folder.path());
+        let directory = project(&format!("project-{index}"), files);
+        let found = find_in_directory(directory.path());
         let first = found.first().unwrap_or_else(|| panic!("nothing in {files:?}"));
         let seen = (first.name().unwrap_or_default(), first.root.to_string_lossy(), first.description());
         assert_eq!((seen.0.as_str(), &*seen.1, seen.2.as_str()), (*name, *root, *description), "{files:?}");
@@ -90,16 +90,16 @@ fn test_a_factory_with_arguments_or_without_a_plain_name_has_no_name() {
     .iter()
     .enumerate()
     {
-        let folder = Folder::new(&format!("project-unnamed-{index}"));
-        folder.write("app.py", text);
-        let found = find_in_folder(folder.path());
+        let directory = Directory::new(&format!("project-unnamed-{index}"));
+        directory.write("app.py", text);
+        let found = find_in_directory(directory.path());
         assert_eq!(found.iter().map(|found| found.name()).collect::<Vec<_>>(), [None], "{text}");
     }
 }
 
 #[test]
 fn test_other_texts_are_not_taken_for_an_application() {
-    let folder = project(
+    let directory = project(
         "project-none",
         &[
             ("setup.py", "from setuptools import setup\n"),
@@ -108,27 +108,27 @@ fn test_other_texts_are_not_taken_for_an_application() {
             ("app.txt", "app = Flask(__name__)\n"),
         ],
     );
-    assert_eq!(find_in_folder(folder.path()), []);
-    assert_eq!(find_in_folder(&folder.path().join("missing")), []);
+    assert_eq!(find_in_directory(directory.path()), []);
+    assert_eq!(find_in_directory(&directory.path().join("missing")), []);
 }
 
 #[test]
 fn test_several_applications_are_all_reported() {
-    let folder = project("project-several", &[("app.py", "app = Flask(__name__)\n"), ("main.py", "api = FastAPI()\n")]);
-    let names: Vec<Option<String>> = find_in_folder(folder.path()).iter().map(super::Finding::name).collect();
+    let directory = project("project-several", &[("app.py", "app = Flask(__name__)\n"), ("main.py", "api = FastAPI()\n")]);
+    let names: Vec<Option<String>> = find_in_directory(directory.path()).iter().map(super::Finding::name).collect();
     assert_eq!(names, [Some("app:app".to_owned()), Some("main:api".to_owned())]);
 }
 
 #[test]
 fn test_a_file_in_a_package_is_a_module_of_it() {
-    let folder = project(
+    let directory = project(
         "project-file",
         &[("src/shop/__init__.py", ""), ("src/shop/web/__init__.py", ""), ("src/shop/web/main.py", "app = FastAPI()\n")],
     );
-    let found = find_in_file(&folder.path().join("src/shop/web/main.py")).expect("it is found");
+    let found = find_in_file(&directory.path().join("src/shop/web/main.py")).expect("it is found");
     assert_eq!((found.module.as_str(), found.kind), ("shop.web.main", Kind::Asgi));
-    assert_eq!(found.root, folder.path().join("src"));
-    let package = find_in_package(&folder.path().join("src/shop/web"));
+    assert_eq!(found.root, directory.path().join("src"));
+    let package = find_in_package(&directory.path().join("src/shop/web"));
     assert_eq!(package.iter().map(|found| found.module.as_str()).collect::<Vec<_>>(), ["shop.web.main"]);
-    assert_eq!(find_in_file(&folder.path().join("src/no-module.py")), None);
+    assert_eq!(find_in_file(&directory.path().join("src/no-module.py")), None);
 }

@@ -123,7 +123,7 @@ impl Reader<'_> {
         if *location != Location::command_line() {
             return false;
         }
-        let path = self.host.folder.join(asked.strip_prefix("file:").unwrap_or(asked));
+        let path = self.host.directory.join(asked.strip_prefix("file:").unwrap_or(asked));
         match format_of(asked) {
             None => path.is_file(),
             Some(Format::Ini) => {
@@ -133,13 +133,13 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and repeats that at each
+    /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the directories, and repeats that at each
     /// reload. Here links stay unresolved, so that a reload follows a link that has moved meanwhile.
     fn full_path(&self, name: &str, asked: &str, location: &Location) -> Result<Option<PathBuf>, EarlyExit> {
         if name == "-" {
             return Ok(None);
         }
-        let path = self.host.folder.join(name);
+        let path = self.host.directory.join(name);
         if path.is_symlink() || path.exists() && path.components().all(|part| part != std::path::Component::ParentDir) {
             return Ok(Some(path.components().collect()));
         }
@@ -158,7 +158,7 @@ impl Reader<'_> {
         bytes.extend(match name {
             "-" => read_stream(std::io::stdin().lock(), name, location)?,
             _ => {
-                let path = self.host.folder.join(name);
+                let path = self.host.directory.join(name);
                 self.host.trust.note(&path, location)?;
                 read_bounded(&path, location)?
             }

@@ -14,7 +14,7 @@ use bolide_configuration::sources::line_of;
 
 use super::other_servers::GunicornFile;
 use super::{EarlyExit, Reader};
-use crate::catalogue::catalogue;
+use crate::catalog::catalog;
 use crate::row::{OptionRow, Value};
 use crate::server::Server;
 
@@ -37,7 +37,7 @@ impl Reader<'_> {
         let file = match asked.strip_prefix("python:") {
             Some(module) => self.file_of_module(module).ok_or_else(|| {
                 let file = format!("{}.py", module.replace('.', "/"));
-                Diagnostic::error(Some(location), format!("`{asked}`: there is no `{file}` in this folder"))
+                Diagnostic::error(Some(location), format!("`{asked}`: there is no `{file}` in this directory"))
                     .advise("name the file of the module, which is not searched for elsewhere")
             })?,
             None => asked.strip_prefix("file:").unwrap_or(asked).to_owned(),
@@ -48,9 +48,9 @@ impl Reader<'_> {
                 .diagnostics
                 .push(Diagnostic::note(Some(location), format!("`{name}` is executed as Python, as gunicorn does")));
         }
-        let path = self.host.folder.join(name);
-        // The folder of the start is the first one from which the program imports.
-        for used in [&path, &self.host.folder] {
+        let path = self.host.directory.join(name);
+        // The directory of the start is the first one from which the program imports.
+        for used in [&path, &self.host.directory] {
             self.host.trust.note(used, location)?;
         }
         self.host.trust.note_python(&self.python(), location)?;
@@ -59,7 +59,7 @@ impl Reader<'_> {
         let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
         let place = |line: u32| Location { text: line_text(&lines, line), ..Location::file(name, line) };
         let variable = |name: &str| self.host.variable(name).filter(|value| !value.is_empty()).map(str::to_owned);
-        let file = GunicornFile { path: &path, name, python: &self.python(), folder: &self.host.folder };
+        let file = GunicornFile { path: &path, name, python: &self.python(), directory: &self.host.directory };
         let made = self.others.run_gunicorn(&file, &place, &variable)?;
         self.made.files.push(name.to_owned());
         self.made.servers_of_files.push(Server::Gunicorn);
@@ -69,11 +69,11 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The file of a module in the folder of the start.
+    /// The file of a module in the directory of the start.
     fn file_of_module(&self, module: &str) -> Option<String> {
         let path = module.replace('.', "/");
         let names = [format!("{path}.py"), format!("{path}/__init__.py")];
-        names.into_iter().find(|name| self.host.folder.join(name).is_file())
+        names.into_iter().find(|name| self.host.directory.join(name).is_file())
     }
 
     /// Adds the settings of a TOML file of hypercorn. Returns whether it is one.
@@ -104,11 +104,11 @@ impl Reader<'_> {
     /// As for any such file.
     pub fn load_gunicorn_beside(&mut self) -> Result<Option<Diagnostic>, EarlyExit> {
         let is_call = self.host.imports.iter().any(|path| path.ends_with(OF_A_CALL));
-        if is_call || !self.made.files.is_empty() || !self.host.folder.join(GUNICORN_FILE).is_file() {
+        if is_call || !self.made.files.is_empty() || !self.host.directory.join(GUNICORN_FILE).is_file() {
             return Ok(None);
         }
         self.load_gunicorn(GUNICORN_FILE, &Location::command_line())?;
-        let note = Diagnostic::note(None, format!("`{GUNICORN_FILE}` in this folder is read, as gunicorn reads it"));
+        let note = Diagnostic::note(None, format!("`{GUNICORN_FILE}` in this directory is read, as gunicorn reads it"));
         Ok(Some(note.advise("the command line takes precedence; another configuration replaces it")))
     }
 
@@ -118,7 +118,7 @@ impl Reader<'_> {
             self.host.trust.note_import(import, true, location)?;
         }
         let named = self.host.variable("PYTHONPATH").unwrap_or_default();
-        for import in launcher::of_variable(OsStr::new(named), &self.host.folder) {
+        for import in launcher::of_variable(OsStr::new(named), &self.host.directory) {
             self.host.trust.note_import(&import, self.host.imports.contains(&import), location)?;
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Reader<'_> {
 
     /// Returns the pairs of the file whose subject (an option, all addresses, or the application) no other source sets.
     pub(super) fn remaining_gunicorn_pairs(&mut self, others: &[Pair]) -> Vec<Pair> {
-        let subject = |pair: &Pair| catalogue().get(&pair.key).map(subject_of);
+        let subject = |pair: &Pair| catalog().get(&pair.key).map(subject_of);
         let mut others: HashSet<&str> = others.iter().filter_map(subject).collect();
         if self.has_application {
             others.insert(APPLICATION);
@@ -148,9 +148,9 @@ impl Reader<'_> {
             .pairs
             .iter()
             .rev()
-            .find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == "virtualenv") && pair.value.is_some());
+            .find(|pair| catalog().get(&pair.key).is_some_and(|row| row.name() == "virtualenv") && pair.value.is_some());
         match named.and_then(|pair| pair.value.as_deref()) {
-            Some(folder) => self.host.folder.join(folder).join("bin/python"),
+            Some(directory) => self.host.directory.join(directory).join("bin/python"),
             None => self.host.python.clone().unwrap_or_else(|| Path::new(PYTHON).to_owned()),
         }
     }

@@ -21,7 +21,7 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::words::Word;
 use other_servers::OtherServers;
 
-use crate::catalogue::catalogue;
+use crate::catalog::catalog;
 use crate::row::{Argument, OptionRow, Setting, Status};
 
 pub use crate::configuration::Configuration;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         };
         self.made.pairs.push(pair.clone());
         if placeholder {
-            return match catalogue().get(key) {
+            return match catalog().get(key) {
                 Some(row) => Err(Diagnostic::error(
                     Some(location),
                     format!("`{key}` can't be a placeholder: it is the option `{}`", row.name()),
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
                 None => Ok(()),
             };
         }
-        if let Some(row) = catalogue().get(key) {
+        if let Some(row) = catalog().get(key) {
             if row.at_once {
                 self.made.pairs[index].acted = true;
                 self.act(row, pair)?;
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
         if open.condition == bolide_configuration::words::Condition::ForReadline {
-            self.host.trust.note(&self.host.folder.join(&open.argument), location)?;
+            self.host.trust.note(&self.host.directory.join(&open.argument), location)?;
         }
         let values = open
             .repeat(value.unwrap_or_default(), self.host, option)
@@ -253,11 +253,11 @@ impl<'a> Reader<'a> {
                 Ok(())
             }
             Word::InjectBefore => {
-                self.inject_before.push(self.host.folder.join(text));
+                self.inject_before.push(self.host.directory.join(text));
                 Ok(())
             }
             Word::InjectAfter => {
-                self.inject_after.push(self.host.folder.join(text));
+                self.inject_after.push(self.host.directory.join(text));
                 Ok(())
             }
             Word::Print | Word::PrintAtOnce => {
@@ -269,9 +269,9 @@ impl<'a> Reader<'a> {
                 self.made.show_config = Some(location.clone());
                 Ok(())
             }
-            Word::Signal(command) => Err(EarlyExit::SignalInstance { command, pidfile: self.host.folder.join(text) }),
+            Word::Signal(command) => Err(EarlyExit::SignalInstance { command, pidfile: self.host.directory.join(text) }),
             Word::Ask(command) => {
-                let pidfile = self.host.folder.join(text);
+                let pidfile = self.host.directory.join(text);
                 Err(EarlyExit::AskInstance(command.to_instance(Some(pidfile.to_string_lossy().into_owned()))))
             }
             Word::Help => Err(EarlyExit::Help),
@@ -329,7 +329,7 @@ impl<'a> Reader<'a> {
             .collect();
         for (key, value) in parts {
             let made = Pair { key, value: Some(value), ..pair.clone() };
-            match catalogue().get(&made.key) {
+            match catalog().get(&made.key) {
                 Some(row) => self.act(row, made)?,
                 None => self.early.push(made),
             }
@@ -366,7 +366,7 @@ impl<'a> Reader<'a> {
                     format!("set a variable before the start, and write `$(NAME)`; `{rest}` is not executed or requested");
                 return Err(Diagnostic::error(Some(location), message).advise(advice));
             }
-            let path = host.folder.join(name);
+            let path = host.directory.join(name);
             host.trust.note(&path, location)?;
             let mut bytes = read_bounded(&path, location)?;
             if matches!(bytes.last(), Some(b'\n' | b'\r')) {
@@ -428,7 +428,7 @@ impl<'a> Reader<'a> {
             if pair.acted {
                 continue;
             }
-            match catalogue().get(&pair.key).map(|row| row.status) {
+            match catalog().get(&pair.key).map(|row| row.status) {
                 Some(Status::Supported(Setting::Language(word))) => self.act_word(word, &pair)?,
                 _ => late.push(pair),
             }

@@ -16,8 +16,8 @@ pub struct GunicornFile<'a> {
     /// As the user named it.
     pub name: &'a str,
     pub python: &'a Path,
-    /// The folder of the start.
-    pub folder: &'a Path,
+    /// The directory of the start.
+    pub directory: &'a Path,
 }
 
 /// What a file of another server says in options.

@@ -1,9 +1,9 @@
 //! Converts pairs to [`Settings`]: applies each effect in order, by the field or function in its row. All faults are collected
 //! and reported together, each with its file and line.
 //!
-//! Relative paths become absolute here, starting at the folder that uWSGI would use: it writes `pidfile` and opens `logto` before
-//! it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`, `chdir2`) after
-//! it. `pythonpath` patterns are matched before it.
+//! Relative paths become absolute here, starting at the directory that uWSGI would use: it writes `pidfile` and opens `logto`
+//! before it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`,
+//! `chdir2`) after it. `pythonpath` patterns are matched before it.
 
 mod unsupported;
 mod work;
@@ -32,7 +32,7 @@ use bolide_contract::settings::{
 };
 use work::Requests;
 
-use crate::catalogue::catalogue;
+use crate::catalog::catalog;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::Configuration;
@@ -78,7 +78,7 @@ pub fn resolve(
     unsupported::note_allowed(&mut draft, read);
     sockets::note_shared(&mut draft, &read.effects);
     for pair in &read.effects {
-        match catalogue().get(&pair.key) {
+        match catalog().get(&pair.key) {
             Some(row) => draft.apply(row, pair, read),
             None => unsupported::report_unknown(&mut draft, pair, read, others),
         }
@@ -195,8 +195,8 @@ impl<'a> Draft<'a> {
             read,
             strict: self.strict,
             is_bare: read.files.is_empty() && (positional.is_some() || read.has_typed_paste()),
-            folder: self.host.folder.clone(),
-            entered: self.host.folder.clone(),
+            directory: self.host.directory.clone(),
+            entered: self.host.directory.clone(),
             has_chdir: chdir.is_some(),
             diagnostics: std::mem::take(&mut self.diagnostics),
         };
@@ -243,7 +243,7 @@ impl Served {
         let (mut answering, mut files) = (draft.take::<AnsweringDraft>(), draft.take::<FilesDraft>());
         answering::named_files::take_rules(&mut answering, &mut files, context);
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
-        let needs_files = !compiled.routes.needs.folders.is_empty() || compiled.routes.needs.media_types;
+        let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
         let files = files.complete(&applications, &application, needs_files, context);
         let own_rules = usize::from(draft.of::<DevelopingDraft>().tells_browsers());
@@ -328,8 +328,8 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     let mules = draft.take::<MulesDraft>();
     let (alarms, rules_of_alarms) = draft.take::<AlarmsDraft>().complete(is_jailed, mules.list.len(), context);
     logging.alarms = rules_of_alarms;
-    // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
-    let is_enterable = context.has_chdir || is_jailed || context.folder.join(".").exists();
+    // If the directory can't be entered by its path (others may not search a directory above it), processes only stay in it.
+    let is_enterable = context.has_chdir || is_jailed || context.directory.join(".").exists();
     let application = served.python.complete_application(served.application, &shape.identity, is_enterable, context);
     let python = served.python.complete(context);
     let (mut helpers, mules) = mules.complete(context);
@@ -343,7 +343,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     let spooler_harakiri_ms = spooler.harakiri_ms;
     let spooling = spooler.complete(context);
     if !is_jailed {
-        spooler::check_folders(&spooling, &shape.identity, context);
+        spooler::check_directories(&spooling, &shape.identity, context);
     }
     helpers.extend(spooler::helpers(&spooling, spooler_harakiri_ms));
     helpers.extend(served.script);

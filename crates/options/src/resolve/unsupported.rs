@@ -5,7 +5,7 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 
-use crate::catalogue::{catalogue, nearest};
+use crate::catalog::{catalog, nearest};
 use crate::draft::Draft;
 use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
@@ -18,13 +18,12 @@ const FOREIGN_KEYS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time
 
 /// `allow-missing` applies wherever it is written: it is evaluated before the options that it names.
 pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
-    let is_that = |pair: &&Pair| {
-        catalogue().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)))
-    };
+    let is_that =
+        |pair: &&Pair| catalog().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)));
     for pair in read.effects.iter().filter(is_that) {
         let names = pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
         for name in names {
-            match catalogue().get(name) {
+            match catalog().get(name) {
                 Some(row) if matches!(row.status, Status::Protective(_)) => draft.allowed_missing.push(row.name()),
                 Some(_) => draft.diagnostics.push(Diagnostic::note(
                     Some(&pair.location),
@@ -127,7 +126,7 @@ impl Typo {
         }
         let end = pair.key.find([' ', '\t', ':'])?;
         let (name, rest) = pair.key.split_at(end);
-        let row = catalogue().get(name)?;
+        let row = catalog().get(name)?;
         let value = rest.trim_start_matches([' ', '\t', ':']).to_owned();
         (!value.is_empty()).then(|| Typo { row, value, has_colon: rest.trim_start().starts_with(':') })
     }

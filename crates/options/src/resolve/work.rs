@@ -8,7 +8,7 @@ use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::pair::Pair;
 use bolide_contract::signals::Signals;
 
-use crate::catalogue::catalogue;
+use crate::catalog::catalog;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::is_program;
@@ -29,7 +29,7 @@ pub const NO_SOCKET: &str = "there is no socket to serve on";
 const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or \
     name one on the command line: `bolide package.module:callable`";
 /// The same for a configuration whose applications uWSGI finds in each request.
-const NAMED_BY_FRONT_SERVER: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a front server load none here: \
+const NAMED_BY_REVERSE_PROXY: &str = "the variables UWSGI_SCRIPT, UWSGI_MODULE and UWSGI_FILE of a reverse proxy load none here: \
     write `chdir` and `module` as they are there, or for several hosts `mount = HOST|=package.module:callable` for each";
 /// Options that name an application, which uWSGI passes over if they have no value.
 const NAMING: [&str; 2] = ["module", "wsgi-file"];
@@ -59,7 +59,7 @@ impl Found {
     pub fn of(draft: &mut Draft) -> Found {
         let attendant = draft.of::<AttendantDraft>();
         let has_programs = !attendant.daemons.is_empty() || !attendant.jobs.is_empty();
-        let runs_alone = has_programs || !draft.of::<SpoolerDraft>().folders.is_empty();
+        let runs_alone = has_programs || !draft.of::<SpoolerDraft>().directories.is_empty();
         let caching = draft.of::<CachingDraft>();
         let has_cache = !caching.caches.is_empty() || caching.items.is_some();
         let works = !draft.of::<MulesDraft>().list.is_empty() || !draft.of::<Signals>().timers.is_empty() || has_cache;
@@ -79,13 +79,13 @@ pub fn check(requests: Requests, is_needed: bool, found: Found, context: &mut Co
         let may_lack_one = (found.has_sockets || found.runs_alone || found.works) && !is_needed && !expects_application(context);
         if may_lack_one {
             context.diagnostics.push(without_application(found, &end, context));
-        } else if let Some(error) = application_of_folder(&end, context) {
+        } else if let Some(error) = application_of_directory(&end, context) {
             // The socket that is missing too has a default beside a named application.
             context.diagnostics.push(error);
             return;
         } else {
             context.diagnostics.push(Diagnostic::error(Some(&end), NO_APPLICATION).advise(match names_hosts(context) {
-                true => NAMED_BY_FRONT_SERVER,
+                true => NAMED_BY_REVERSE_PROXY,
                 false => NAME_ONE,
             }));
         }
@@ -109,11 +109,11 @@ fn end_of(context: &Context) -> Location {
 }
 
 /// Whether the configuration promises an application that can't be found here, so that a start would serve something else: one
-/// in another language, one that the front server names, one whose option is empty, or that of another server's command line.
+/// in another language, one that the reverse proxy names, one whose option is empty, or that of another server's command line.
 fn expects_application(context: &Context) -> bool {
     let read = context.read;
     let is_of_other_language = |pair: &Pair| {
-        let row = catalogue().get(&pair.key);
+        let row = catalog().get(&pair.key);
         row.is_some_and(|row| matches!(row.status, Status::Planned(Milestone::Languages, _)))
     };
     let is_empty = |pair: &Pair| NAMING.contains(&pair.key.as_str()) && pair.value.as_deref() == Some("");
@@ -134,15 +134,15 @@ fn emperor_alone(context: &Context) -> Option<Diagnostic> {
     Some(error.advise("start one systemd service per configuration: `bolide@.service`"))
 }
 
-fn application_of_folder(end: &Location, context: &Context) -> Option<Diagnostic> {
-    Some(Diagnostic::error(Some(end), NO_APPLICATION).advise(hint_of_folder(context)?))
+fn application_of_directory(end: &Location, context: &Context) -> Option<Diagnostic> {
+    Some(Diagnostic::error(Some(end), NO_APPLICATION).advise(hint_of_directory(context)?))
 }
 
-/// How to start the one application of the folder, if the command line names no configuration.
-fn hint_of_folder(context: &Context) -> Option<String> {
+/// How to start the one application of the directory, if the command line names no configuration.
+fn hint_of_directory(context: &Context) -> Option<String> {
     let is_typed = context.read.files.is_empty();
-    let (command, what) = is_typed.then(|| crate::project::folder::only_application(&context.folder)).flatten()?;
-    Some(format!("this folder has {what}: write `{command}` before the options"))
+    let (command, what) = is_typed.then(|| crate::project::directory::only_application(&context.directory)).flatten()?;
+    Some(format!("this directory has {what}: write `{command}` before the options"))
 }
 
 fn without_application(found: Found, end: &Location, context: &Context) -> Diagnostic {
@@ -154,7 +154,7 @@ fn without_application(found: Found, end: &Location, context: &Context) -> Diagn
     match is_meant {
         true => Diagnostic::note(Some(end), message),
         false => {
-            let advice = hint_of_folder(context).unwrap_or_else(|| NAME_ONE.to_owned());
+            let advice = hint_of_directory(context).unwrap_or_else(|| NAME_ONE.to_owned());
             Diagnostic::warning(Some(end), message).advise(advice)
         }
     }
@@ -172,7 +172,7 @@ fn without_socket(requests: Requests, end: &Location) -> Diagnostic {
 fn has_wrong_address(context: &Context) -> bool {
     let has_failed = |pair: &Pair| {
         let is_there = |one: &Diagnostic| one.severity == Severity::Error && one.location.as_ref() == Some(&pair.location);
-        let row = catalogue().get(&pair.key);
+        let row = catalog().get(&pair.key);
         let is_address = row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))));
         is_address && context.diagnostics.iter().any(is_there)
     };

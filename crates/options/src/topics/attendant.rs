@@ -134,13 +134,14 @@ pub fn add_job(draft: &mut Draft, job: DraftJob, pair: &Pair) {
 }
 
 impl AttendantDraft {
-    /// Completes the settings. Relative paths start at the folder of `chdir`, as in uWSGI, whose master has entered it by then.
+    /// Completes the settings. Relative paths start at the directory of `chdir`, as in uWSGI, whose master has entered it by
+    /// then.
     pub fn complete(self, mercy_ms: Option<u64>, context: &Context) -> Attendant {
         let absolute = |path: PathBuf| context.absolute(path);
         let daemon = |daemon: Daemon| Daemon {
             pidfile: daemon.pidfile.map(absolute),
             touch: daemon.touch.into_iter().map(absolute).collect(),
-            folder: daemon.folder.map(absolute),
+            directory: daemon.directory.map(absolute),
             has_stdin: daemon.has_stdin || self.honours_stdin,
             ..daemon
         };
@@ -178,7 +179,7 @@ pub fn plain_daemon(command: String, pair: &Pair) -> Daemon {
         is_notified: false,
         user: None,
         group: None,
-        folder: None,
+        directory: None,
         throttle_most_s: MAX_THROTTLE_S,
         has_stdin: false,
         origin: origin(pair),
@@ -226,7 +227,7 @@ pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnos
             "reloadsignal" | "reload_signal" => daemon.reload_signal = Some(whole(pair, &key, &value, 1, MAX_SIGNAL)? as i32),
             "uid" => daemon.user = Some(value),
             "gid" => daemon.group = Some(value),
-            "chdir" => daemon.folder = path(),
+            "chdir" => daemon.directory = path(),
             "max_throttle" => daemon.throttle_most_s = whole(pair, &key, &value, 1, 86_400)? as u64,
             "legion" => {
                 return Err(wrong(pair, "has `legion`, which is not supported", "leave it out; one instance runs the command"));

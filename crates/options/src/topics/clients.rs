@@ -1,5 +1,5 @@
-//! Resolves the options of clients behind front servers to settings. It must not know connections. Runs in the process that reads
-//! the configuration.
+//! Resolves the options of clients behind reverse proxies to settings. It must not know connections. Runs in the process that
+//! reads the configuration.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,51 +18,49 @@ use crate::topics::sockets::SocketDraft;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// The front servers that are trusted: addresses and networks; `unix` means all peers at UNIX sockets, `*` all peers, `none`
-    /// no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and the
-    /// prefix of the path; the client is the last address in `X-Forwarded-For` that is not trusted. The application receives
-    /// these fields unchanged, from any peer. This concerns HTTP; with the uwsgi protocol, SCGI and FastCGI the front server
-    /// sends all of it in variables.
-    /// uWSGI: uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from none.
-    /// Example: trusted-proxies = 10.0.0.0/8, fd00::/8
+    /// The reverse proxies that are trusted: addresses and networks; `unix` means all peers at UNIX sockets, `*` all peers,
+    /// `none` no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and
+    /// the prefix of the path; the client is the last address in `X-Forwarded-For` that is not trusted. The application receives
+    /// these fields unchanged, from any peer. This concerns HTTP; with the uwsgi protocol, SCGI and FastCGI the reverse proxy
+    /// sends all of it in variables. uWSGI: uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from
+    /// none. Example: trusted-proxies = 10.0.0.0/8, fd00::/8
     ///          trusted-proxies = 127.0.0.1, unix
     ///          forwarded-allow-ips = *
     supported("trusted-proxies", Setting::By(trust_proxies))
         .takes(Value::List, "127.0.0.1, ::1, unix").also(&["forwarded-allow-ips"]).reach(Reach::Application),
-    /// The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
-    /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: a field
+    /// The fields of trusted reverse proxies that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
+    /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the reverse proxy sets itself: a field
     /// that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
     /// Example: trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix
     supported("trusted-headers", Setting::By(trust_headers))
         .takes(Value::List, "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto")
         .reach(Reach::Application),
-    /// Whether header fields of trusted front servers are read; uvicorn's name: `false` is `trusted-headers = none`.
+    /// Whether header fields of trusted reverse proxies are read; uvicorn's name: `false` is `trusted-headers = none`.
     /// Example: proxy-headers = false
     supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)))
         .takes(Value::Switch, "on").reach(Reach::Application),
     /// Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
     /// Example: no-proxy-headers = true
     on("no-proxy-headers", Setting::Switch(field!(ClientsDraft.ignores_headers))).reach(Reach::Application),
-    /// The start of the path that a front server removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A
-    /// trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's
+    /// The start of the path that a reverse proxy removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A
+    /// trusted reverse proxy's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's
     /// `setscriptname` replace it; a mount follows it.
     /// Example: root-path = /shop
     supported("root-path", set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?))
         .reach(Reach::Application),
     /// What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets: `drop` leaves
     /// it out, and the log says so once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
-    /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a front server
-    /// decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like.
-    /// uWSGI: uWSGI passes every such field on.
-    /// Example: header-map = dangerous
+    /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a reverse
+    /// proxy decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like. uWSGI:
+    /// uWSGI passes every such field on. Example: header-map = dangerous
     supported("header-map", Setting::By(header_map)).takes(Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
     /// The hosts that are served, without ports; `*.example.com` is every name below example.com, but not example.com itself. A
-    /// request for another host is answered with 421. If a trusted front server sends `X-Forwarded-Host`, that host counts.
+    /// request for another host is answered with 421. If a trusted reverse proxy sends `X-Forwarded-Host`, that host counts.
     /// Example: server-names = shop.example, *.shop.example, 127.0.0.1
     supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
     /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, that names
     /// the client; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers only,
-    /// otherwise from all: make sure that only your front server can reach the socket.
+    /// otherwise from all: make sure that only your reverse proxy can reach the socket.
     /// uWSGI: uWSGI reads version 1, and also serves connections without a header, so clients could send their own.
     /// Example: enable-proxy-protocol = true
     on("enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.sockets_have_proxy_header))).reach(Reach::Application),
@@ -247,7 +245,7 @@ pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let is_good = path.is_empty() || path.starts_with('/') && !path.starts_with("//");
     if !is_good || path.bytes().any(|byte| byte < 0x20 || byte == 0x7f || matches!(byte, b'?' | b'#')) {
         return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path", pair.key))
-            .advise("write the start of the path that the front server removes, such as /shop"));
+            .advise("write the start of the path that the reverse proxy removes, such as /shop"));
     }
     Ok(path.to_owned())
 }
@@ -285,7 +283,7 @@ fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
     Ok(host.to_ascii_lowercase())
 }
 
-/// Settings of clients behind front servers.
+/// Settings of clients behind reverse proxies.
 #[derive(Default)]
 pub struct ClientsDraft {
     /// `None`: the defaults.

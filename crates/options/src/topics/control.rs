@@ -66,8 +66,8 @@ pub fn channel(pair: &Pair) -> Result<Channel, Diagnostic> {
     Ok(if text == "off" { Channel::Off } else { Channel::File(text.into()) })
 }
 
-/// Completes the settings. Paths start at the folder in which Bolide was started, as in uWSGI, which writes these files before it
-/// enters `chdir`; FIFOs are created after that.
+/// Completes the settings. Paths start at the directory in which Bolide was started, as in uWSGI, which writes these files before
+/// it enters `chdir`; FIFOs are created after that.
 pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut Context) -> Control {
     for pidfile in &mut control.pidfiles {
         pidfile.path = context.absolute_at_start(&pidfile.path);
@@ -79,7 +79,7 @@ pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut 
         *path = context.absolute_at_start(&path);
     }
     control.origin.configurations = context.read.files.iter().map(|file| context.absolute_at_start(file)).collect();
-    control.origin.folder.clone_from(&context.host.folder);
+    control.origin.directory.clone_from(&context.host.directory);
     let Some(background) = &mut control.background else { return control };
     // uWSGI writes to the file of `daemonize` and ignores `logto`; `logto2` takes effect after both.
     if let (false, Some(location), Some(_)) = (logging.has_log_to2, &logging.log_to, &logging.file) {

@@ -112,14 +112,14 @@ impl DevelopingDraft {
 
     pub fn watched_sources(&self, context: &Context) -> WatchedSources {
         let mut patterns = self.patterns.clone();
-        if !self.folders.is_empty() {
+        if !self.directories.is_empty() {
             patterns.push(PYTHON_FILES.to_owned());
         }
-        let mut folders: Vec<_> = self.folders.iter().map(|path| context.absolute(path)).collect();
-        if folders.is_empty() {
-            folders.push(normalized(&context.folder));
+        let mut directories: Vec<_> = self.directories.iter().map(|path| context.absolute(path)).collect();
+        if directories.is_empty() {
+            directories.push(normalized(&context.directory));
         }
-        WatchedSources { folders, patterns, excluded: self.excluded.clone() }
+        WatchedSources { directories, patterns, excluded: self.excluded.clone() }
     }
 }
 
@@ -150,7 +150,7 @@ fn is_of_this_machine(address: &Address) -> bool {
 #[derive(Default)]
 pub struct DevelopingDraft {
     pub is_on: bool,
-    pub folders: Vec<String>,
+    pub directories: Vec<String>,
     pub patterns: Vec<String>,
     pub excluded: Vec<String>,
     /// `reload-browser` is on.

@@ -1,5 +1,5 @@
-//! Resolves the options of static files: makes folders and files absolute, tests patterns, and reports faults with their lines.
-//! Runs in the process that reads the configuration.
+//! Resolves the options of static files: makes directories and files absolute, tests patterns, and reports faults with their
+//! lines. Runs in the process that reads the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -21,20 +21,20 @@ const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches;
     field, in the order file, path, URI, type.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Answers requests below a path with the files of a folder, or with a single file. Paths without a file go to the
+    /// Answers requests below a path with the files of a directory, or with a single file. Paths without a file go to the
     /// application (see `static-serve`).
-    /// uWSGI: In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A folder without a
+    /// uWSGI: In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A directory without a
     /// trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see
     /// `static-dot-files`).
     /// Example: static-map = /static=/srv/shop/static
     ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
     supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?))
         .takes(Value::Special, "").several().reach(Reach::Application),
-    /// Like `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.
+    /// Like `static-map`, but the whole path is looked up in the directory: `/static/a.css` is `DIRECTORY/static/a.css`.
     /// Example: static-map2 = /static=/srv/shop
     supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?))
         .takes(Value::Special, "").several().reach(Reach::Application),
-    /// Looks for every path in this folder first; missing files go to the application.
+    /// Looks for every path in this directory first; missing files go to the application.
     /// Example: check-static = /srv/shop/public
     supported(
         "check-static",
@@ -48,7 +48,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Path, "")
     .several()
     .reach(Reach::Application),
-    /// Looks for every path in the folder that the front server names in DOCUMENT_ROOT.
+    /// Looks for every path in the directory that the reverse proxy names in DOCUMENT_ROOT.
     /// Example: check-static-docroot = true
     on("check-static-docroot", Setting::Switch(field!(FilesDraft.document_root))).reach(Reach::Application),
     /// Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
@@ -57,16 +57,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          static-serve = only
     supported("static-serve", set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?))
         .takes(Value::Special, "fallback").reach(Reach::Application),
-    /// A file with this name is served for its folder; of several, the first that exists.
+    /// A file with this name is served for its directory; of several, the first that exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-index = index.html
     list("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?))).reach(Reach::Application),
-    /// Paths and files with this extension are never served from a folder.
+    /// Paths and files with this extension are never served from a directory.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-skip-ext = .php
     list("static-skip-ext", Setting::Texts(field!(FilesDraft.skip))).reach(Reach::Application),
-    /// A folder, or a file, to which symbolic links out of a served folder may point.
-    /// uWSGI: uWSGI compares the text; here only complete folder names match.
+    /// A directory, or a file, to which symbolic links out of a served directory may point.
+    /// uWSGI: uWSGI compares the text; here only complete directory names match.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-safe = /srv/shared
     list("static-safe", Setting::Texts(field!(FilesDraft.safe))).reach(Reach::Application),
@@ -160,7 +160,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: A relative path, which has no effect in uWSGI, is a path below `chdir`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-dir = /srv/shop/static/CACHE
-    list("static-gzip-dir", Setting::Texts(field!(FilesDraft.compressed_folders))).reach(Reach::Application),
+    list("static-gzip-dir", Setting::Texts(field!(FilesDraft.compressed_directories))).reach(Reach::Application),
     /// Like `static-gzip-all`, for files whose own path ends with this.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-ext = .js
@@ -182,15 +182,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: static-map = /static=/srv/shop/static
     ///          static-charset = utf-8
     supported("static-charset", Setting::By(set_charset)).reach(Reach::Application),
-    /// Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
+    /// Names the file to the reverse proxy, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
     /// Example: static-map = /static=/srv/shop/static
     ///          file-serve-mode = nginx
     supported("file-serve-mode", Setting::By(set_mode)).takes(Value::Special, "").reach(Reach::Application),
-    /// The application may name a file in this folder with the header `X-Sendfile`; it is sent instead of a body, with its
+    /// The application may name a file in this directory with the header `X-Sendfile`; it is sent instead of a body, with its
     /// validators and ranges.
     /// Example: x-sendfile = /srv/shop/private
     list("x-sendfile", Setting::LocatedTexts(field!(FilesDraft.sendfile_paths))).reach(Reach::Application),
-    /// `/PATH=FOLDER`: the application may name a file in the folder by a path that begins with this, in the header
+    /// `/PATH=DIRECTORY`: the application may name a file in the directory by a path that begins with this, in the header
     /// `X-Accel-Redirect`.
     /// Example: x-accel-redirect = /protected=/srv/shop/private
     list("x-accel-redirect", Setting::By(add_sendfile_location)).reach(Reach::Application),
@@ -210,7 +210,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .reach(Reach::Application),
     /// Caches the location of files for this time.
     /// Why: each worker remembers the files that it has found, and looks again after a second; a path from memory that the
-    /// application can write would not be below its folder for certain
+    /// application can write would not be below its directory for certain
     accepted("static-cache-paths", Value::Special),
     /// The cache for the location of files.
     /// Why: each worker has its own, which the application can't write
@@ -234,8 +234,8 @@ pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diag
     let (prefix, target) = match text.split_once('=') {
         Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
         _ => {
-            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
-            return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no directory", pair.key));
+            return Err(diagnostic.advise(format!("write `{} = /path=DIRECTORY`", pair.key)));
         }
     };
     if !prefix.starts_with('/') && !prefix.is_empty() {
@@ -253,15 +253,15 @@ pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diag
 
 pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
-    match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
-        Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-            draft.of::<FilesDraft>().sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
+    match text.split_once('=').map(|(prefix, directory)| (prefix.trim(), directory.trim())) {
+        Some((prefix, directory)) if prefix.starts_with('/') && !directory.is_empty() => {
+            draft.of::<FilesDraft>().sendfile_locations.push((prefix.to_owned(), directory.to_owned(), pair.location.clone()));
             Ok(())
         }
         _ => {
             let diagnostic =
-                Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
-            Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
+                Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its directory", pair.key));
+            Err(diagnostic.advise(format!("write `{} = /path=DIRECTORY`", pair.key)))
         }
     }
 }
@@ -290,13 +290,13 @@ impl FilesDraft {
         is_routed: bool,
         context: &mut Context,
     ) -> Option<Files> {
-        let folder = context.folder.clone();
+        let directory = context.directory.clone();
         let asked = self;
         let has_x_sendfile = !asked.sendfile_paths.is_empty() || !asked.sendfile_locations.is_empty();
         if asked.maps.is_empty() && !asked.document_root && !is_routed && !has_x_sendfile {
             return None;
         }
-        let absolute = |path: &String| normalized(&folder.join(path));
+        let absolute = |path: &String| normalized(&directory.join(path));
         let mut maps: Vec<Map> = asked
             .maps
             .iter()
@@ -333,12 +333,8 @@ impl FilesDraft {
             document_root: asked.document_root,
             missing: asked.missing,
             x_sendfile: XSendfile {
-                by_path: asked.sendfile_paths.iter().map(|(folder, _)| absolute(folder)).collect(),
-                by_location: asked
-                    .sendfile_locations
-                    .iter()
-                    .map(|(prefix, folder, _)| (prefix.clone(), absolute(folder)))
-                    .collect(),
+                by_path: asked.sendfile_paths.iter().map(|(path, _)| absolute(path)).collect(),
+                by_location: asked.sendfile_locations.iter().map(|(prefix, path, _)| (prefix.clone(), absolute(path))).collect(),
             },
             mode: asked.mode,
             index: asked.index,
@@ -348,7 +344,10 @@ impl FilesDraft {
             expires: asked.expires,
             cache_control: asked.cache_control,
             immutable: asked.immutable,
-            precompressed: Precompressed { folders: asked.compressed_folders.iter().map(own).collect(), ..asked.compressed },
+            precompressed: Precompressed {
+                directories: asked.compressed_directories.iter().map(own).collect(),
+                ..asked.compressed
+            },
             mime_files,
             charset: asked.charset,
             cache: asked.cache,
@@ -366,12 +365,12 @@ impl FilesDraft {
                 continue;
             }
             let message = format!("there is no `{}`: nothing is served from it yet", path.display());
-            let beside = Path::new(&*location.file).parent().map(|folder| context.host.folder.join(folder));
-            let advice = match beside.filter(|folder| folder.join(target).exists()) {
-                // Relative paths begin at the folder of the start, as in uWSGI.
-                Some(folder) => format!(
+            let beside = Path::new(&*location.file).parent().map(|directory| context.host.directory.join(directory));
+            let advice = match beside.filter(|directory| directory.join(target).exists()) {
+                // Relative paths begin at the directory of the start, as in uWSGI.
+                Some(directory) => format!(
                     "a start in {} finds it; with `chdir = %d` every start does, wherever it is typed",
-                    normalized(&folder).display()
+                    normalized(&directory).display()
                 ),
                 None => "it is served as soon as it exists".to_owned(),
             };
@@ -392,7 +391,7 @@ pub fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> 
     }
 }
 
-/// `static-index` is appended to a folder and must not lead out of it.
+/// `static-index` is appended to a directory and must not lead out of it.
 pub fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     let name = values::text(pair)?;
     if name.contains(['/', '\0']) || name == ".." || name == "." {
@@ -459,7 +458,7 @@ pub struct FilesDraft {
     pub cache_control: Option<String>,
     pub immutable: Vec<String>,
     pub compressed: Precompressed,
-    pub compressed_folders: Vec<String>,
+    pub compressed_directories: Vec<String>,
     pub mime_files: Vec<(String, Location)>,
     pub charset: Option<String>,
     pub cache: Cache,

@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: hook-in-jail = print:in-jail
     list("hook-in-jail", add!(Hook, InJail)).reach(Reach::Each),
     /// Runs an action in the master, the last before sockets are opened and the application is started as its user; with
-    /// `unshare` when sockets are bound, and with `chroot` inside that folder.
+    /// `unshare` when sockets are bound, and with `chroot` inside that directory.
     /// Example: hook-as-root = exec:install -d -o www-data /run/shop
     list("hook-as-root", add!(Hook, AsRoot)).reach(Reach::Each),
     /// Runs an action as the user of the application, in each generation before anything is loaded.
@@ -126,7 +126,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: There it is a C function.
     /// Example: call-post-app = shop.cache:warm
     list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
-    /// Waits until this file or folder exists, for at most a minute, before sockets are opened; otherwise the start fails.
+    /// Waits until this file or directory exists, for at most a minute, before sockets are opened; otherwise the start fails.
     /// Example: wait-for-file = /run/secrets/shop.env
     list("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?))
         .reach(Reach::Each),
@@ -277,14 +277,14 @@ fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) -> Res
     Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
 }
 
-/// Completes the hooks, in uWSGI's order. Hooks in a jail start in the jail's folder.
+/// Completes the hooks, in uWSGI's order. Hooks in a jail start in the jail's directory.
 pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) -> Vec<Hook> {
     hooks.sort_by_key(|(rank, _)| *rank);
     let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
     let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && is_jailed;
-    complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &context.host.folder);
+    complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &context.host.directory);
     let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
-    complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), &context.folder);
+    complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), &context.directory);
     hooks
 }
 
@@ -307,9 +307,9 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         "exec" => HookAction::Exec(arguments.to_owned()),
         "safeexec" => HookAction::SafeExec(arguments.to_owned()),
         "print" | "log" => HookAction::Print(arguments.to_owned()),
-        "cd" | "chdir" => HookAction::ChangeFolder(path()),
-        "mkdir" => HookAction::MakeFolder(path()),
-        "rmdir" => HookAction::RemoveFolder(path()),
+        "cd" | "chdir" => HookAction::ChangeDirectory(path()),
+        "mkdir" => HookAction::MakeDirectory(path()),
+        "rmdir" => HookAction::RemoveDirectory(path()),
         "create" | "creat" => HookAction::Write(path(), String::new()),
         "write" => split().map(|(path, text)| HookAction::Write(path, text))?,
         "writen" => split().map(with_end).map(|(path, text)| HookAction::Write(path, text))?,
@@ -337,7 +337,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         }
         "wait_for_fs" => HookAction::WaitFor(WaitSubject::Anything, arguments.to_owned()),
         "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
-        "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
+        "wait_for_dir" => HookAction::WaitFor(WaitSubject::Directory, arguments.to_owned()),
         "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
         "exit" => HookAction::Exit(i32::try_from(bolide_configuration::values::number(arguments).value).unwrap_or(0)),
         "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
@@ -389,23 +389,23 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
     }
 }
 
-/// Makes the paths of root's actions absolute, as they are written: once the process has entered a folder, nothing shows whether
-/// another user's link has led there.
-fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) {
-    let mut folder = folder.to_owned();
+/// Makes the paths of root's actions absolute, as they are written: once the process has entered a directory, nothing shows
+/// whether another user's link has led there.
+fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, directory: &Path) {
+    let mut directory = directory.to_owned();
     for hook in hooks {
-        let complete = |path: &mut PathBuf| *path = normalized(&folder.join(&*path));
+        let complete = |path: &mut PathBuf| *path = normalized(&directory.join(&*path));
         match &mut hook.action {
-            HookAction::ChangeFolder(path) => {
+            HookAction::ChangeDirectory(path) => {
                 complete(path);
-                folder.clone_from(path);
+                directory.clone_from(path);
             }
             HookAction::Rename(from, to) => {
                 complete(from);
                 complete(to);
             }
-            HookAction::MakeFolder(path)
-            | HookAction::RemoveFolder(path)
+            HookAction::MakeDirectory(path)
+            | HookAction::RemoveDirectory(path)
             | HookAction::Write(path, _)
             | HookAction::Append(path, _)
             | HookAction::WriteFifo(path, _)

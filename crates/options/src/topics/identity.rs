@@ -68,19 +68,18 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// Example: pivot-root = /srv/jail /old
     ///          allow-missing = pivot-root
     list("allow-missing", Setting::AllowMissing).reach(Reach::Application),
-    /// The application, its daemons and its hooks from `hook-as-root` on see only this folder. The Python that runs Bolide, the
-    /// package and the application must be in it, at the same paths, or at their paths without the folder's own; `chdir`,
+    /// The application, its daemons and its hooks from `hook-as-root` on see only this directory. The Python that runs Bolide,
+    /// the package and the application must be in it, at the same paths, or at their paths without the directory's own; `chdir`,
     /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
-    /// and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect.
-    /// uWSGI: There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir`
-    /// leads in, which allows an escape from the jail.
-    /// Example: chroot = /srv/jail
+    /// and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect. uWSGI: There
+    /// the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads in,
+    /// which allows an escape from the jail. Example: chroot = /srv/jail
     ///          chdir = /app
     ///          uid = www-data
     supported(
         "chroot",
-        set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
+        set!(|draft, _, pair| draft.of::<Confinement>().root = Some(normalized(&draft.host.directory.join(values::text(pair)?)))),
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),

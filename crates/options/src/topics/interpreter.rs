@@ -1,6 +1,6 @@
 //! Resolves the options of the Python interpreter, of the modules that it imports besides the application, of the Python module
-//! `uwsgi`, and of the functions that workers call. Imports nothing, and reads only folders of variables (`envdir`). Runs in the
-//! process that reads the configuration.
+//! `uwsgi`, and of the functions that workers call. Imports nothing, and reads only directories of variables (`envdir`). Runs in
+//! the process that reads the configuration.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -41,7 +41,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: post-pymodule-alias = settings=shop.production
     list("post-pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)))
         .reach(Reach::Application),
-    /// Python's own optimisation: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
+    /// Python's own optimization: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
     /// Example: optimize = 1
     supported(
         "optimize",
@@ -71,15 +71,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
     /// Example: env-file = /srv/shop/.env
     list("env-file", Setting::By(read_environment_file)).reach(Reach::Surroundings),
-    /// Sets a variable for each file in this folder: its name is the file's, its value the first line (like daemontools' envdir).
-    /// An empty file removes the variable.
-    /// Example: envdir = /srv/shop/env
-    supported("envdir", Setting::By(read_environment_folder)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    /// Sets a variable for each file in this directory: its name is the file's, its value the first line (like daemontools'
+    /// envdir). An empty file removes the variable. Example: envdir = /srv/shop/env
+    supported("envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// As `envdir`.
     /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
     /// the application only.
     /// Example: early-envdir = /srv/shop/env
-    supported("early-envdir", Setting::By(read_environment_folder)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    supported("early-envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// Removes this variable from the environment of the application.
     /// Example: unenv = PYTHONDONTWRITEBYTECODE
     list("unenv", set!(|draft, _, pair| remove_variable(draft, values::text(pair)?))).reach(Reach::Surroundings),
@@ -128,7 +127,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
 
 /// uWSGI inserts each at the start of `sys.path`, so the last one comes first.
 pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let found = bolide_configuration::conditionals::matches(&values::text(pair)?, &draft.host.folder);
+    let found = bolide_configuration::conditionals::matches(&values::text(pair)?, &draft.host.directory);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
         draft.of::<PythonDraft>().path.insert(0, path);
     }
@@ -152,18 +151,18 @@ pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
     }
 }
 
-/// Sets a variable for each file of the folder.
-pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let (location, folder) = (&pair.location, draft.host.folder.join(values::text(pair)?));
+/// Sets a variable for each file of the directory.
+pub fn read_envdir(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (location, directory) = (&pair.location, draft.host.directory.join(values::text(pair)?));
     let wrong = |why: String| Diagnostic::error(Some(location), why).local();
-    let entries =
-        std::fs::read_dir(&folder).map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?;
+    let entries = std::fs::read_dir(&directory)
+        .map_err(|error| wrong(format!("the directory {} can't be read: {error}", directory.display())))?;
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in entries.take(MAX_VARIABLES + 1) {
-        files.push(entry.map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?.path());
+        files.push(entry.map_err(|error| wrong(format!("the directory {} can't be read: {error}", directory.display())))?.path());
     }
     if files.len() > MAX_VARIABLES {
-        return Err(wrong(format!("the folder {} has more than {MAX_VARIABLES} files", folder.display())));
+        return Err(wrong(format!("the directory {} has more than {MAX_VARIABLES} files", directory.display())));
     }
     files.sort_unstable();
     for path in files.into_iter().filter(|path| path.is_file()) {
@@ -208,7 +207,7 @@ const WITH_LOGGERS: [Server; 4] = [Server::Gunicorn, Server::Uvicorn, Server::Hy
 
 /// Returns the variables of a file, the last value of each name. Variables that are already in the environment keep their value.
 pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec<(String, String)>, Diagnostic> {
-    let path = host.folder.join(text);
+    let path = host.directory.join(text);
     host.trust.note(&path, location)?;
     let bytes = read_bounded(&path, location).map_err(Diagnostic::local)?;
     let wrong = |line, message: String| Diagnostic::error(Some(&Location::file(text, line)), message);
@@ -229,7 +228,7 @@ pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec
 pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
     let choosing = new.iter().filter(|(name, value)| code_variables::chooses_code(name, value)).map(|(name, _)| name.clone());
-    let file = draft.host.folder.join(values::text(pair)?);
+    let file = draft.host.directory.join(values::text(pair)?);
     let python = draft.of::<PythonDraft>();
     python.choosing_variables.push((file, choosing.collect()));
     python.has_environment_file = true;
@@ -243,7 +242,7 @@ pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
 }
 
 impl PythonDraft {
-    /// The folder of the application can be entered by its path unless others may not search a folder above it.
+    /// The directory of the application can be entered by its path unless others may not search a directory above it.
     pub fn complete_application(
         &mut self,
         application: ApplicationSettings,
@@ -254,14 +253,14 @@ impl PythonDraft {
         let foreign_variables = self.foreign_variables(identity, context);
         ApplicationSettings {
             foreign_variables,
-            chdir: is_enterable.then(|| normalized(&context.folder)),
+            chdir: is_enterable.then(|| normalized(&context.directory)),
             chdir_after: self.chdir_after.take().map(|path| context.absolute(path)),
             environment: self.environment(&application),
             ..application
         }
     }
 
-    /// Relative files start at the folder of the application.
+    /// Relative files start at the directory of the application.
     pub fn complete(self, context: &mut Context) -> Python {
         if context.is_bare {
             self.note_env_file(context);
@@ -328,7 +327,7 @@ pub fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
 }
 
 pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let file = normalized(&draft.host.folder.join(values::text(pair)?));
+    let file = normalized(&draft.host.directory.join(values::text(pair)?));
     if !file.is_file() {
         let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
         return Err(Diagnostic::error(Some(&pair.location), message).local());

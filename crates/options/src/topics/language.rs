@@ -82,7 +82,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     condition("if-hostname-match", Condition::HostNameMatch(true)),
     /// The opposite of `if-hostname-match`.
     condition("if-not-hostname-match", Condition::HostNameMatch(false)),
-    /// Applies the options up to `endif` if this file or folder exists.
+    /// Applies the options up to `endif` if this file or directory exists.
     condition("if-exists", Condition::Exists(true)),
     /// The opposite of `if-exists`.
     condition("if-not-exists", Condition::Exists(false)),
@@ -90,7 +90,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     condition("if-file", Condition::File(true)),
     /// The opposite of `if-file`.
     condition("if-not-file", Condition::File(false)),
-    /// Applies the options up to `endif` if this is a folder.
+    /// Applies the options up to `endif` if this is a directory.
     condition("if-dir", Condition::Directory(true)),
     /// The opposite of `if-dir`.
     condition("if-not-dir", Condition::Directory(false)),

@@ -1,5 +1,5 @@
 //! The listening sockets of an instance: the addresses of `sockets`, with the certificates of `tls`, and with what `clients` says
-//! of front servers. Runs in the process that reads the configuration.
+//! of reverse proxies. Runs in the process that reads the configuration.
 
 use bolide_contract::settings::{Address, Identity, Listener, Protocol};
 use bolide_contract::tls::Tls;
@@ -11,7 +11,7 @@ use crate::topics::clients::ClientsDraft;
 use crate::topics::sockets::{SocketDraft, SocketsDraft, open_daemonized_sockets};
 use crate::topics::tls::certificates::TlsDraft;
 
-/// Completes the sockets with what TLS and the front servers ask of them.
+/// Completes the sockets with what TLS and the reverse proxies ask of them.
 pub fn complete(
     mut sockets: SocketsDraft,
     tls: &TlsDraft,
@@ -25,7 +25,7 @@ pub fn complete(
         let protocol = socket.protocol(sockets.protocol);
         let seconds = if socket.kind == SocketKind::HttpRouter { sockets.http_timeout_s } else { sockets.timeout_s };
         Listener {
-            address: match address::absolute(&socket.address, &context.folder) {
+            address: match address::absolute(&socket.address, &context.directory) {
                 Address::Unix(path) if sockets.are_abstract => Address::Abstract(path.to_string_lossy().into_owned()),
                 address => address,
             },

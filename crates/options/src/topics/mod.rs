@@ -1,4 +1,4 @@
-//! The topics of the options, one file or folder for each: the rows, the values so far, and their completion. A topic reads no
+//! The topics of the options, one file or directory for each: the rows, the values so far, and their completion. A topic reads no
 //! file of the configuration. Runs in the process that reads the configuration.
 
 pub mod answering;

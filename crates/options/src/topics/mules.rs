@@ -113,7 +113,8 @@ fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result
 }
 
 impl MulesDraft {
-    /// Completes the list of helpers, and what mules have in common. Relative paths start at the folder of `chdir`, as in uWSGI.
+    /// Completes the list of helpers, and what mules have in common. Relative paths start at the directory of `chdir`, as in
+    /// uWSGI.
     pub fn complete(self, context: &mut Context) -> (Vec<Helper>, Mules) {
         let count = self.list.len() as u32;
         let waiting: Vec<u32> = (1u32..).zip(&self.list).filter(|(_, code)| code.is_none()).map(|(number, _)| number).collect();

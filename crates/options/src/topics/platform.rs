@@ -153,7 +153,7 @@ impl PythonDraft {
 
     /// Some programs read `.env` by default, so a note says that it is not read here.
     pub fn note_env_file(&self, context: &mut Context) {
-        if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
+        if !self.has_environment_file && context.host.directory.join(USUAL_FILE).is_file() {
             let message = format!("there is a `{USUAL_FILE}` here, which is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");
             context.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));

@@ -212,11 +212,11 @@ impl LifecycleDraft {
     }
 }
 
-/// Reports a folder of `crash-reports` that is not there: otherwise the first worker that dies would be the first to tell.
+/// Reports a directory of `crash-reports` that is not there: otherwise the first worker that dies would be the first to tell.
 pub fn check_crash_reports(lifecycle: &Lifecycle, context: &mut Context) {
-    let Some(folder) = lifecycle.crash_reports.as_ref().filter(|folder| !folder.is_dir()) else { return };
+    let Some(directory) = lifecycle.crash_reports.as_ref().filter(|directory| !directory.is_dir()) else { return };
     let place = context.read.effects.iter().rev().find(|pair| pair.key == "crash-reports").map(|pair| &pair.location);
-    let message = format!("`crash-reports`: there is no folder `{}`, so no report can be written", folder.display());
+    let message = format!("`crash-reports`: there is no directory `{}`, so no report can be written", directory.display());
     let advice = "create it, and let the application's user write to it";
     context.diagnostics.push(Diagnostic::warning(place, message).advise(advice).local());
 }

@@ -104,16 +104,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: limit-nproc = 200
     supported("limit-nproc", Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)))
         .takes(within(0, i64::MAX, "processes and threads"), "no limit").reach(Reach::Application),
-    /// Writes a report to this folder when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It
-    /// has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and
-    /// the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are
-    /// removed. The folder must exist, and the application's user must be able to write to it. `bolide crash FILE` reads a report
-    /// aloud.
-    /// Example: crash-reports = /var/lib/shop/crashes
+    /// Writes a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit.
+    /// It has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight
+    /// and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest
+    /// are removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE` reads a
+    /// report aloud. Example: crash-reports = /var/lib/shop/crashes
     supported(
         "crash-reports",
         set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
-            Some(draft.host.folder.join(values::text(pair)?))),
+            Some(draft.host.directory.join(values::text(pair)?))),
     )
     .takes(Value::Path, "off")
     .reach(Reach::Master),
@@ -188,7 +187,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     supported(
         "binary-path",
         set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.program =
-            Some(normalized(&draft.host.folder.join(values::text(pair)?)))),
+            Some(normalized(&draft.host.directory.join(values::text(pair)?)))),
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),

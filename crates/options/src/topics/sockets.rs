@@ -44,7 +44,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)))
         .takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with FastCGI, as a responder.
-    /// uWSGI: uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx:
+    /// uWSGI: uWSGI closes the connection after each response; here it is kept if the reverse proxy asks for it (nginx:
     /// `fastcgi_keep_conn on`).
     /// Example: fastcgi-socket = /run/app.sock
     ///          fastcgi-socket = 127.0.0.1:9000
@@ -147,7 +147,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          http = =0
     list("undeferred-shared-socket", Setting::By(check_shared)).reach(Reach::Master),
     /// The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration,
-    /// `http` serves the application itself. Another address is an error: let a front server forward requests.
+    /// `http` serves the application itself. Another address is an error: let a reverse proxy forward requests.
     /// Example: http = 127.0.0.1:8000
     ///          socket = /run/shop.sock
     ///          http-to = /run/shop.sock
@@ -159,7 +159,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Why: HTTP/1.1 responses of unknown length are always chunked
     accepted("http-auto-chunked", Value::Switch),
     /// Passes WebSockets on to the application.
-    /// Why: WebSocket requests are always recognised, and an ASGI application gets them
+    /// Why: WebSocket requests are always recognized, and an ASGI application gets them
     accepted("http-websockets", Value::Switch),
     /// Accepts connections before their first byte has arrived.
     /// Why: waiting connections occupy no worker, so accept is never deferred
@@ -410,7 +410,7 @@ fn router_target(text: &str, location: &Location, listeners: &[Listener], contex
         acted: false,
         placeholder: false,
     };
-    let target = address::read(&pair, context.host).map(|(target, _)| address::absolute(&target, &context.folder));
+    let target = address::read(&pair, context.host).map(|(target, _)| address::absolute(&target, &context.directory));
     let is_own = |listener: &&Listener| {
         listener.protocol == Protocol::Uwsgi && target.as_ref().is_ok_and(|target| reaches(target, &listener.address))
     };
@@ -421,7 +421,7 @@ fn router_target(text: &str, location: &Location, listeners: &[Listener], contex
         }
         None => {
             Diagnostic::error(Some(location), format!("`http-to = {text}` is not supported: it is no socket of this instance"))
-                .advise("let a front server (nginx, HAProxy, Caddy, Traefik) choose the server, or leave the option out")
+                .advise("let a reverse proxy (nginx, HAProxy, Caddy, Traefik) choose the server, or leave the option out")
         }
     }
 }
@@ -439,8 +439,8 @@ fn reaches(target: &Address, bound: &Address) -> bool {
     }
 }
 
-/// A process that uWSGI daemonizes creates its sockets with an empty umask, so that every user can connect, including a front
-/// server. Here this applies to the sockets only: files of the application keep the umask.
+/// A process that uWSGI daemonizes creates its sockets with an empty umask, so that every user can connect, including a reverse
+/// proxy. Here this applies to the sockets only: files of the application keep the umask.
 pub fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], context: &mut Context) {
     let daemonized = context.read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
     let (Some(pair), None) = (daemonized, umask) else { return };
@@ -453,7 +453,7 @@ pub fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], c
         let message =
             format!("every user may connect to the UNIX sockets (mode 666): `{}` without `chmod-socket`, as in uWSGI", pair.key);
         context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(
-            "write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = \
+            "write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the reverse proxy, or `chmod-socket = \
                     666` for all users",
         ));
     }

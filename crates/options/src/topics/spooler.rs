@@ -1,5 +1,5 @@
-//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the folders.
-//! Runs in the process that reads the configuration.
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the
+//! directories. Runs in the process that reads the configuration.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -8,7 +8,7 @@ use bolide_configuration::pair::Pair;
 use bolide_configuration::trust::Writer;
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::settings::Identity;
-use bolide_contract::spooling::{SpoolFolder, Spooling};
+use bolide_contract::spooling::{SpoolDirectory, Spooling};
 use bolide_contract::watching::{FileAction, WatchSubject};
 use bolide_distributed::{Address, Purpose};
 use nix::unistd::User;
@@ -20,22 +20,21 @@ use crate::topics::services::distributed;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Adds a folder of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
-    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first folder unless a job names another one. A job is a file that
-    /// is removed after it was done, so it survives restarts and crashes. The folder is created for the application's user if it
-    /// is missing. With `redis://HOST:6379/0?folder=PATH`, a Redis or Valkey server has the jobs and the spoolers of all machines
-    /// work on them; the folder keeps new jobs while the server is away. The address is that of `lock-engine`, with the keys
-    /// `folder` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that has died).
-    /// uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new job is
-    /// noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the folder
-    /// `failed`, and so is a file that is no job, which uWSGI deletes.
-    /// Example: spooler = jobs
-    ///          spooler = redis://127.0.0.1:6379/0?folder=kept
+    /// Adds a directory of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
+    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first directory unless a job names another one. A job is a file
+    /// that is removed after it was done, so it survives restarts and crashes. The directory is created for the application's
+    /// user if it is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server has the jobs and the spoolers
+    /// of all machines work on them; the directory keeps new jobs while the server is away. The address is that of `lock-engine`,
+    /// with the keys `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that
+    /// has died). uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new
+    /// job is noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the
+    /// directory `failed`, and so is a file that is no job, which uWSGI deletes. Example: spooler = jobs
+    ///          spooler = redis://127.0.0.1:6379/0?directory=kept
     supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),
-    /// Like `spooler`, without a process: `uwsgi.spool` writes to the folder, and another instance works on its jobs.
+    /// Like `spooler`, without a process: `uwsgi.spool` writes to the directory, and another instance works on its jobs.
     /// Example: spooler-external = /srv/mailer/jobs
     supported("spooler-external", Setting::By(add_external)).takes(Value::Path, "").several().reach(Reach::Application),
-    /// Spoolers for each folder of `spooler`. A job is locked by the one that works on it.
+    /// Spoolers for each directory of `spooler`. A job is locked by the one that works on it.
     /// Example: spooler = jobs
     ///          spooler-processes = 4
     supported("spooler-processes", Setting::Number(field!(SpoolerDraft.settings.processes)))
@@ -46,7 +45,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: spooler = jobs
     ///          spooler-ordered = true
     on("spooler-ordered", Setting::Switch(field!(SpoolerDraft.settings.is_ordered))).reach(Reach::Application),
-    /// How often a spooler looks at its folder if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again
+    /// How often a spooler looks at its directory if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again
     /// then. `uwsgi.set_spooler_frequency` changes it.
     /// Example: spooler = jobs
     ///          spooler-frequency = 10
@@ -65,8 +64,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The working directory of the functions of jobs.
     /// Example: spooler = jobs
     ///          spooler-chdir = .
-    supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_folder)))
-        .takes(Value::Path, "the folder of the jobs").reach(Reach::Application),
+    supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_directory)))
+        .takes(Value::Path, "the directory of the jobs").reach(Reach::Application),
     /// A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the
     /// import fails, the spooler logs why and continues.
     /// Example: spooler = jobs
@@ -85,11 +84,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
 
 /// The permission bits of a mode (inode(7)).
 const MODE_BITS: u32 = 0o777;
-/// The highest number of spoolers of one folder, and of folders.
+/// The highest number of spoolers of one directory, and of directories.
 pub const MAX_SPOOLERS: i64 = 64;
 
-/// The folder that keeps jobs while their engine is away, if its address has no `folder`.
-const KEEPING_FOLDER: &str = "kept-jobs";
+/// The directory that keeps jobs while their engine is away, if its address has no `directory`.
+const KEEPING_DIRECTORY: &str = "kept-jobs";
 
 /// `spooler`
 pub fn add_spooler(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -106,68 +105,69 @@ fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnost
     let (mut path, mut engine) = (path, None);
     if Address::is_meant(&path) {
         let (number, address) = distributed::add_engine(draft, pair, &path, Purpose::Jobs)?;
-        (path, engine) = (address.folder.unwrap_or_else(|| KEEPING_FOLDER.to_owned()), Some(number));
+        (path, engine) = (address.directory.unwrap_or_else(|| KEEPING_DIRECTORY.to_owned()), Some(number));
     }
-    if draft.of::<SpoolerDraft>().folders.len() as i64 >= MAX_SPOOLERS {
-        let message = format!("there can't be more than {MAX_SPOOLERS} folders of spoolers");
+    if draft.of::<SpoolerDraft>().directories.len() as i64 >= MAX_SPOOLERS {
+        let message = format!("there can't be more than {MAX_SPOOLERS} directories of spoolers");
         return Err(Diagnostic::error(Some(&pair.location), message));
     }
-    draft.of::<SpoolerDraft>().folders.push((path, engine, is_external, pair.location.clone()));
+    draft.of::<SpoolerDraft>().directories.push((path, engine, is_external, pair.location.clone()));
     Ok(())
 }
 
 impl SpoolerDraft {
-    /// Completes the settings. Relative paths start at the folder in which the server was started, as in uWSGI, which resolves
+    /// Completes the settings. Relative paths start at the directory in which the server was started, as in uWSGI, which resolves
     /// them before it enters `chdir`.
     pub fn complete(self, context: &mut Context) -> Spooling {
-        let mut folders: Vec<SpoolFolder> = Vec::new();
-        for (path, engine, is_external, location) in self.folders {
+        let mut directories: Vec<SpoolDirectory> = Vec::new();
+        for (path, engine, is_external, location) in self.directories {
             let path = context.absolute_at_start(path);
-            if folders.iter().any(|folder| folder.path == path) {
-                let message = format!("the folder `{}` has a spooler already", path.display());
+            if directories.iter().any(|directory| directory.path == path) {
+                let message = format!("the directory `{}` has a spooler already", path.display());
                 context.diagnostics.push(
                     Diagnostic::warning(Some(&location), message)
-                        .advise("write `spooler-processes` for more spoolers of a folder"),
+                        .advise("write `spooler-processes` for more spoolers of a directory"),
                 );
                 continue;
             }
-            folders.push(SpoolFolder { path, engine, is_external, origin: location.to_string() });
+            directories.push(SpoolDirectory { path, engine, is_external, origin: location.to_string() });
         }
-        if folders.is_empty() {
+        if directories.is_empty() {
             return Spooling::default();
         }
-        let job_folder = self.job_folder.map(|(path, location)| existing(context, &path, &location));
-        Spooling { folders, job_folder, ..self.settings }
+        let job_directory = self.job_directory.map(|(path, location)| existing(context, &path, &location));
+        Spooling { directories, job_directory, ..self.settings }
     }
 }
 
-/// Adds the spoolers of the settings to the helpers: those of a folder one after the other.
+/// Adds the spoolers of the settings to the helpers: those of a directory one after the other.
 pub fn helpers(spooling: &Spooling, harakiri_ms: Option<u64>) -> impl Iterator<Item = Helper> {
-    let folders = spooling.folders.iter().filter(|folder| !folder.is_external);
-    let paths = folders.flat_map(|folder| std::iter::repeat_n(&folder.path, spooling.processes as usize));
-    (1u32..)
-        .zip(paths)
-        .map(move |(number, folder)| Helper { harakiri_ms, ..Helper::new(Task::Spooler { number, folder: folder.clone() }) })
+    let directories = spooling.directories.iter().filter(|directory| !directory.is_external);
+    let paths = directories.flat_map(|directory| std::iter::repeat_n(&directory.path, spooling.processes as usize));
+    (1u32..).zip(paths).map(move |(number, directory)| Helper {
+        harakiri_ms,
+        ..Helper::new(Task::Spooler { number, directory: directory.clone() })
+    })
 }
 
 fn existing(context: &mut Context, path: &str, location: &Location) -> std::path::PathBuf {
     let path = context.absolute(path);
     if !path.is_dir() {
-        let message = format!("can't change to `{}`: there is no such folder", path.display());
+        let message = format!("can't change to `{}`: there is no such directory", path.display());
         context.diagnostics.push(Diagnostic::error(Some(location), message).local());
     }
     path
 }
 
-/// Reports folders that the user of `uid` can't use: every job would fail.
-pub fn check_folders(spooling: &Spooling, identity: &Identity, context: &mut Context) {
+/// Reports directories that the user of `uid` can't use: every job would fail.
+pub fn check_directories(spooling: &Spooling, identity: &Identity, context: &mut Context) {
     let (Some(writer), Some(name)) = (Writer::of(identity), &identity.user) else { return };
-    for folder in &spooling.folders {
-        let Some(found) = folder.path.metadata().ok().filter(|_| !writer.may_fill(&folder.path)) else { continue };
+    for directory in &spooling.directories {
+        let Some(found) = directory.path.metadata().ok().filter(|_| !writer.may_fill(&directory.path)) else { continue };
         let owner = User::from_uid(found.uid().into()).ok().flatten().map_or_else(|| found.uid().to_string(), |user| user.name);
-        let (path, mode) = (folder.path.display(), found.mode() & MODE_BITS);
-        let message = format!("the spool folder {path} belongs to {owner} (mode {mode:o}), and `uid` is {name}");
-        let place = context.read.effects.iter().map(|pair| &pair.location).find(|place| place.to_string() == folder.origin);
+        let (path, mode) = (directory.path.display(), found.mode() & MODE_BITS);
+        let message = format!("the spool directory {path} belongs to {owner} (mode {mode:o}), and `uid` is {name}");
+        let place = context.read.effects.iter().map(|pair| &pair.location).find(|place| place.to_string() == directory.origin);
         context.diagnostics.push(Diagnostic::warning(place, message).advise(format!("chown {name} {path}")).local());
     }
 }
@@ -175,9 +175,9 @@ pub fn check_folders(spooling: &Spooling, identity: &Identity, context: &mut Con
 /// The spooler so far. Paths are as written.
 #[derive(Default)]
 pub struct SpoolerDraft {
-    /// The folders, the engines that have their jobs, whether another instance works on them, and where they were configured.
-    pub folders: Vec<(String, Option<usize>, bool, Location)>,
-    pub job_folder: Option<(String, Location)>,
+    /// The directories, the engines that have their jobs, whether another instance works on them, and where they were configured.
+    pub directories: Vec<(String, Option<usize>, bool, Location)>,
+    pub job_directory: Option<(String, Location)>,
     pub harakiri_ms: Option<u64>,
     /// The values that need no completion.
     pub settings: Spooling,

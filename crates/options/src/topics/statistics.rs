@@ -122,10 +122,10 @@ impl StatisticsDraft {
     /// Completes the settings. `mode` is the mode of UNIX sockets.
     pub fn complete(self, mode: Option<u32>, context: &mut Context) -> Statistics {
         self.check_addresses(context);
-        let folder = &context.folder;
+        let directory = &context.directory;
         let server_of = |place: &Option<(Address, Location)>, is_http| {
             let (address, location) = place.as_ref()?;
-            let address = address::absolute(address, folder);
+            let address = address::absolute(address, directory);
             Some(StatisticsServer { address, mode, is_http, origin: location.to_string() })
         };
         let (server, metrics) = (server_of(&self.address, self.is_http), server_of(&self.metrics_address, true));
@@ -133,12 +133,12 @@ impl StatisticsDraft {
         let pushers = self.pushers.into_iter().map(|pusher| Pusher {
             every_ms: if pusher.every_ms == 0 { every_ms } else { pusher.every_ms },
             kind: match pusher.kind {
-                PusherKind::File { path, separator } => PusherKind::File { path: normalized(&folder.join(path)), separator },
+                PusherKind::File { path, separator } => PusherKind::File { path: normalized(&directory.join(path)), separator },
                 PusherKind::Socket { address, prefix } => {
-                    PusherKind::Socket { address: address::absolute(&address, folder), prefix }
+                    PusherKind::Socket { address: address::absolute(&address, directory), prefix }
                 }
                 PusherKind::Statsd { address, prefix } => {
-                    PusherKind::Statsd { address: address::absolute(&address, folder), prefix }
+                    PusherKind::Statsd { address: address::absolute(&address, directory), prefix }
                 }
             },
             origin: pusher.origin,

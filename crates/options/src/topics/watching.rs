@@ -44,10 +44,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Rotates the log files when this file is touched, like `log-maxsize`.
     /// Example: touch-logrotate = /run/shop/rotate
     list("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs)).reach(Reach::Master),
-    /// Reloads when anything about this file changes, including its mode and owner, or in this folder: its files, but not those
-    /// in subfolders.
-    /// uWSGI: In uWSGI the file must be there at the start.
-    /// Example: fs-reload = /srv/shop/templates
+    /// Reloads when anything about this file changes, including its mode and owner, or in this directory: its files, but not
+    /// those in subdirectories. uWSGI: In uWSGI the file must be there at the start. Example: fs-reload = /srv/shop/templates
     list("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload)).reach(Reach::Master),
     /// Like `fs-reload`, but without waiting for requests in flight: old workers end as soon as the new ones serve.
     /// Example: fs-brutal-reload = /srv/shop/emergency
@@ -73,21 +71,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.
     /// Example: develop = true
     on("develop", Setting::Switch(field!(DevelopingDraft.is_on))).reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: each Python file in this folder and below is watched, imported or not. Files that Git
-    /// ignores, hidden files and virtual environments are excluded.
-    /// Example: develop = true
+    /// With `develop` or `py-autoreload`: each Python file in this directory and below is watched, imported or not. Files that
+    /// Git ignores, hidden files and virtual environments are excluded. Example: develop = true
     ///          reload-dir = /srv/shop
     list(
         "reload-dir",
         set!(|draft, _, pair| {
-            draft.of::<DevelopingDraft>().folders.push(values::text(pair)?);
+            draft.of::<DevelopingDraft>().directories.push(values::text(pair)?);
             note_detail(draft, pair)
         }),
     )
     .reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: files that match this pattern are watched too, in the folders of `reload-dir` or the
-    /// application's folder, and below. The pattern has the syntax of `.gitignore`: `*.html`, `templates/**`.
-    /// Example: develop = true
+    /// With `develop` or `py-autoreload`: files that match this pattern are watched too, in the directories of `reload-dir` or
+    /// the application's directory, and below. The pattern has the syntax of `.gitignore`: `*.html`, `templates/**`. Example:
+    /// develop = true
     ///          reload-include = *.html
     list(
         "reload-include",
@@ -97,7 +94,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: files and folders that match this pattern (in the syntax of `.gitignore`) are not
+    /// With `develop` or `py-autoreload`: files and directories that match this pattern (in the syntax of `.gitignore`) are not
     /// watched, whether they are imported or found.
     /// Example: develop = true
     ///          reload-exclude = generated/
@@ -174,7 +171,7 @@ pub const SIGNALS: &[OptionEntry] = rows![
     /// `touch-reload`.
     /// Example: touch-signal = /run/shop/flush 19
     list("touch-signal", Setting::By(add_signal_file)).reach(Reach::Master),
-    /// Raises a signal of uWSGI's when anything about this file or folder changes, as with `fs-reload`: the path, a space, and
+    /// Raises a signal of uWSGI's when anything about this file or directory changes, as with `fs-reload`: the path, a space, and
     /// the number.
     /// Example: fs-signal = /srv/shop/inbox 20
     list("fs-signal", Setting::By(add_signal_file)).reach(Reach::Master),

@@ -33,7 +33,7 @@ enum Answer {
 ///
 /// # Errors
 /// The file can't be executed, takes too long, or raises an exception; the error has the line of the file.
-pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<RawSetting>, Diagnostic> {
+pub fn run(path: &Path, name: &str, python: &Path, directory: &Path) -> Result<Vec<RawSetting>, Diagnostic> {
     let place = |line: u32| Location::file(name, line);
     // This process holds the other end. The child exits when that end closes, which happens whenever this process ends.
     let (far, held) = pipe().map_err(|error| {
@@ -44,7 +44,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
         .arg("-c")
         .arg(PROGRAM)
         .arg(path)
-        .current_dir(folder)
+        .current_dir(directory)
         .stdin(Stdio::from(far))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -55,7 +55,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
                 python.display(),
                 plain_error(&error)
             );
-            Diagnostic::error(Some(&place(0)), message).advise("name a virtual environment before it: `--virtualenv FOLDER`")
+            Diagnostic::error(Some(&place(0)), message).advise("name a virtual environment before it: `--virtualenv DIRECTORY`")
         })?;
     let answer = child.stdout.take().map_or(Ok(Vec::new()), |pipe| answer_of(pipe, CHILD_MS));
     // It has written everything, or has timed out.

@@ -1,5 +1,5 @@
 //! gunicorn's configuration: a child executes a `gunicorn.conf.py`, and its settings become options. It must not know the effect
-//! of an option, which is the catalogue's. Runs in the process that reads the configuration.
+//! of an option, which is the catalog's. Runs in the process that reads the configuration.
 
 mod child;
 mod settings;

@@ -15,7 +15,7 @@ use crate::{access_format, flags, setting};
 
 /// gunicorn's default address.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8000";
-/// Header fields of a trusted front server that gunicorn and uvicorn's workers use.
+/// Header fields of a trusted reverse proxy that gunicorn and uvicorn's workers use.
 const TRUSTED_HEADERS: &str = "x-forwarded-for, x-forwarded-proto";
 const FORWARDED: &str = "forwarded_allow_ips";
 /// Settings with which the file configures Python's `logging`; the prototype applies them.

@@ -82,15 +82,15 @@ fn procfile(line: u32, text: &str) -> Option<Vec<Start>> {
 /// The last ENTRYPOINT and the last CMD: an image has one of each. Variables of ENV apply to the program.
 fn dockerfile(lines: &[(u32, String)]) -> Vec<Start> {
     let (mut entry, mut command) = (Vec::new(), Vec::new());
-    let (mut environment, mut folder) = (Vec::new(), None);
+    let (mut environment, mut directory) = (Vec::new(), None);
     for (line, text) in lines {
         let Some((word, rest)) = text.split_once(char::is_whitespace) else { continue };
         let rest = rest.trim();
         match word.to_ascii_uppercase().as_str() {
-            "FROM" => (entry, command, environment, folder) = (Vec::new(), Vec::new(), Vec::new(), None),
+            "FROM" => (entry, command, environment, directory) = (Vec::new(), Vec::new(), Vec::new(), None),
             "ENTRYPOINT" => entry = exec_or_shell(*line, rest),
             "CMD" => command = exec_or_shell(*line, rest),
-            "WORKDIR" => folder = Some(rest.to_owned()),
+            "WORKDIR" => directory = Some(rest.to_owned()),
             "ENV" => environment.extend(variables(rest)),
             _ => {}
         }
@@ -105,7 +105,7 @@ fn dockerfile(lines: &[(u32, String)]) -> Vec<Start> {
     };
     for start in &mut starts {
         start.environment.clone_from(&environment);
-        start.folder.clone_from(&folder);
+        start.directory.clone_from(&directory);
     }
     starts
 }
@@ -159,7 +159,7 @@ fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> 
             let command = clean(value).replace("%(ENV_", "${").replace(")s", "}");
             for mut start in of_shell(*line, &command) {
                 start.text = (*value).to_owned();
-                start.folder = value_of(&["directory", "WorkingDirectory"]);
+                start.directory = value_of(&["directory", "WorkingDirectory"]);
                 start.user = value_of(&["user", "User"]);
                 start.group = value_of(&["Group"]);
                 for (_, key, value) in &section {

@@ -16,7 +16,7 @@ pub struct Start {
     pub words: Vec<String>,
     /// Variables that the file sets for the program.
     pub environment: Vec<(String, String)>,
-    pub folder: Option<String>,
+    pub directory: Option<String>,
     pub user: Option<String>,
     pub group: Option<String>,
 }

@@ -86,16 +86,16 @@ pub fn found(start: &Start, plan: &mut Plan) -> Option<(Program, Vec<String>)> {
     for (what, why) in missing {
         plan.missing(what, why);
     }
-    if let Some(folder) = [Some(path), interpreter].into_iter().flatten().find_map(environment_of) {
-        plan.option("virtualenv", folder);
+    if let Some(directory) = [Some(path), interpreter].into_iter().flatten().find_map(environment_of) {
+        plan.option("virtualenv", directory);
     }
     Some((program, words.map(str::to_owned).collect()))
 }
 
 /// The virtual environment that contains a program, if it exists on this machine.
 fn environment_of(path: &str) -> Option<String> {
-    let folder = path.rsplit_once("/bin/")?.0;
-    std::path::Path::new(folder).join("pyvenv.cfg").exists().then(|| folder.to_owned())
+    let directory = path.rsplit_once("/bin/")?.0;
+    std::path::Path::new(directory).join("pyvenv.cfg").exists().then(|| directory.to_owned())
 }
 
 fn is_variable(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Translates command lines of other servers to options, by the rows of `other_servers`, and adds those defaults that differ from
 //! Bolide's. `gunicorn` translates the settings of gunicorn.
 
-use bolide_options::catalogue::catalogue;
+use bolide_options::catalog::catalog;
 use bolide_options::row::{Argument, Value};
 use bolide_options::server::Server;
 
@@ -64,13 +64,13 @@ pub fn import(program: Program, arguments: &[String], plan: &mut Plan) {
         Err(refusal) => plan.missing(refusal.message, refusal.advice),
     }
     application(&line, &defaults, plan);
-    let is_bound = plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.value == Value::Address));
+    let is_bound = plan.keys().any(|key| catalog().get(key).is_some_and(|row| row.value == Value::Address));
     if !is_bound {
         let host = line.host.as_deref().unwrap_or(defaults.host);
         let host = if host.contains(':') && !host.starts_with(['[', '$']) { format!("[{host}]") } else { host.to_owned() };
         plan.option("http", format!("{host}:{}", line.port.as_deref().unwrap_or(defaults.port)));
     }
-    if plan.keys().any(|key| catalogue().get(key).is_some_and(|row| row.name() == "processes")) {
+    if plan.keys().any(|key| catalog().get(key).is_some_and(|row| row.name() == "processes")) {
         // Each worker imports the application.
         plan.option("lazy-apps", "true");
     }

@@ -57,7 +57,7 @@ pub struct HeaderFacts {
     pub upgrade: bool,
     /// Name of the first field that was left out because its name has an underscore.
     pub underscored: Option<Span>,
-    /// Value of the last field `SCRIPT_NAME`, which is always left out: gunicorn has front servers send it.
+    /// Value of the last field `SCRIPT_NAME`, which is always left out: gunicorn has reverse proxies send it.
     pub script_name: Option<Span>,
 }
 

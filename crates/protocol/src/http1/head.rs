@@ -171,7 +171,7 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
     }))
 }
 
-/// Names another protocol that came instead of a request line. It is recognised by the bytes before the first invalid one, so
+/// Names another protocol that came instead of a request line. It is recognized by the bytes before the first invalid one, so
 /// more bytes do not change the result.
 #[cold]
 fn other_protocol(line: &[u8]) -> Option<Fault> {
@@ -192,7 +192,7 @@ fn other_protocol(line: &[u8]) -> Option<Fault> {
         }
         [b'P', b'R', b'O', b'X', b'Y', b' ', b'T' | b'U', ..] => {
             "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or \
-                `http-enable-proxy-protocol` for `http`; or configure the front server to send none."
+                `http-enable-proxy-protocol` for `http`; or configure the reverse proxy to send none."
         }
         [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
             let fault =

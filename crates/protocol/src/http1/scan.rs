@@ -155,9 +155,9 @@ mod tests {
     #[test]
     fn test_first_below_finds_what_a_byte_by_byte_search_finds() {
         for stop in 0..=255u8 {
-            for neighbour in [b'a', 0x20, 0x21, 0x80, 0x9f, 0xff, 0x7e] {
+            for neighbor in [b'a', 0x20, 0x21, 0x80, 0x9f, 0xff, 0x7e] {
                 for place in 0..20usize {
-                    let mut bytes = [neighbour; 20];
+                    let mut bytes = [neighbor; 20];
                     bytes[place] = stop;
                     let slow = |lowest: u8| bytes.iter().position(|&byte| byte < lowest || byte == 0x7f);
                     assert_eq!(first_below::<0x20>(&bytes, 0), slow(0x20), "{bytes:?}");

@@ -1,5 +1,5 @@
 //! Fields whose names have an underscore. CGI's variables (and so `environ`) have underscores for dashes: there `X_Real_IP`
-//! equals `X-Real-IP`, with which a front server says who the client is. It must not know connections. Workers run it, for
+//! equals `X-Real-IP`, with which a reverse proxy says who the client is. It must not know connections. Workers run it, for
 //! requests that have such fields.
 
 use super::Field;
@@ -20,7 +20,7 @@ pub enum Underscores {
 /// Why a request is refused.
 pub const REFUSED: &str = "A header's name has an underscore, and `header-map` is `refuse`.";
 
-/// Starts of names that the server or a trusted front server decides about, in small letters and with dashes.
+/// Starts of names that the server or a trusted reverse proxy decides about, in small letters and with dashes.
 const DECIDED_STARTS: [&[u8]; 8] =
     [b"x-forwarded-", b"forwarded-", b"remote-", b"x-remote-", b"sec-websocket-", b"proxy-", b"server-", b"x-real-"];
 
@@ -52,7 +52,7 @@ const DECIDED: [&[u8]; 24] = [
     b"x-forwarded",
 ];
 
-/// Whether a field with this name could set or join what the server or a trusted front server decides about.
+/// Whether a field with this name could set or join what the server or a trusted reverse proxy decides about.
 pub fn is_decided(name: &[u8]) -> bool {
     let name: Vec<u8> = name.iter().map(|&byte| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect();
     let bare = name.trim_ascii_start();

@@ -14,7 +14,7 @@ pub enum Wire {
     /// Like [`Wire::Http11`], but a body without a length ends with the connection: HTTP/1.0 has no other way (RFC 9112 section
     /// 6.3).
     Http10,
-    /// Behind a front server that does all that; the end of the connection ends the body.
+    /// Behind a reverse proxy that does all that; the end of the connection ends the body.
     Uwsgi,
     /// Like [`Wire::Uwsgi`], but the head begins with the field Status (RFC 3875 section 6.3.3), as in SCGI.
     Cgi,
@@ -173,7 +173,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// Whether we add the fields of an origin server; behind a front server that one does.
+    /// Whether we add the fields of an origin server; behind a reverse proxy that one does.
     fn is_origin(&self) -> bool {
         matches!(self.wire, Wire::Http11 | Wire::Http10)
     }

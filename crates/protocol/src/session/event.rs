@@ -19,7 +19,7 @@ pub type NextEvent = Result<(usize, SessionEvent), Fault>;
 pub struct HeadParts {
     /// For HTTP; spans relative to the header block.
     pub fields: Vec<Field>,
-    /// For front servers' protocols; spans relative to the head's bytes.
+    /// For reverse proxies' protocols; spans relative to the head's bytes.
     pub variables: Vec<Variable>,
     /// For HTTP/2, whose heads are compressed: the head in the format of HTTP/1.
     pub bytes: Vec<u8>,
@@ -41,7 +41,7 @@ pub enum RequestHead {
     Http { line: RequestLine, facts: HeaderFacts },
     Variables {
         facts: VariableFacts,
-        /// The front server and its protocol keep the connection open after this request.
+        /// The reverse proxy and its protocol keep the connection open after this request.
         keep_alive: bool,
     },
 }
@@ -93,8 +93,8 @@ pub enum SessionEvent {
     Data(Range<usize>),
     /// Its body is complete.
     End,
-    /// The front server no longer wants the answer. If nothing was answered yet, these bytes end it; `keep_alive`: the connection
-    /// continues.
+    /// The reverse proxy no longer wants the answer. If nothing was answered yet, these bytes end it; `keep_alive`: the
+    /// connection continues.
     Aborted { end: Answer, keep_alive: bool },
     /// Bytes of the protocol itself, to be sent independently of requests; `close`: they are the last.
     Send { answer: Answer, close: bool },
@@ -125,7 +125,7 @@ impl HeadBytes {
 }
 
 impl HeadEvent {
-    /// A front server's request, which the connection does not remember.
+    /// A reverse proxy's request, which the connection does not remember.
     pub(super) fn of_variables(facts: VariableFacts, keep_alive: bool, bytes: HeadBytes, body: Framing, wire: Wire) -> HeadEvent {
         let head = RequestHead::Variables { facts, keep_alive };
         HeadEvent { head, bytes, body, wire, is_repeated: false, is_remembered: false }

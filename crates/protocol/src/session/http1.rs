@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_block_is_recognised_up_to_its_bound() {
+    fn a_repeated_block_is_recognized_up_to_its_bound() {
         for (bytes, known) in [(100, true), (REMEMBERED_BYTES, true), (REMEMBERED_BYTES + 1, false), (60_000, false)] {
             let mut session = Http1::default();
             let first = head_of(&mut session, &request(bytes, "1.1"));

@@ -5,19 +5,19 @@
 
 mod body;
 mod event;
-mod front_server;
 mod http1;
 mod http2_stream;
 pub(crate) mod last_block;
+mod reverse_proxy;
 
 use crate::fastcgi::FastCgiLimits;
 use crate::fault::Fault;
 use crate::http1::head::HeadLimits;
 use crate::response::Wire;
 pub use event::{HeadBytes, HeadEvent, HeadParts, NextEvent, RequestHead, SessionEvent};
-use front_server::{FastCgi, Scgi, Uwsgi};
 use http1::Http1;
 use http2_stream::Http2Stream;
+use reverse_proxy::{FastCgi, Scgi, Uwsgi};
 
 /// The protocol of a connection.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Whether the peer is a client rather than a front server: a slow client gets an answer.
+    /// Whether the peer is a client rather than a reverse proxy: a slow client gets an answer.
     pub fn is_http(&self) -> bool {
         matches!(self, Session::Http1(_) | Session::Http2Stream(_))
     }

@@ -1,5 +1,5 @@
-//! Header blocks of trusted peers, and the expected results. Addresses of 10.0.0.0/8 and fd00::/8 belong to trusted front
-//! servers.
+//! Header blocks of trusted peers, and the expected results. Addresses of 10.0.0.0/8 and fd00::/8 belong to trusted reverse
+//! proxies.
 
 /// The fields of a block, in their order.
 pub type Block = &'static [(&'static str, &'static str)];

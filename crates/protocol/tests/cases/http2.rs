@@ -8,7 +8,7 @@ pub struct Case {
     /// After [`BEGINNING`], except for the cases that have their own beginning.
     pub bytes: Vec<u8>,
     pub has_own_beginning: bool,
-    /// The session's events, followed by the frames that it sends besides its settings and their acknowledgement, each with `<`.
+    /// The session's events, followed by the frames that it sends besides its settings and their acknowledgment, each with `<`.
     pub told: &'static [&'static str],
 }
 
@@ -299,7 +299,7 @@ fn sizes(add: Add<'_>) {
     add("WINDOW_UPDATE of another size", frame(WINDOW_UPDATE, 0, 0, &[0; 5]), SIZE_ERROR);
     add("PING of another size", frame(PING, 0, 0, &[0; 6]), SIZE_ERROR);
     add("SETTINGS of another size", frame(SETTINGS, 0, 0, &[0; 5]), SIZE_ERROR);
-    add("an acknowledgement with settings", frame(SETTINGS, 1, 0, &[0; 6]), SIZE_ERROR);
+    add("an acknowledgment with settings", frame(SETTINGS, 1, 0, &[0; 6]), SIZE_ERROR);
     add("PRIORITY of another size", frame(PRIORITY, 0, 1, &[0; 4]), SIZE_ERROR);
     add("GOAWAY of another size", frame(GOAWAY, 0, 0, &[0; 7]), SIZE_ERROR);
     add("HEADERS without room for its priority", frame(HEADERS, WHOLE | HAS_PRIORITY, 1, &[0; 4]), SIZE_ERROR);

@@ -48,7 +48,7 @@ pub const CASES: &[ScgiCase] = &[
         0,
         &[(b"CONTENT_LENGTH", b"0"), (b"SCGI", b"1"), (b"REQUEST_METHOD", b"HEAD"), (b"A", b"")],
     ),
-    // A front server passes on a header that its client has sent twice, and any byte but NUL.
+    // A reverse proxy passes on a header that its client has sent twice, and any byte but NUL.
     read(
         b"37:CONTENT_LENGTH\x000\0A\0,:\0A\0\r\n\0SCGI\x001\0B\0\0,",
         0,

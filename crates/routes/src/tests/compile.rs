@@ -112,8 +112,8 @@ fn variables_that_rules_read_are_known() {
 }
 
 #[test]
-fn a_file_lies_in_the_folder_that_its_rule_names() {
-    for (text, folder) in [
+fn a_file_lies_in_the_directory_that_its_rule_names() {
+    for (text, directory) in [
         ("static:/srv/logo.png", "/srv/logo.png"),
         ("static:/srv/media/$1", "/srv/media/"),
         ("static:/srv/media/$1/big/$1.png", "/srv/media/"),
@@ -125,13 +125,13 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
     ] {
         let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));
         assert!(mistakes.iter().all(|mistake| mistake.message.contains("nothing is served from it yet")), "{text}: {mistakes:?}");
-        assert_eq!(routes.map(|routes| routes.needs.folders), Some(vec![folder.into()]), "{text}");
+        assert_eq!(routes.map(|routes| routes.needs.directories), Some(vec![directory.into()]), "{text}");
     }
     for (text, message) in [
-        ("static:$1", "does not say in which folder the file must be"),
-        ("static:/$1", "does not say in which folder the file must be"),
-        ("static:${DOCUMENT_ROOT}/$1", "does not say in which folder the file must be"),
-        ("static:", "does not say in which folder the file must be"),
+        ("static:$1", "does not say in which directory the file must be"),
+        ("static:/$1", "does not say in which directory the file must be"),
+        ("static:${DOCUMENT_ROOT}/$1", "does not say in which directory the file must be"),
+        ("static:", "does not say in which directory the file must be"),
         ("file:status=503", "names no file"),
         ("file:filename=/srv/a,status=oops", "`status=oops` is not a status"),
         ("file:/srv/a", "has no `/srv/a`"),
@@ -144,7 +144,7 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
 #[test]
 fn missing_groups_are_left_out_of_a_file_name() {
     let (routes, mistakes) = Routes::compile(&[rule("route", "^/x static:/srv/$1é")], Path::new("/app"));
-    assert_eq!(routes.map(|routes| routes.needs.folders), Some(vec!["/srv/é".into()]));
+    assert_eq!(routes.map(|routes| routes.needs.directories), Some(vec!["/srv/é".into()]));
     assert!(mistakes.iter().any(|mistake| mistake.message.contains("`$1` is always empty")), "{mistakes:?}");
 }
 

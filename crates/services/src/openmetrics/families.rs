@@ -20,7 +20,7 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_requests_total", Counter, &["status"], requests),
     /// Time from the head of a request to the end of its response, except for WebSockets.
     ("bolide_request_duration_seconds", Histogram, &[], one, |facts| Number::Durations(&facts.measured.latency)),
-    /// Time from the front server's receipt of a request, by its header X-Request-Start, to its head here. Of HTTP peers,
+    /// Time from the reverse proxy's receipt of a request, by its header X-Request-Start, to its head here. Of HTTP peers,
     /// `trusted-proxies` count.
     ("bolide_request_waiting_seconds", Histogram, &[], if_any, |facts| &facts.measured.waiting),
     /// Waits of a thread for the GIL before it began or went on with a request. Waits within the application are not in it.

@@ -1,7 +1,7 @@
 //! Plays requests through an instance of some shape: arrivals at random (Poisson), a queue that all workers share, and in each
 //! worker an interpreter that one thread uses at a time. Its result are the quantiles of what clients wait.
 //!
-//! What is modelled: a request uses the CPU, waits (for a database, for instance), and uses the CPU again. Threads of a worker
+//! What is modeled: a request uses the CPU, waits (for a database, for instance), and uses the CPU again. Threads of a worker
 //! pass the interpreter's lock on after [`SWITCH_US`], as CPython does; a loop passes it on when a request waits. Workers that
 //! use the CPU share the CPUs equally. What is not: caches of the CPU, locks of the application, other programs of the machine.
 

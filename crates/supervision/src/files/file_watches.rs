@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use crate::files::fingerprint::Fingerprint;
-use crate::files::watched_folders::WatchedFolders;
+use crate::files::watched_directories::WatchedDirectories;
 use crate::log_sink;
 use crate::polling::Source;
 
@@ -41,9 +41,9 @@ pub struct Watches {
     /// When imported files are looked at next; `None` if they are not watched.
     imports: Option<Period>,
     settling: Option<Settling>,
-    sources: WatchedFolders,
-    /// The inotify watches on the folders of `sources`.
-    folder_watches: Vec<WatchDescriptor>,
+    sources: WatchedDirectories,
+    /// The inotify watches on the directories of `sources`.
+    directory_watches: Vec<WatchDescriptor>,
     /// Files of `sources` whose change is not reported yet.
     changed_sources: Vec<PathBuf>,
     wanted_sources: WatchedSources,
@@ -127,12 +127,12 @@ impl Watches {
         let named = watching.files.iter().chain(&self.monitored).cloned().chain(configuration);
         self.entries = named.map(|file| kept(&file).unwrap_or_else(|| Entry::named(file))).chain(imported).collect();
         if self.wanted_sources != watching.sources {
-            (self.sources, self.wanted_sources) = (WatchedFolders::new(&watching.sources), watching.sources.clone());
+            (self.sources, self.wanted_sources) = (WatchedDirectories::new(&watching.sources), watching.sources.clone());
         }
         if self.entries.is_empty() && self.imports.is_none() {
             // Dropping the inotify descriptor removes all of its watches.
             (self.inotify, self.settling) = (None, None);
-            self.folder_watches.clear();
+            self.directory_watches.clear();
             return;
         }
         if self.inotify.is_none() {
@@ -331,10 +331,11 @@ impl Watches {
             let watch = entry.fingerprint.is_there().then(|| add_watch(inotify, &entry.file.path, entry.file.subject)).flatten();
             left.extend(std::mem::replace(&mut entry.watch, watch).filter(|old| Some(*old) != watch));
         }
-        let rung = self.sources.passed().iter().filter_map(|folder| add_watch(inotify, folder, WatchSubject::Contents)).collect();
-        left.extend(std::mem::replace(&mut self.folder_watches, rung));
+        let rung =
+            self.sources.passed().iter().filter_map(|directory| add_watch(inotify, directory, WatchSubject::Contents)).collect();
+        left.extend(std::mem::replace(&mut self.directory_watches, rung));
         for old in left {
-            if self.folder_watches.contains(&old) {
+            if self.directory_watches.contains(&old) {
                 continue;
             }
             if !self.entries.iter().any(|entry| entry.watch == Some(old)) {
@@ -363,10 +364,10 @@ impl Entry {
 }
 
 impl FileChange {
-    /// The changed files, for the log. Paths of the application's own files are relative to its folder.
-    pub fn words(&self, folder: Option<&Path>) -> String {
+    /// The changed files, for the log. Paths of the application's own files are relative to its directory.
+    pub fn words(&self, directory: Option<&Path>) -> String {
         let shown = |path: &PathBuf| {
-            let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
+            let short = directory.filter(|_| self.option == AUTORELOAD).and_then(|directory| path.strip_prefix(directory).ok());
             short.unwrap_or(path).display().to_string()
         };
         let names: Vec<String> = self.paths.iter().take(MAX_NAMES).map(shown).collect();
@@ -403,7 +404,7 @@ fn add_watch(inotify: &Inotify, path: &Path, subject: WatchSubject) -> Option<Wa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::Directory;
     use bolide_contract::watching::WatchedImports;
 
     fn watches(paths: &[(&Path, FileAction)]) -> Watches {
@@ -418,8 +419,8 @@ mod tests {
 
     #[test]
     fn changes_that_come_together_are_told_once_and_those_that_go_on_within_a_second() {
-        let folder = Folder::new("watching");
-        let path = folder.path().join("file");
+        let directory = Directory::new("watching");
+        let path = directory.path().join("file");
         // A file that does not exist yet has no inotify watch: the next look finds it.
         std::fs::write(&path, "before").expect("written");
         let mut watches = watches(&[(&path, FileAction::Reload)]);
@@ -439,8 +440,8 @@ mod tests {
 
     #[test]
     fn without_inotify_a_look_finds_the_change() {
-        let folder = Folder::new("watching");
-        let path = folder.path().join("file");
+        let directory = Directory::new("watching");
+        let path = directory.path().join("file");
         let mut watches = watches(&[(&path, FileAction::ReloadChain)]);
         watches.inotify = None;
         std::fs::write(&path, "").expect("written");
@@ -451,8 +452,8 @@ mod tests {
 
     #[test]
     fn files_that_ask_for_the_same_ask_once() {
-        let folder = Folder::new("watching");
-        let paths: Vec<PathBuf> = (0..5).map(|number| folder.path().join(number.to_string())).collect();
+        let directory = Directory::new("watching");
+        let paths: Vec<PathBuf> = (0..5).map(|number| directory.path().join(number.to_string())).collect();
         let asked = [FileAction::Reload, FileAction::Reload, FileAction::ReloadWorkers, FileAction::Reload, FileAction::Reload];
         let mut watches = watches(&paths.iter().map(PathBuf::as_path).zip(asked).collect::<Vec<_>>());
         for path in &paths {
@@ -469,8 +470,8 @@ mod tests {
 
     #[test]
     fn a_file_that_a_failed_generation_lacked_is_watched_until_a_newer_one_is_loaded() {
-        let folder = Folder::new("watching");
-        let missing = folder.path().join("tax.py");
+        let directory = Directory::new("watching");
+        let missing = directory.path().join("tax.py");
         let lacked = || vec![Imported { path: missing.clone(), modified_ns: None }];
         let mut watches = Watches::default();
         watches.adopt(2, lacked(), &[1, 2], 0);
@@ -487,8 +488,8 @@ mod tests {
 
     #[test]
     fn a_changed_import_is_seen_before_it_has_settled() {
-        let folder = Folder::new("watching");
-        let path = folder.path().join("views.py");
+        let directory = Directory::new("watching");
+        let path = directory.path().join("views.py");
         std::fs::write(&path, "old").expect("written");
         let watching =
             Watching { imports: Some(WatchedImports { every_ms: LOOK_MS, ..WatchedImports::default() }), ..Watching::default() };

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use bolide_contract::watching::WatchSubject;
 
-/// Files of a folder that count, at the most.
-pub const MAX_FOLDER_FILES: usize = 10_000;
+/// Files of a directory that count, at most.
+pub const MAX_DIRECTORY_FILES: usize = 10_000;
 
 /// One look at a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Fingerprint {
 }
 
 impl Fingerprint {
-    /// Takes the fingerprint of a file, or of a folder and the files in it.
+    /// Takes the fingerprint of a file, or of a directory and the files in it.
     pub fn look(path: &Path, subject: WatchSubject) -> Fingerprint {
         let Ok(metadata) = std::fs::metadata(path) else { return Fingerprint::Missing };
         match subject {
@@ -54,10 +54,10 @@ impl Fingerprint {
     }
 }
 
-/// The files of a folder as one hash that does not depend on their order.
-fn entries(folder: &Path) -> u64 {
-    let Ok(listing) = std::fs::read_dir(folder) else { return 0 };
-    let known = listing.take(MAX_FOLDER_FILES).flatten();
+/// The files of a directory as one hash that does not depend on their order.
+fn entries(directory: &Path) -> u64 {
+    let Ok(listing) = std::fs::read_dir(directory) else { return 0 };
+    let known = listing.take(MAX_DIRECTORY_FILES).flatten();
     known.fold(0, |sum, entry| {
         let seen = entry.metadata().map_or(0, |metadata| everything(entry.file_name().as_encoded_bytes(), &metadata));
         sum.wrapping_add(seen)
@@ -79,7 +79,7 @@ fn modified_ns(metadata: &Metadata) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::Directory;
     use std::fs::{File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::{Duration, SystemTime};
@@ -90,19 +90,19 @@ mod tests {
 
     #[test]
     fn a_file_differs_when_it_is_touched_replaced_removed_or_reached_by_another_link() {
-        let folder = Folder::new("fingerprint");
-        let path = folder.path().join("current/file");
+        let directory = Directory::new("fingerprint");
+        let path = directory.path().join("current/file");
         for release in ["one", "two"] {
-            std::fs::create_dir(folder.path().join(release)).expect("made");
-            std::fs::write(folder.path().join(release).join("file"), "same").expect("written");
-            set_time(&folder.path().join(release).join("file"), SystemTime::UNIX_EPOCH);
+            std::fs::create_dir(directory.path().join(release)).expect("made");
+            std::fs::write(directory.path().join(release).join("file"), "same").expect("written");
+            set_time(&directory.path().join(release).join("file"), SystemTime::UNIX_EPOCH);
         }
-        symlink("one", folder.path().join("current")).expect("linked");
+        symlink("one", directory.path().join("current")).expect("linked");
         let look = || Fingerprint::look(&path, WatchSubject::Touch);
         let mut last = look();
         assert_eq!(look(), last);
         let future = SystemTime::now() + Duration::from_secs(1_000_000);
-        let moved = folder.path().join("moved");
+        let moved = directory.path().join("moved");
         let steps: [(&str, &dyn Fn()); 5] = [
             ("into the future", &|| set_time(&path, future)),
             ("back again", &|| set_time(&path, SystemTime::UNIX_EPOCH)),
@@ -113,7 +113,7 @@ mod tests {
             }),
             ("the link leads elsewhere", &|| {
                 symlink("two", &moved).expect("linked");
-                std::fs::rename(&moved, folder.path().join("current")).expect("renamed");
+                std::fs::rename(&moved, directory.path().join("current")).expect("renamed");
             }),
             ("removed", &|| std::fs::remove_file(&path).expect("removed")),
         ];
@@ -127,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn of_a_folder_each_file_counts_and_none_below() {
-        let folder = Folder::new("fingerprint");
-        let path = folder.path().to_owned();
+    fn of_a_directory_each_file_counts_and_none_below() {
+        let directory = Directory::new("fingerprint");
+        let path = directory.path().to_owned();
         std::fs::create_dir(path.join("below")).expect("made");
         std::fs::write(path.join("below/file"), "").expect("written");
         std::fs::write(path.join("file"), "").expect("written");

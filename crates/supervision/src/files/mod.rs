@@ -4,4 +4,4 @@ pub mod file_watches;
 mod fingerprint;
 pub mod guarded_files;
 pub mod pidfile;
-mod watched_folders;
+mod watched_directories;

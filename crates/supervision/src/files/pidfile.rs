@@ -148,7 +148,7 @@ fn write(path: &Path, rights: Rights<'_>) -> Result<(), StartError> {
 
 fn trouble(path: &Path, error: &std::io::Error) -> StartError {
     let shown = path.display();
-    StartError::new(format!("the pidfile {shown} can't be written: {error}; create its folder, or choose another file"))
+    StartError::new(format!("the pidfile {shown} can't be written: {error}; create its directory, or choose another file"))
 }
 
 fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {

@@ -31,7 +31,7 @@ fn appended(files: &LogFiles) -> How {
     How::Append { mode: files.new_mode.unwrap_or(FILE_MODE) }
 }
 /// Why the owner or mode of a log is not changed.
-const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its folder; \
+const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its directory; \
     change it by hand, or remove it";
 
 /// Files of one log that may be rotated in one second.
@@ -300,7 +300,7 @@ fn open_target(
 fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
     let shown = path.display();
     StartError::new(format!(
-        "the log file {shown} ({option}) can't be written: {error}; create its folder, or choose another \
+        "the log file {shown} ({option}) can't be written: {error}; create its directory, or choose another \
         file"
     ))
 }
@@ -308,7 +308,7 @@ fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::Directory;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
@@ -318,8 +318,8 @@ mod tests {
 
     #[test]
     fn a_log_file_is_made_and_added_to_and_emptied_only_when_asked_to() {
-        let folder = Folder::new("log");
-        let path = folder.path().join("app.log");
+        let directory = Directory::new("log");
+        let path = directory.path().join("app.log");
         for (truncate, expected) in [(false, "one\n"), (false, "one\none\n"), (true, "one\n")] {
             let logging = logging(path.clone(), LogFiles { truncate, ..LogFiles::default() });
             let OpenedLog::File(mut file) = open_log(&path, &logging, None).expect("opened") else { panic!("a file") };
@@ -330,15 +330,15 @@ mod tests {
 
     #[test]
     fn an_unwritable_log_is_an_error_that_names_the_file_and_the_option() {
-        let path = Path::new("/nonexistent/folder/app.log");
+        let path = Path::new("/nonexistent/directory/app.log");
         let error = open_log(path, &Logging::default(), None).expect_err("refused").to_string();
-        assert!(error.contains("/nonexistent/folder/app.log") && error.contains("logto"), "{error}");
+        assert!(error.contains("/nonexistent/directory/app.log") && error.contains("logto"), "{error}");
     }
 
     #[test]
     fn a_file_beyond_its_limit_is_put_aside_once_and_looked_at_once_a_second() {
-        let folder = Folder::new("log");
-        let (path, backup) = (folder.path().join("app.log"), folder.path().join("old"));
+        let directory = Directory::new("log");
+        let (path, backup) = (directory.path().join("app.log"), directory.path().join("old"));
         std::fs::write(&path, "0123456789").expect("written");
         let files = LogFiles { most_bytes: Some(9), backup: Some(backup.clone()), ..LogFiles::default() };
         let mut logs = Logs::new(&logging(path.clone(), files), None);
@@ -357,9 +357,9 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        let folder = Folder::new("log");
+        let directory = Directory::new("log");
         let [theirs, path, secret, closed] =
-            ["theirs", "theirs/app.log", "secret", "closed"].map(|name| folder.path().join(name));
+            ["theirs", "theirs/app.log", "secret", "closed"].map(|name| directory.path().join(name));
         let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
         std::fs::create_dir(&theirs).expect("made");
         chown(&theirs, Some(uid), Some(gid)).expect("given away");
@@ -384,14 +384,14 @@ mod tests {
 
     #[test]
     fn what_is_put_aside_in_one_second_is_kept_each_time() {
-        let folder = Folder::new("log");
-        let path = folder.path().join("app.log");
+        let directory = Directory::new("log");
+        let path = directory.path().join("app.log");
         let logs = Logs::new(&logging(path.clone(), LogFiles::default()), None);
         for _ in 0..3 {
             std::fs::write(&path, "lines").expect("written");
             assert!(matches!(logs.rotate_all().as_slice(), [Ok(_)]));
         }
-        let full = std::fs::read_dir(folder.path()).expect("listed").flatten();
+        let full = std::fs::read_dir(directory.path()).expect("listed").flatten();
         assert_eq!(full.filter(|file| file.metadata().is_ok_and(|found| found.len() == 5)).count(), 3);
     }
 }

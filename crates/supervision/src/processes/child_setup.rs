@@ -62,28 +62,32 @@ pub enum CapabilitiesAtExec {
 }
 
 impl RawConfinement {
-    /// The confinement of the settings. `folder` is the working directory within another root.
+    /// The confinement of the settings. `directory` is the working directory within another root.
     ///
     /// # Errors
     /// A path contains a NUL byte.
-    pub fn of(confinement: &Confinement, folder: Option<&Path>, privileges: Option<&Privileges>) -> io::Result<RawConfinement> {
+    pub fn of(
+        confinement: &Confinement,
+        directory: Option<&Path>,
+        privileges: Option<&Privileges>,
+    ) -> io::Result<RawConfinement> {
         let raw = |path: &Path| Ok::<CString, io::Error>(CString::new(path.as_os_str().as_bytes())?);
-        let folder = folder.unwrap_or(Path::new("/"));
-        let root = confinement.root.as_deref().map(|root| Ok::<_, io::Error>((raw(root)?, raw(folder)?))).transpose()?;
+        let directory = directory.unwrap_or(Path::new("/"));
+        let root = confinement.root.as_deref().map(|root| Ok::<_, io::Error>((raw(root)?, raw(directory)?))).transpose()?;
         Ok(RawConfinement { root, identity: privileges.map(RawIdentity::of), capabilities: confinement.capabilities })
     }
 
     /// Applies the confinement, for good.
     ///
     /// # Errors
-    /// The process is not root, or the root or the folder does not exist.
+    /// The process is not root, or the root or the directory does not exist.
     pub fn take(&self, at_exec: CapabilitiesAtExec) -> io::Result<()> {
-        if let Some((root, folder)) = &self.root {
+        if let Some((root, directory)) = &self.root {
             // SAFETY: plain system calls on strings that were made before the fork. The working directory must not stay outside.
             unsafe {
                 check(libc::chroot(root.as_ptr()))?;
                 check(libc::chdir(c"/".as_ptr()))?;
-                check(libc::chdir(folder.as_ptr()))?;
+                check(libc::chdir(directory.as_ptr()))?;
             }
         }
         if let Some(kept) = self.capabilities {

@@ -29,7 +29,7 @@ pub fn take_immediate_identity(confinement: &Confinement) -> Result<bool, StartE
 /// Checks that the process can give up what the settings ask for, and that the jail exists.
 ///
 /// # Errors
-/// The process is not root, or the folder of `chroot` does not exist.
+/// The process is not root, or the directory of `chroot` does not exist.
 pub fn check(confinement: &Confinement) -> Result<(), StartError> {
     let asked = [
         ("chroot", confinement.root.is_some()),
@@ -70,32 +70,33 @@ fn flag(namespace: Namespace) -> CloneFlags {
     }
 }
 
-/// The paths of a Python and of the folder of its package within a jail: as they are, or without the jail's own path before them.
-/// A package elsewhere is left for the jail's Python to find.
+/// The paths of a Python and of the directory of its package within a jail: as they are, or without the jail's own path before
+/// them. A package elsewhere is left for the jail's Python to find.
 ///
 /// # Errors
-/// The jail does not contain the Python, or the folder of `chdir`.
+/// The jail does not contain the Python, or the directory of `chdir`.
 pub fn python_within(
     root: &Path,
     chdir: Option<&Path>,
     executable: &Path,
-    package_folder: Option<&Path>,
+    package_directory: Option<&Path>,
 ) -> Result<(PathBuf, Option<PathBuf>), StartError> {
     let shown = root.display();
-    let folder = open_root(root)?;
-    if let Some(chdir) = chdir.filter(|chdir| !is_there(&folder, chdir)) {
-        return Err(StartError::new(format!("chroot = {shown} has no folder {}: make it, or correct chdir", chdir.display())));
+    let directory = open_root(root)?;
+    if let Some(chdir) = chdir.filter(|chdir| !is_there(&directory, chdir)) {
+        return Err(StartError::new(format!("chroot = {shown} has no directory {}: make it, or correct chdir", chdir.display())));
     }
     let executable = stripped(root, executable);
-    if !is_there(&folder, &executable) {
+    if !is_there(&directory, &executable) {
         return Err(StartError::new(format!(
             "chroot = {shown} has no Python: {} does not exist in it; install Python with Bolide there, or name an existing one \
                 with virtualenv",
             executable.display()
         )));
     }
-    let package_folder = package_folder.map(|package| stripped(root, package)).filter(|package| is_there(&folder, package));
-    Ok((executable, package_folder))
+    let package_directory =
+        package_directory.map(|package| stripped(root, package)).filter(|package| is_there(&directory, package));
+    Ok((executable, package_directory))
 }
 
 /// A path of the system relative to a root. A path outside of the root is returned as it is.
@@ -106,7 +107,7 @@ fn stripped(root: &Path, path: &Path) -> PathBuf {
 fn open_root(root: &Path) -> Result<File, StartError> {
     let opened = File::options().read(true).custom_flags((OFlag::O_PATH | OFlag::O_DIRECTORY).bits()).open(root);
     opened.map_err(|error| {
-        StartError::new(format!("chroot = {}: {error}; make that folder, or correct the option", root.display()))
+        StartError::new(format!("chroot = {}: {error}; make that directory, or correct the option", root.display()))
     })
 }
 

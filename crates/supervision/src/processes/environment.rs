@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn root_gets_no_variable_that_chooses_code_from_a_file_of_another_user() {
-        let mut settings = with(&[("LD_PRELOAD", "/srv/x.so"), ("COLOUR", "red")], &[]);
+        let mut settings = with(&[("LD_PRELOAD", "/srv/x.so"), ("COLOR", "red")], &[]);
         settings.foreign_variables = vec!["LD_PRELOAD".to_owned()];
-        assert_eq!(for_root(&settings).environment, [("COLOUR".to_owned(), "red".to_owned())]);
+        assert_eq!(for_root(&settings).environment, [("COLOR".to_owned(), "red".to_owned())]);
     }
 }

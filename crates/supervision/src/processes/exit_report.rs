@@ -18,7 +18,7 @@ pub enum Cause {
     /// It exited with this status.
     Exited(i32),
     /// A signal has ended it.
-    Signalled {
+    Signaled {
         /// The number of the signal.
         signal: i32,
         /// Whether the kernel has written a core file.
@@ -33,7 +33,7 @@ pub enum Cause {
 impl Cause {
     /// Whether a fault of the processor has ended the process.
     pub fn is_fault(&self) -> bool {
-        matches!(self, Cause::Signalled { signal: libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL, .. })
+        matches!(self, Cause::Signaled { signal: libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL, .. })
     }
 
     /// The cause in a raw wait status.
@@ -41,7 +41,7 @@ impl Cause {
         if libc::WIFEXITED(status) {
             Cause::Exited(libc::WEXITSTATUS(status))
         } else if libc::WIFSIGNALED(status) {
-            Cause::Signalled { signal: libc::WTERMSIG(status), core_dumped: libc::WCOREDUMP(status) }
+            Cause::Signaled { signal: libc::WTERMSIG(status), core_dumped: libc::WCOREDUMP(status) }
         } else {
             Cause::Unknown
         }
@@ -51,7 +51,7 @@ impl Cause {
     pub fn words(&self) -> String {
         match self {
             Cause::Exited(status) => format!("exited with status {status}"),
-            Cause::Signalled { signal, core_dumped } => {
+            Cause::Signaled { signal, core_dumped } => {
                 let core = if *core_dumped { ", core dumped" } else { "" };
                 format!("was killed by {}{core}", signals::name(*signal))
             }
@@ -65,7 +65,7 @@ impl Cause {
         match (self, told) {
             (Cause::Exited(0), Some(_)) => "ended".to_owned(),
             (Cause::Exited(status), Some(_)) => format!("ended with status {status}"),
-            (Cause::Signalled { signal, core_dumped: false }, Some(told)) if *signal == told => {
+            (Cause::Signaled { signal, core_dumped: false }, Some(told)) if *signal == told => {
                 format!("ended on {}", signals::name(told))
             }
             _ => self.words(),
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn an_ordered_end_is_no_fault_and_another_one_stays_one() {
-        let signalled = |signal| Cause::Signalled { signal, core_dumped: false };
-        let dumped = Cause::Signalled { signal: libc::SIGQUIT, core_dumped: true };
+        let signaled = |signal| Cause::Signaled { signal, core_dumped: false };
+        let dumped = Cause::Signaled { signal: libc::SIGQUIT, core_dumped: true };
         for (cause, told, words) in [
             (Cause::Exited(0), Some(libc::SIGTERM), "ended"),
             (Cause::Exited(3), Some(libc::SIGTERM), "ended with status 3"),
-            (signalled(libc::SIGTERM), Some(libc::SIGTERM), "ended on SIGTERM"),
-            (signalled(libc::SIGTERM), None, "was killed by SIGTERM"),
-            (signalled(libc::SIGKILL), Some(libc::SIGTERM), "was killed by SIGKILL"),
+            (signaled(libc::SIGTERM), Some(libc::SIGTERM), "ended on SIGTERM"),
+            (signaled(libc::SIGTERM), None, "was killed by SIGTERM"),
+            (signaled(libc::SIGKILL), Some(libc::SIGTERM), "was killed by SIGKILL"),
             (dumped, Some(libc::SIGQUIT), "was killed by SIGQUIT, core dumped"),
             (Cause::Exited(0), None, "exited with status 0"),
         ] {

@@ -46,7 +46,7 @@ pub struct Look {
 /// `reload-on-pressure`.
 #[derive(Debug)]
 struct PressureWatch {
-    folder: PathBuf,
+    directory: PathBuf,
     percent: u32,
     paused_until_ms: u64,
 }
@@ -116,15 +116,16 @@ impl MemoryWatch {
 impl PressureWatch {
     /// `None`, with a log line, if the kernel does not report memory pressure.
     fn new(percent: u32) -> Option<PressureWatch> {
-        let folder = own_cgroup();
-        let found = folder.filter(|folder| folder.join("memory.pressure").exists() || folder.join("memory.current").exists());
+        let directory = own_cgroup();
+        let found =
+            directory.filter(|directory| directory.join("memory.pressure").exists() || directory.join("memory.current").exists());
         if found.is_none() {
             log_sink::line(&format!(
                 "reload-on-pressure = {percent} has no effect: there is no cgroup version 2 with memory.pressure or \
                     memory.current here"
             ));
         }
-        Some(PressureWatch { folder: found?, percent, paused_until_ms: 0 })
+        Some(PressureWatch { directory: found?, percent, paused_until_ms: 0 })
     }
 
     /// Why a worker should be replaced to free memory now.
@@ -134,7 +135,7 @@ impl PressureWatch {
         }
         // A missing file counts as empty: the root cgroup has no limits, an old kernel no pressure.
         let [pressure, current, high, max] = ["memory.pressure", "memory.current", "memory.high", "memory.max"]
-            .map(|name| std::fs::read_to_string(self.folder.join(name)).unwrap_or_default());
+            .map(|name| std::fs::read_to_string(self.directory.join(name)).unwrap_or_default());
         memory::pressure(&CgroupTexts { pressure: &pressure, current: &current, high: &high, max: &max }, self.percent)
     }
 }
@@ -150,10 +151,10 @@ pub fn usage_of(pid: Pid, in_full: bool) -> Option<Usage> {
     Some(usage)
 }
 
-/// The folder of our own cgroup; tests set another one.
+/// The directory of our own cgroup; tests set another one.
 pub(crate) fn own_cgroup() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("BOLIDE_TEST_CGROUP") {
-        return Some(PathBuf::from(folder));
+    if let Some(directory) = std::env::var_os("BOLIDE_TEST_CGROUP") {
+        return Some(PathBuf::from(directory));
     }
     // `0::/system.slice/shop.service` is the line of version 2 (cgroups(7)).
     let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;

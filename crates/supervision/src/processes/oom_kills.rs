@@ -72,7 +72,7 @@ fn judge(of_cgroup: Counts, of_machine: Counts) -> KernelKill {
 
 /// Returns the texts of `memory.max`, `memory.current` and `memory.events` of the own cgroup; empty if it has none.
 pub fn texts_of_cgroup() -> [String; 3] {
-    let read = |name| own_cgroup().and_then(|folder| std::fs::read_to_string(folder.join(name)).ok());
+    let read = |name| own_cgroup().and_then(|directory| std::fs::read_to_string(directory.join(name)).ok());
     ["memory.max", "memory.current", "memory.events"].map(|name| read(name).unwrap_or_default().trim().to_owned())
 }
 

@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use crate::processes::environment;
 
-/// The variable by which applications and libraries recognise their server, as gunicorn sets it. An own one stays.
+/// The variable by which applications and libraries recognize their server, as gunicorn sets it. An own one stays.
 const SERVER_SOFTWARE: (&str, &str) = ("SERVER_SOFTWARE", concat!("bolide/", env!("CARGO_PKG_VERSION")));
 
 /// Everything that is needed to execute a prototype.

@@ -2,8 +2,8 @@
 //! and no question: its caller answers. The master runs it.
 //!
 //! The name is in the abstract namespace unless `control-socket` says otherwise: a master that is killed leaves nothing behind,
-//! and no folder has to exist. Any process can connect to such a name. Peers that are neither root nor our own user are rejected,
-//! and so are peers from another container that shares our network namespace.
+//! and no directory has to exist. Any process can connect to such a name. Peers that are neither root nor our own user are
+//! rejected, and so are peers from another container that shares our network namespace.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -91,7 +91,7 @@ impl ControlSocket {
             Channel::File(path) => {
                 let trouble = |error| {
                     let shown = path.display();
-                    StartError::new(format!("control-socket = {shown}: {error}; create its folder, or choose another file"))
+                    StartError::new(format!("control-socket = {shown}: {error}; create its directory, or choose another file"))
                 };
                 let (listener, file) = bind_file(path, privileges).map_err(trouble)?;
                 (Some(listener), Some(file))
@@ -355,19 +355,19 @@ fn send(stream: &mut UnixStream, answer: &mut Vec<u8>) -> io::Result<Option<Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::Directory;
     use std::io::{BufRead, BufReader};
     use std::path::PathBuf;
 
-    fn channel(folder: &Folder) -> (ControlSocket, PathBuf) {
-        let path = folder.path().join("control.sock");
+    fn channel(directory: &Directory) -> (ControlSocket, PathBuf) {
+        let path = directory.path().join("control.sock");
         (ControlSocket::open(&Channel::File(path.clone()), None).expect("opened"), path)
     }
 
     #[test]
     fn a_question_in_parts_is_answered_once_and_the_client_let_go_of() {
-        let folder = Folder::new("control");
-        let (mut channel, path) = channel(&folder);
+        let directory = Directory::new("control");
+        let (mut channel, path) = channel(&directory);
         let mut client = UnixStream::connect(&path).expect("connected");
         channel.accept(0);
         client.write_all(b"{\"ask\":").expect("written");
@@ -384,8 +384,8 @@ mod tests {
 
     #[test]
     fn junk_endless_questions_and_slow_clients_are_let_go_of() {
-        let folder = Folder::new("control");
-        let (mut channel, path) = channel(&folder);
+        let directory = Directory::new("control");
+        let (mut channel, path) = channel(&directory);
         let long = vec![b'x'; QUESTION_BYTES];
         for (id, said) in (1u64..).zip([b"junk\n".as_slice(), long.as_slice(), b""]) {
             let mut client = UnixStream::connect(&path).expect("connected");
@@ -405,8 +405,8 @@ mod tests {
 
     #[test]
     fn a_client_that_asks_is_accepted_past_any_number_of_silent_ones_and_waiting_clients_stay() {
-        let folder = Folder::new("control-silent");
-        let (mut channel, path) = channel(&folder);
+        let directory = Directory::new("control-silent");
+        let (mut channel, path) = channel(&directory);
         let connect = || UnixStream::connect(&path).expect("connected");
         let mut waiting = connect();
         channel.accept(0);

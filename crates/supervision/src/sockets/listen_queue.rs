@@ -101,7 +101,7 @@ fn queue_of_answer(answer: &[u8], inode: u32) -> Option<ListenQueue> {
 }
 
 /// By tcp(7): for a listening socket, `TCP_INFO` reports the length of the queue in the field of unacknowledged segments, and the
-/// capacity in the one of selective acknowledgements.
+/// capacity in the one of selective acknowledgments.
 fn of_tcp(listener: BorrowedFd<'_>) -> Option<ListenQueue> {
     let info = tcp_info(listener).ok()?;
     Some(ListenQueue { length: info.tcpi_unacked, most: info.tcpi_sacked })
@@ -111,7 +111,7 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
     // SAFETY: a structure of integers, for which all zeroes is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at most.
     let answer = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(watch.look(listener.as_fd()).length, 0);
         let address = listener.local_addr().expect("named");
         let _waiting = [TcpStream::connect(address), TcpStream::connect(address)].map(|stream| stream.expect("connected"));
-        // A client is connected once it has an answer, and in the queue once its own acknowledgement has arrived.
+        // A client is connected once it has an answer, and in the queue once its own acknowledgment has arrived.
         let queue = loop {
             let queue = watch.look(listener.as_fd());
             assert!(queue.length <= 2);
@@ -223,8 +223,8 @@ mod tests {
 
     #[test]
     fn connections_that_wait_at_a_local_socket_are_counted() {
-        let folder = crate::testing::Folder::new("queue");
-        let path = folder.path().join("socket");
+        let directory = crate::testing::Directory::new("queue");
+        let path = directory.path().join("socket");
         let listener = UnixListener::bind(&path).expect("bound");
         let _waiting = [UnixStream::connect(&path), UnixStream::connect(&path)].map(|stream| stream.expect("connected"));
         let mut watch = QueueWatch::default();
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(alarm.look(&listeners, 5_000), None);
         let address = listeners.endpoints()[0].bound.clone();
         let _waiting = [TcpStream::connect(&address), TcpStream::connect(&address)].map(|stream| stream.expect("connected"));
-        // A client is connected once it has an answer, and in the queue once its own acknowledgement has arrived.
+        // A client is connected once it has an answer, and in the queue once its own acknowledgment has arrived.
         while alarm.queues().iter().all(|queue| queue.length < 2) {
             alarm.refresh(&listeners);
         }

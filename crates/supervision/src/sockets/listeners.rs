@@ -36,10 +36,10 @@ use crate::sockets::endpoint::Bound;
 pub use crate::sockets::endpoint::Endpoint;
 use crate::sockets::port_owner;
 
-/// Bytes of a UNIX socket's path, at the most: `sun_path` holds 108 with the terminating NUL (unix(7)).
+/// Bytes of a UNIX socket's path, at most: `sun_path` holds 108 with the terminating NUL (unix(7)).
 const MAX_PATH_BYTES: usize = 107;
 
-/// Connections that are taken from the accept queues when listening ends, at the most; the rest is reset.
+/// Connections that are taken from the accept queues when listening ends, at most; the rest is reset.
 const MAX_WAITING: usize = 4096;
 
 /// Time that a start waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
@@ -384,9 +384,9 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     let descriptor = new_socket(AddressFamily::Unix)?;
     tune(&descriptor, listener, AddressFamily::Unix)?;
     guarded_files::bind_at(&descriptor, path, owner).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOENT) => format!("{shown}: its folder does not exist; create it first"),
+        Some(Errno::ENOENT) => format!("{shown}: its directory does not exist; create it first"),
         Some(Errno::EACCES) => format!(
-            "{shown}: this user may not create files in its folder; change the folder's owner or \
+            "{shown}: this user may not create files in its directory; change the directory's owner or \
             mode"
         ),
         _ => format!("{shown} can't be bound: {error}"),
@@ -405,11 +405,11 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     Ok((descriptor, file))
 }
 
-/// New files of a folder with this bit have its group (inode(7), S_ISGID).
+/// New files of a directory with this bit have its group (inode(7), S_ISGID).
 const SETGID: u32 = 0o2000;
 
 /// Sets the mode and owner of this file, before any client can connect. The descriptor keeps referring to it, even if another
-/// user with write access to the folder replaces it. `known` is the file's identity, if it was created before.
+/// user with write access to the directory replaces it. `known` is the file's identity, if it was created before.
 fn apply_ownership(
     path: &Path,
     listener: &Listener,
@@ -419,7 +419,7 @@ fn apply_ownership(
     let shown = path.display();
     let node = SocketNode::find(path, identity).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOTSOCK) => {
-            format!("{shown} is no longer a socket: another user writes to its folder; choose a folder of your own")
+            format!("{shown} is no longer a socket: another user writes to its directory; choose a directory of your own")
         }
         _ => format!("{shown}: {error}"),
     })?;
@@ -432,8 +432,10 @@ fn apply_ownership(
         (Some(owner), _) => {
             let (uid, gid) = privileges::owner(owner).map_err(|error| format!("chown-socket = {owner}: {error}"))?;
             // The socket may have been made with the rights of `uid`. uWSGI makes it as root, whose group stays.
-            let has_own_group =
-                path.parent().and_then(|folder| folder.metadata().ok()).is_some_and(|folder| folder.mode() & SETGID != 0);
+            let has_own_group = path
+                .parent()
+                .and_then(|directory| directory.metadata().ok())
+                .is_some_and(|directory| directory.mode() & SETGID != 0);
             (uid, gid.or_else(|| identity.filter(|_| geteuid().is_root() && !has_own_group).map(|_| getegid())))
         }
         (None, Some(identity)) => (Some(identity.uid), Some(identity.gid)),
@@ -457,7 +459,7 @@ fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> 
             );
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(format!("{shown}: this user may not enter its folder; change the folder's owner or mode").into());
+            return Err(format!("{shown}: this user may not enter its directory; change the directory's owner or mode").into());
         }
         Err(error) => return Err(format!("{shown}: {error}").into()),
     };

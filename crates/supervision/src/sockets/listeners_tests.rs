@@ -1,4 +1,4 @@
-//! Tests of the listening sockets: real sockets, on 127.0.0.1 and in folders of the tests' own.
+//! Tests of the listening sockets: real sockets, on 127.0.0.1 and in directories of the tests' own.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
@@ -10,7 +10,7 @@ use bolide_contract::settings::Protocol;
 use nix::sys::socket::SockaddrIn;
 
 use super::*;
-use crate::testing::Folder;
+use crate::testing::Directory;
 use bolide_contract::tls::Http2;
 
 fn listener(address: Address) -> Listener {
@@ -142,8 +142,8 @@ fn the_wait_for_an_address_begins_when_its_owner_has_been_looked_for() {
 
 #[test]
 fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
-    let folder = Folder::new("unix");
-    let path = folder.path().join("app.sock");
+    let directory = Directory::new("unix");
+    let path = directory.path().join("app.sock");
     let mut wanted = listener(Address::Unix(path.clone()));
     wanted.mode = Some(0o660);
     let listeners = Listeners::bind(&[wanted], Vec::new(), None).expect("bound");
@@ -156,8 +156,8 @@ fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
 
 #[test]
 fn vacuum_leaves_the_socket_of_another_program() {
-    let folder = Folder::new("vacuum");
-    let path = folder.path().join("app.sock");
+    let directory = Directory::new("vacuum");
+    let path = directory.path().join("app.sock");
     let listeners = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("bound");
     std::fs::remove_file(&path).expect("removed");
     // Keep the inode of ours in use, so that the other file gets another one.
@@ -168,8 +168,8 @@ fn vacuum_leaves_the_socket_of_another_program() {
 
 #[test]
 fn a_stale_unix_socket_is_replaced_and_a_used_one_is_not() {
-    let folder = Folder::new("stale");
-    let path = folder.path().join("app.sock");
+    let directory = Directory::new("stale");
+    let path = directory.path().join("app.sock");
     // A socket that does not listen refuses connections, as the file of a dead listener does. Closing a listener here would not
     // be reliable: a program that another test starts holds a copy of it until its exec.
     let dead = new_socket(AddressFamily::Unix).expect("made");
@@ -183,8 +183,8 @@ fn a_stale_unix_socket_is_replaced_and_a_used_one_is_not() {
 
 #[test]
 fn a_file_in_the_way_is_never_removed() {
-    let folder = Folder::new("file");
-    let path = folder.path().join("precious");
+    let directory = Directory::new("file");
+    let path = directory.path().join("precious");
     std::fs::write(&path, "data").expect("written");
     assert!(refused(listener(Address::Unix(path.clone()))).contains("is not a socket"));
     assert_eq!(std::fs::read_to_string(&path).expect("read"), "data");
@@ -193,13 +193,13 @@ fn a_file_in_the_way_is_never_removed() {
 #[test]
 fn paths_that_can_not_hold_a_socket_are_errors() {
     assert!(refused(listener(Address::Unix(format!("/tmp/{}", "x".repeat(120)).into()))).contains("107 bytes"));
-    assert!(refused(listener(Address::Unix("/nonexistent/folder/app.sock".into()))).contains("folder does not exist"));
+    assert!(refused(listener(Address::Unix("/nonexistent/directory/app.sock".into()))).contains("directory does not exist"));
 }
 
 #[test]
 fn a_failed_start_leaves_no_socket_file() {
-    let folder = Folder::new("failed");
-    let path = folder.path().join("app.sock");
+    let directory = Directory::new("failed");
+    let path = directory.path().join("app.sock");
     let wanted = [listener(Address::Unix(path.clone())), tcp("192.0.2.77", 0)];
     Listeners::bind(&wanted, Vec::new(), None).expect_err("the second can't be bound");
     assert!(!path.exists());
@@ -213,18 +213,18 @@ fn a_failed_start_leaves_no_socket_file() {
 fn the_owner_is_the_identity_unless_chown_socket_says_otherwise() {
     if !nix::unistd::geteuid().is_root() {
         // Only root can give files away: an ordinary user gets an error.
-        let mut wanted = listener(Address::Unix(Folder::new("owner").path().join("app.sock")));
+        let mut wanted = listener(Address::Unix(Directory::new("owner").path().join("app.sock")));
         wanted.owner = Some("root".to_owned());
         Listeners::bind(&[wanted], Vec::new(), None).expect_err("refused");
         return;
     }
-    let folder = Folder::new("owner");
+    let directory = Directory::new("owner");
     let identity = Privileges { uid: Uid::from_raw(1234), gid: Gid::from_raw(1235), groups: Vec::new() };
     let owner_of = |path: &Path| std::fs::metadata(path).map(|found| (found.uid(), found.gid())).expect("there");
-    let path = folder.path().join("a.sock");
+    let path = directory.path().join("a.sock");
     let _plain = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), Some(&identity)).expect("bound");
     assert_eq!(owner_of(&path), (1234, 1235));
-    let path = folder.path().join("b.sock");
+    let path = directory.path().join("b.sock");
     let mut wanted = listener(Address::Unix(path.clone()));
     wanted.owner = Some("77:78".to_owned());
     let _owned = Listeners::bind(&[wanted], Vec::new(), Some(&identity)).expect("bound");
@@ -258,8 +258,8 @@ fn a_listening_descriptor_is_taken_over_and_others_are_refused() {
 
 #[test]
 fn a_file_that_replaces_a_new_socket_keeps_its_mode_and_its_owner() {
-    let folder = Folder::new("laid");
-    let (victim, laid) = (folder.path().join("victim"), folder.path().join("app.sock"));
+    let directory = Directory::new("laid");
+    let (victim, laid) = (directory.path().join("victim"), directory.path().join("app.sock"));
     std::fs::write(&victim, "secret").expect("written");
     std::fs::set_permissions(&victim, std::fs::Permissions::from_mode(0o600)).expect("set");
     std::os::unix::fs::symlink(&victim, &laid).expect("laid");

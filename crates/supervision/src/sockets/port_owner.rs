@@ -22,15 +22,15 @@ pub struct PortOwner {
     pid: i32,
     /// Its command line, each argument with a NUL after it.
     command: String,
-    folder: String,
+    directory: String,
 }
 
 impl PortOwner {
     fn of(pid: i32) -> PortOwner {
         let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let folder = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        let folder = folder.to_string_lossy().into_owned();
-        PortOwner { pid, command: String::from_utf8_lossy(&command).into_owned(), folder }
+        let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let directory = directory.to_string_lossy().into_owned();
+        PortOwner { pid, command: String::from_utf8_lossy(&command).into_owned(), directory }
     }
 
     /// Returns whether it may be about to end: the rest of an instance whose master was killed is.
@@ -46,10 +46,10 @@ impl PortOwner {
         self.command.split('\0').take(MAX_NAMES).any(|argument| base(argument).starts_with("bolide"))
     }
 
-    /// Returns whether it was started in our folder with our command line.
+    /// Returns whether it was started in our directory with our command line.
     fn is_same(&self) -> bool {
         let this = PortOwner::of(std::process::id() as i32);
-        (self.command.as_str(), self.folder.as_str()) == (this.command.as_str(), this.folder.as_str())
+        (self.command.as_str(), self.directory.as_str()) == (this.command.as_str(), this.directory.as_str())
     }
 }
 
@@ -79,8 +79,10 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
             {pid}` stops it"
         );
     }
-    let folder = printable(&owner.folder);
-    format!("{what} is in use, by another Bolide (pid {pid}, in {folder}); choose another port, or stop it: `bolide stop {pid}`")
+    let directory = printable(&owner.directory);
+    format!(
+        "{what} is in use, by another Bolide (pid {pid}, in {directory}); choose another port, or stop it: `bolide stop {pid}`"
+    )
 }
 
 /// Returns the process that listens at this port, if this user may know it.

@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn a_manager_at_a_path_or_an_abstract_name_is_told() {
-        let folder = crate::testing::Folder::new("notify");
-        let path = folder.path().join("notify");
+        let directory = crate::testing::Directory::new("notify");
+        let path = directory.path().join("notify");
         let socket = SocketAddr::from_pathname(&path).expect("a path");
         assert_eq!(received(&socket, path.into(), |notifier| notifier.ready("all is well")), "READY=1\nSTATUS=all is well\n");
         let name = format!("bolide-notify-{}", std::process::id());

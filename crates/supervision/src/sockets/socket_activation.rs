@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn a_socket_that_is_there_is_taken_for_the_address_that_names_it_and_else_added() {
-        let folder = crate::testing::Folder::new("passed");
-        let path = folder.path().join("app.sock");
+        let directory = crate::testing::Directory::new("passed");
+        let path = directory.path().join("app.sock");
         let (tcp, local) = (TcpListener::bind("127.0.0.1:0").expect("bound"), UnixListener::bind(&path).expect("bound"));
         let port = tcp.local_addr().expect("named").port();
         let (first, second) = (Address::Passed(tcp.as_raw_fd()), Address::Passed(local.as_raw_fd()));

@@ -19,7 +19,7 @@ use crate::log_sink;
 use crate::privileges::Privileges;
 use crate::sockets::listeners::resolve;
 
-/// Datagrams of a push, at the most.
+/// Datagrams of a push, at most.
 const MAX_DATAGRAMS: usize = 4096;
 /// Attempts to find a target that was missing at the start. The first is made after this time, each further one after twice the
 /// time. An attempt that takes longer than `SLOW_MS` is the last one, since the master waits for it.

@@ -9,7 +9,7 @@ use bolide_scoreboard::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, Ticket
 use crate::log_sink;
 
 /// Time after which another key encrypts tickets, in milliseconds: a stolen key decrypts the TLS 1.2 traffic of twice this time
-/// at the most.
+/// at most.
 const PERIOD_MS: u64 = 12 * 3600 * 1000;
 /// Pause before a failed renewal is tried again, in milliseconds.
 const RETRY_MS: u64 = 60_000;
@@ -94,7 +94,7 @@ mod tests {
             session_lifetime_s,
             exports_certificate: false,
             key_log: None,
-            folder: None,
+            directory: None,
         });
         settings
     }

@@ -1,7 +1,7 @@
 """A prototype and its workers for the tests of the master: they speak the contract, and load and serve nothing.
 
-The prototype reads its boot file as the real one does. The file `orders.json` in the folder of FAKE_FOLDER determines the
-behaviour of the prototype and its workers: a key for each generation, with the fallback `all`. Keys of an order:
+The prototype reads its boot file as the real one does. The file `orders.json` in the directory of FAKE_DIRECTORY determines the
+behavior of the prototype and its workers: a key for each generation, with the fallback `all`. Keys of an order:
 
     load     "ok", "fail" (reports it, exits 22), "explain" (reports the reason first), "exit" (exits 3), "crash" (SIGSEGV),
              "hang" (until the file `go` exists)
@@ -11,7 +11,7 @@ behaviour of the prototype and its workers: a key for each generation, with the 
 A worker answers each connection with one line, `WORKER GENERATION PID PPID`, after it has executed the request:
 `exit N`, `signal N`, `worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`,
 `hold` (keeps the connection and the request open until the peer closes), `close` (closes its order socket),
-`environment`, `descriptors`. The prototype and each worker append their events to `events.txt` in that folder.
+`environment`, `descriptors`. The prototype and each worker append their events to `events.txt` in that directory.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ import time
 ROW_BYTES, SLOT_BYTES, METERS_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START, PID_START = map(int, os.environ["FAKE_LAYOUT"].split())
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
 LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
-FOLDER = os.environ["FAKE_FOLDER"]
+DIRECTORY = os.environ["FAKE_DIRECTORY"]
 
 
 def send(channel, kind, *fields):
@@ -37,12 +37,12 @@ def send(channel, kind, *fields):
 
 
 def event(text):
-    with open(os.path.join(FOLDER, "events.txt"), "a") as file:
+    with open(os.path.join(DIRECTORY, "events.txt"), "a") as file:
         file.write(text + "\n")
 
 
 def orders_of(boot):
-    with open(os.path.join(FOLDER, "orders.json")) as file:
+    with open(os.path.join(DIRECTORY, "orders.json")) as file:
         orders = json.load(file)
     return orders.get(str(boot["generation"]), orders.get("all", {}))
 
@@ -167,7 +167,7 @@ def load(boot, channel):
     if order == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if order == "hang":
-        while not os.path.exists(os.path.join(FOLDER, "go")):
+        while not os.path.exists(os.path.join(DIRECTORY, "go")):
             time.sleep(0.01)
     send(channel, LOADED, 7)
 

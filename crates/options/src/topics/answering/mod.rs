@@ -138,7 +138,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))),
     )
     .reach(Reach::Application),
-    /// The SCRIPT_NAME that a front server sends does not choose the application.
+    /// The SCRIPT_NAME that a reverse proxy sends does not choose the application.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
     /// Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
@@ -182,7 +182,7 @@ pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
 
 pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (name, value) = field(pair)?;
-    // Configurations in use set `Connection: keep-alive`, which uWSGI sends and does not honour.
+    // Configurations in use set `Connection: keep-alive`, which uWSGI sends and does not honor.
     match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
         true => draft.diagnostics.push(
             Diagnostic::warning(
@@ -220,7 +220,7 @@ impl AnsweringDraft {
     /// Compiles the routes, so that errors in them are reported before anything starts.
     pub fn complete(self, checked_cache: Option<String>, context: &mut Context) -> (Vec<RouteRule>, Answering, CompiledRules) {
         let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
-        let (routes, mistakes) = Routes::compile(&rules, &context.folder);
+        let (routes, mistakes) = Routes::compile(&rules, &context.directory);
         for mistake in mistakes {
             let location = locations.get(mistake.rule);
             let diagnostic = match mistake.is_fatal {

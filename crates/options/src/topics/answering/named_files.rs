@@ -13,22 +13,22 @@ const ROUTE: &str = "response-route-if-not";
 /// The fields that can name a file.
 const BY_PATH: &str = "X-Sendfile";
 const BY_LOCATION: &str = "X-Accel-Redirect";
-/// Every folder.
+/// Every directory.
 const ROOT: &str = "/";
 
 /// Replaces `response-route-if-not = empty:${FILE} static:${FILE}`. Other rules stay, and get their own errors.
 pub fn take_rules(answering: &mut AnsweringDraft, files: &mut FilesDraft, context: &mut Context) {
     let collected = &answering.answering.collected;
     for (rule, location) in &mut answering.routes {
-        let Some((variable, folder)) = recipe(rule) else { continue };
+        let Some((variable, directory)) = recipe(rule) else { continue };
         let Some(field) = collected.iter().find(|one| one.variable == variable).map(|Collected { field, .. }| field) else {
             continue;
         };
-        let is_taken = match (field.eq_ignore_ascii_case(BY_PATH), field.eq_ignore_ascii_case(BY_LOCATION), folder) {
+        let is_taken = match (field.eq_ignore_ascii_case(BY_PATH), field.eq_ignore_ascii_case(BY_LOCATION), directory) {
             (true, _, "") => add_paths(files, location, context),
             (_, true, "") => add_whole_paths(files, location, context),
-            (_, true, folder) => {
-                files.sendfile_locations.push((ROOT.to_owned(), folder.to_owned(), location.clone()));
+            (_, true, directory) => {
+                files.sendfile_locations.push((ROOT.to_owned(), directory.to_owned(), location.clone()));
                 true
             }
             _ => false,
@@ -40,39 +40,39 @@ pub fn take_rules(answering: &mut AnsweringDraft, files: &mut FilesDraft, contex
     }
 }
 
-/// Returns the variable of such a rule, and the folder that its action puts in front of the name.
+/// Returns the variable of such a rule, and the directory that its action puts in front of the name.
 fn recipe(rule: &RouteRule) -> Option<(String, &str)> {
     let (condition, action) = rule.text.split_once(' ').filter(|_| rule.option == ROUTE)?;
     let variable = condition.strip_prefix("empty:${")?.strip_suffix('}')?;
-    let (folder, named) = action.trim().strip_prefix("static:")?.split_once("${")?;
+    let (directory, named) = action.trim().strip_prefix("static:")?.split_once("${")?;
     let is_same = named.strip_suffix('}') == Some(variable);
-    is_same.then(|| (variable.to_owned(), folder))
+    is_same.then(|| (variable.to_owned(), directory))
 }
 
 /// The field has the whole path.
 fn add_paths(files: &mut FilesDraft, location: &Location, context: &mut Context) -> bool {
-    let folders = folders(files, location, context);
-    files.sendfile_paths.extend(folders.into_iter().map(|folder| (folder, location.clone())));
+    let directories = directories(files, location, context);
+    files.sendfile_paths.extend(directories.into_iter().map(|directory| (directory, location.clone())));
     true
 }
 
 fn add_whole_paths(files: &mut FilesDraft, location: &Location, context: &mut Context) -> bool {
-    let folders = folders(files, location, context);
-    let location_of = |folder: String| {
-        let path = context.absolute(&folder).to_string_lossy().into_owned();
-        (path, folder, location.clone())
+    let directories = directories(files, location, context);
+    let location_of = |directory: String| {
+        let path = context.absolute(&directory).to_string_lossy().into_owned();
+        (path, directory, location.clone())
     };
-    files.sendfile_locations.extend(folders.into_iter().map(location_of));
+    files.sendfile_locations.extend(directories.into_iter().map(location_of));
     true
 }
 
-/// The folders of `static-safe`, or every folder: the application may name any file, as in uWSGI.
-fn folders(files: &FilesDraft, location: &Location, context: &mut Context) -> Vec<String> {
+/// The directories of `static-safe`, or every directory: the application may name any file, as in uWSGI.
+fn directories(files: &FilesDraft, location: &Location, context: &mut Context) -> Vec<String> {
     if !files.safe.is_empty() {
         return files.safe.clone();
     }
     let message = "the application may name every file that its user can read, as in uWSGI";
     let warning = Diagnostic::warning(Some(location), message);
-    context.diagnostics.push(warning.advise("write `static-safe = FOLDER` for the folder of the files"));
+    context.diagnostics.push(warning.advise("write `static-safe = DIRECTORY` for the directory of the files"));
     vec![ROOT.to_owned()]
 }

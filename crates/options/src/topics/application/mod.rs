@@ -49,7 +49,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("callable", Setting::Text(field!(ApplicationDraft.callable)))
         .takes(Value::Text, "application").reach(Reach::Application),
     /// An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a
-    /// front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the
+    /// reverse proxy has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the
     /// application of `module` or `wsgi-file`, or else to that of the first mount.
     /// Example: mount = /shop=shop.wsgi:application
     ///          mount = /blog=blog.py
@@ -75,9 +75,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("manage-script-name", Setting::Switch(field!(ApplicationSettings.manage_script_name))).reach(Reach::Application),
     /// The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or
     /// `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends
-    /// one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a front server may set it. For WSGI applications only. Requests
+    /// one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a reverse proxy may set it. For WSGI applications only. Requests
     /// for other hosts go to the application of `module` or `wsgi-file`, if there is one.
-    /// uWSGI: uWSGI also loads applications that a front server names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they
+    /// uWSGI: uWSGI also loads applications that a reverse proxy names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they
     /// are named in the configuration. uWSGI's request lines begin with the host; here `log-format` has `%(host)`.
     /// Example: vhost = true
     ///          mount = shop.example|=shop.wsgi:application
@@ -90,13 +90,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Requests that match no `mount` get an error instead of the first application.
     /// Example: no-default-app = true
     on("no-default-app", Setting::Switch(field!(ApplicationSettings.no_default_app))).reach(Reach::Application),
-    /// Changes to this folder before sockets, files and the application are opened.
+    /// Changes to this directory before sockets, files and the application are opened.
     /// Example: chdir = /srv/shop
     supported("chdir", Setting::Located(field!(ApplicationDraft.chdir))).takes(Value::Path, "").reach(Reach::Surroundings),
-    /// Changes to this folder after the application has been loaded.
+    /// Changes to this directory after the application has been loaded.
     /// Example: chdir2 = /var/lib/shop
     supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after))).takes(Value::Path, "").reach(Reach::Application),
-    /// A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
+    /// A directory for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
     /// Example: pythonpath = /srv/shop/lib
     list("pythonpath", Setting::By(interpreter::add_python_path)).reach(Reach::Application),
     /// The virtualenv whose interpreter and packages the application uses.
@@ -197,7 +197,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// are not built in.
     /// Example: plugins = python3,http
     list("plugins", set!(|draft, _, pair| interpreter::check_plugins(draft, pair))).reach(Reach::Application),
-    /// The folder of plugins.
+    /// The directory of plugins.
     /// Why: languages are built in, there are no plugin files
     accepted("plugins-dir", Value::List),
     /// Runs CPython's own after-fork handlers.
@@ -208,12 +208,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     accepted("py-call-uwsgi-fork-hooks", Value::Switch),
 ];
 
-/// A folder that does not exist.
-const MISSING_FOLDER: &str = "/nonexistent";
+/// A directory that does not exist.
+const MISSING_DIRECTORY: &str = "/nonexistent";
 
 impl ApplicationDraft {
     /// Returns all applications in the order in which uWSGI loads them; the first is the default one. Relative files start at
-    /// `folder`.
+    /// `directory`.
     pub fn complete(
         mut self,
         positional: Option<&PositionalApplication>,
@@ -221,16 +221,16 @@ impl ApplicationDraft {
         is_jailed: bool,
         context: &mut Context,
     ) -> Vec<Application> {
-        let folder = &context.folder.clone();
+        let directory = &context.directory.clone();
         let (main, second) = if positional.is_some() { (None, None) } else { self.main(context) };
         let mounts = std::mem::take(&mut self.mounts);
         self.check_interface(main.as_ref(), mounts.is_empty(), context);
-        let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
+        let mut made: Vec<Application> = main.map(|named| self.application(named, directory)).into_iter().collect();
         made.extend(positional.and_then(|positional| self.positional(positional, python, is_jailed, context)));
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
             let reason = format!("{}: warning: `{}` is loaded instead", second.location, ApplicationOption::File.name());
             let second = NamedApplication { callable: self.callable.clone(), ..second };
-            first.substitutes.push(second.substitute(folder, reason));
+            first.substitutes.push(second.substitute(directory, reason));
         }
         for (text, location) in mounts {
             match mount(&text, location) {
@@ -240,7 +240,7 @@ impl ApplicationDraft {
                         Some(&named.location),
                         format!("`mount = {text}` has no effect: {} has its application from {}", named.mount, earlier.origin),
                     )),
-                    None => made.push(self.application(named, folder)),
+                    None => made.push(self.application(named, directory)),
                 },
                 Err(diagnostic) => context.diagnostics.push(diagnostic),
             }
@@ -304,21 +304,21 @@ impl ApplicationDraft {
         NamedApplication { mount: String::new(), source, callable, interface, location }
     }
 
-    fn application(&self, named: NamedApplication, folder: &Path) -> Application {
+    fn application(&self, named: NamedApplication, directory: &Path) -> Application {
         let callable = named.callable.or_else(|| self.callable.clone());
         // `create_app()` is already a call.
         let factory = self.is_factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
         Application {
             mount: named.mount,
             module_name: module_name(&named.source),
-            source: absolute(named.source, folder),
+            source: absolute(named.source, directory),
             callable,
             interface: named.interface.or(self.interface.as_ref().map(|&(interface, _)| interface)).unwrap_or_default(),
             factory,
             origin: named.location.to_string(),
             is_positional: false,
             alternative: None,
-            folder: None,
+            directory: None,
             substitutes: Vec::new(),
         }
     }
@@ -331,8 +331,8 @@ impl ApplicationDraft {
         is_jailed: bool,
         context: &mut Context,
     ) -> Option<Application> {
-        let folder = &context.folder.clone();
-        let looked_at = if is_jailed { Path::new(MISSING_FOLDER) } else { folder };
+        let directory = &context.directory.clone();
+        let looked_at = if is_jailed { Path::new(MISSING_DIRECTORY) } else { directory };
         let named = match positional.read(looked_at, &python.path) {
             Ok(named) => named,
             Err(diagnostic) => {
@@ -340,12 +340,13 @@ impl ApplicationDraft {
                 return None;
             }
         };
-        let Named { source, callable, folder: imported_from, others, is_missing } = named;
+        let Named { source, callable, directory: imported_from, others, is_missing } = named;
         let alternative =
-            is_missing.then(|| crate::project::folder::only_application(looked_at)).flatten().map(|(command, _)| command);
+            is_missing.then(|| crate::project::directory::only_application(looked_at)).flatten().map(|(command, _)| command);
         let location = Location::command_line();
         let named = NamedApplication { mount: String::new(), source, callable, interface: None, location };
-        let mut made = Application { is_positional: true, alternative, folder: imported_from, ..self.application(named, folder) };
+        let mut made =
+            Application { is_positional: true, alternative, directory: imported_from, ..self.application(named, directory) };
         made.substitutes = others
             .into_iter()
             .map(|module| Substitute {
@@ -399,7 +400,7 @@ impl ApplicationDraft {
     }
 }
 
-/// gunicorn's way to serve below a prefix that the front server leaves in the path: the variable `SCRIPT_NAME`, in the
+/// gunicorn's way to serve below a prefix that the reverse proxy leaves in the path: the variable `SCRIPT_NAME`, in the
 /// environment or as `env`. Here it is the mount point of the application.
 pub fn below_script_name(
     mut applications: Vec<Application>,

@@ -52,31 +52,31 @@ pub struct NamedApplication {
 
 impl NamedApplication {
     /// Converts it to a substitute for an application that can't be loaded.
-    pub fn substitute(self, folder: &Path, reason: String) -> Substitute {
+    pub fn substitute(self, directory: &Path, reason: String) -> Substitute {
         let module_name = module_name(&self.source);
-        let source = absolute(self.source, folder);
+        let source = absolute(self.source, directory);
         Substitute { source, module_name, callable: self.callable, origin: self.location.to_string(), reason, is_guess: false }
     }
 }
 
-/// A relative file starts at the folder of `chdir`.
-pub fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
+/// A relative file starts at the directory of `chdir`.
+pub fn absolute(source: ApplicationSource, directory: &Path) -> ApplicationSource {
     match source {
-        ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
-        ApplicationSource::Pecan(path) => ApplicationSource::Pecan(normalized(&folder.join(path))),
-        ApplicationSource::Paste(name) => ApplicationSource::Paste(paste_name(&name, folder)),
+        ApplicationSource::File(path) => ApplicationSource::File(normalized(&directory.join(path))),
+        ApplicationSource::Pecan(path) => ApplicationSource::Pecan(normalized(&directory.join(path))),
+        ApplicationSource::Paste(name) => ApplicationSource::Paste(paste_name(&name, directory)),
         other => other,
     }
 }
 
 /// Returns the name of an application in PasteDeploy's form, with an absolute path.
-fn paste_name(name: &str, folder: &Path) -> String {
+fn paste_name(name: &str, directory: &Path) -> String {
     let (scheme, path) = match name.split_once(':') {
         Some(("egg" | "call", _)) => return name.to_owned(),
         Some((scheme, path)) => (scheme, path),
         None => ("config", name),
     };
-    format!("{scheme}:{}", normalized(&folder.join(path)).display())
+    format!("{scheme}:{}", normalized(&directory.join(path)).display())
 }
 
 /// Returns uWSGI's module name for a file: the path as written, without a final `.py`, with underscores for dots and slashes.

@@ -23,11 +23,11 @@ pub struct PositionalApplication {
 pub struct Named {
     pub source: ApplicationSource,
     pub callable: Option<String>,
-    /// The folder that its module is imported from, if a file or a folder was named.
-    pub folder: Option<PathBuf>,
+    /// The directory that its module is imported from, if a file or a directory was named.
+    pub directory: Option<PathBuf>,
     /// Modules that may contain the application if this one does not, likeliest first.
     pub others: Vec<String>,
-    /// The folder has no such module; it may be installed.
+    /// The directory has no such module; it may be installed.
     pub is_missing: bool,
 }
 
@@ -37,7 +37,7 @@ impl Named {
         Named {
             source: ApplicationSource::Module(name.to_owned()),
             callable,
-            folder: None,
+            directory: None,
             others: Vec::new(),
             is_missing: false,
         }
@@ -49,17 +49,18 @@ impl Named {
 }
 
 impl PositionalApplication {
-    /// Resolves the argument. Files are relative to `folder`; modules are in that folder, in a folder of `search`, or installed.
+    /// Resolves the argument. Files are relative to `directory`; modules are in that directory, in a directory of `search`, or
+    /// installed.
     ///
     /// # Errors
     /// It can't be an application.
-    pub fn read(&self, folder: &Path, search: &[String]) -> Result<Named, Diagnostic> {
+    pub fn read(&self, directory: &Path, search: &[String]) -> Result<Named, Diagnostic> {
         let text = self.text.as_str();
         let (left, callable) = match text.split_once(':') {
             Some((left, callable)) => (left, Some(callable).filter(|callable| !callable.is_empty())),
             None => (text, None),
         };
-        let path = normalized(&folder.join(left));
+        let path = normalized(&directory.join(left));
         let is_module = project::is_module_name(left);
         if left.is_empty() {
             return Err(wrong(format!("`{text}` names no module")).advise("write `bolide package.module:callable`"));
@@ -68,7 +69,7 @@ impl PositionalApplication {
             return file(left, &path, callable);
         }
         if path.is_dir() && !(is_module && path.with_extension("py").is_file()) {
-            return directory(left, &path, folder, callable);
+            return directory_named(left, &path, directory, callable);
         }
         if !is_module || left.ends_with(".py") {
             // The file may appear later, or may be visible only to the application's user.
@@ -78,14 +79,14 @@ impl PositionalApplication {
             };
         }
         let is_plain = callable.is_none() && !text.contains(':') && !left.contains('.');
-        let places = || std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
+        let places = || std::iter::once(directory.to_owned()).chain(search.iter().map(|place| directory.join(place)));
         let is_there = || places().any(|place| project::has_module(&place, left));
         if is_plain && self.command.is_some() && !is_there() {
             return Err(self.unknown());
         }
         let mut named = Named { is_missing: !is_there(), ..Named::module(left, callable) };
         if callable.is_none() {
-            let places = std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
+            let places = std::iter::once(directory.to_owned()).chain(search.iter().map(|place| directory.join(place)));
             let package =
                 places.map(|place| place.join(left.replace('.', "/"))).find(|place| place.join("__init__.py").is_file());
             named.others = package.map(|package| others(&package, left)).unwrap_or_default();
@@ -112,7 +113,7 @@ impl PositionalApplication {
 /// Resolves an existing file: a module of the package that contains it, or a file by itself.
 fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
     if let Some(place) = project::place_of(path) {
-        return Ok(Named { folder: Some(place.root), ..Named::module(&place.module, callable) });
+        return Ok(Named { directory: Some(place.root), ..Named::module(&place.module, callable) });
     }
     if left.ends_with(".py") || left.ends_with(".wsgi") {
         return Ok(Named::file(left, callable));
@@ -124,31 +125,31 @@ fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagno
     })
 }
 
-/// Resolves an existing folder: a package, or a project with an application in it.
-fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
+/// Resolves an existing directory: a package, or a project with an application in it.
+fn directory_named(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
     if let Some(place) = project::place_of(&path.join("__init__.py")) {
         if place.root == start && callable.is_some() {
             return Ok(Named::module(&place.module, callable));
         }
         let others = if callable.is_none() { others(path, &place.module) } else { Vec::new() };
-        return Ok(Named { folder: Some(place.root), others, ..Named::module(&place.module, callable) });
+        return Ok(Named { directory: Some(place.root), others, ..Named::module(&place.module, callable) });
     }
     if callable.is_some() {
         return Ok(Named::module(left.trim_end_matches('/'), callable));
     }
-    let found = project::find_in_folder(path);
+    let found = project::find_in_directory(path);
     let Some(first) = found.first() else {
         let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
-        return Err(wrong(format!("no known application was found in the folder `{left}`")).advise(advice));
+        return Err(wrong(format!("no known application was found in the directory `{left}`")).advise(advice));
     };
     Ok(of_finding(first, path))
 }
 
-/// Converts an application that was found in a folder. Loading it determines what its text does not reveal.
-fn of_finding(found: &Finding, folder: &Path) -> Named {
+/// Converts an application that was found in a directory. Loading it determines what its text does not reveal.
+fn of_finding(found: &Finding, directory: &Path) -> Named {
     let name = found.name();
     let callable = name.as_deref().and_then(|name| name.split_once(':')).map(|(_, callable)| callable);
-    Named { folder: Some(normalized(&folder.join(&found.root))), ..Named::module(&found.module, callable) }
+    Named { directory: Some(normalized(&directory.join(&found.root))), ..Named::module(&found.module, callable) }
 }
 
 /// Modules of a package that seem to contain an application.

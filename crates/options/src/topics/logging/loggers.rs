@@ -241,17 +241,17 @@ impl LoggerDraft {
 
 impl Loggers {
     /// Numbers the logs, and replaces names by these numbers in the rules.
-    pub fn complete(mut self, folder: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
+    pub fn complete(mut self, directory: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
         let log = self.messages.log.take();
         self.messages.loggers.extend(log);
         if let Some(asked) = self.messages.only_file().filter(|_| logging.takes_all_output) {
             if let Some(LogTarget { place: LogPlace::File(path), .. }) = &asked.target {
-                logging.file = Some(normalized(&folder.join(path)));
+                logging.file = Some(normalized(&directory.join(path)));
                 logging.files.is_loggers = asked.is_loggers;
             }
             logging.files.most_bytes = asked.most_bytes.or(logging.files.most_bytes);
             logging.files.backup =
-                asked.backup.as_ref().map(|path| normalized(&folder.join(path))).or(logging.files.backup.take());
+                asked.backup.as_ref().map(|path| normalized(&directory.join(path))).or(logging.files.backup.take());
             self.messages.loggers.clear();
         }
         if self.messages.is_empty() && self.requests.is_empty() {
@@ -277,11 +277,11 @@ impl Loggers {
         }
         for asked in all() {
             logging.files.most_bytes = logging.files.most_bytes.or(asked.most_bytes);
-            let backup = asked.backup.as_ref().map(|path| normalized(&folder.join(path)));
+            let backup = asked.backup.as_ref().map(|path| normalized(&directory.join(path)));
             logging.files.backup = logging.files.backup.take().or(backup);
             if let Some(mut target) = asked.target.clone() {
                 if let LogPlace::File(path) | LogPlace::Unix(path) = &mut target.place {
-                    *path = normalized(&folder.join(&path));
+                    *path = normalized(&directory.join(&path));
                 }
                 logging.targets.push(target);
             }

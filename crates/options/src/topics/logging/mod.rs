@@ -193,8 +193,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI's request line counts in microseconds.
     /// Example: log-micros = true
     on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
-    /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured
-    /// on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and
+    /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, colored
+    /// on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colors off, and
     /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
     /// named on the command line without a configuration file, or with `develop`; else `uwsgi`.
     /// Example: log-style = short
@@ -369,7 +369,7 @@ fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnostic>)
 }
 
 impl LoggingDraft {
-    /// Completes the settings. Files of loggers start at the folder of `chdir`, as in uWSGI, which opens them after `logto`.
+    /// Completes the settings. Files of loggers start at the directory of `chdir`, as in uWSGI, which opens them after `logto`.
     pub fn complete(mut self, context: &mut Context) -> Logging {
         if let (true, Some(location)) = (self.has_log_to2, &self.log_to) {
             let message =

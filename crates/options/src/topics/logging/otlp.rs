@@ -9,11 +9,11 @@ use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on,
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Each request has an identifier: the field `X-Request-ID` of a front server that `trusted-proxies` names, or of any peer
+    /// Each request has an identifier: the field `X-Request-ID` of a reverse proxy that `trusted-proxies` names, or of any peer
     /// that speaks uwsgi, SCGI or FastCGI; otherwise 128 random bits as 32 hexadecimal digits. The application finds it as
     /// `HTTP_X_REQUEST_ID` and `bolide.request_id` in `environ`, as the field `x-request-id` and the extension
     /// `bolide.request_id` in a scope; `%(request_id)` in `log-format` and `request_id` in JSON have it, and so do reports of
-    /// exceptions. An identifier of a front server has at most 128 bytes of letters, digits and `-_.:/+=@`.
+    /// exceptions. An identifier of a reverse proxy has at most 128 bytes of letters, digits and `-_.:/+=@`.
     /// Example: request-id = true
     ///          log-format = %(request_id) %(method) %(uri) %(status)
     supported("request-id", Setting::Switch(field!(Tracing.request_ids)))
@@ -23,7 +23,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: request-id-answer = true
     on("request-id-answer", Setting::Switch(field!(Tracing.answers_have_ids))).reach(Reach::Application),
     /// Each request belongs to a trace (W3C Trace Context): the application gets the `traceparent` and `tracestate` of a trusted
-    /// front server, or a new `traceparent`, and the response has the field `traceresponse`. Without this option the application
+    /// reverse proxy, or a new `traceparent`, and the response has the field `traceresponse`. Without this option the application
     /// gets the fields as the client has sent them.
     /// Example: trace-context = true
     on("trace-context", Setting::Switch(field!(Tracing.has_traces))).reach(Reach::Application),
@@ -37,7 +37,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          otlp-sample = 0.1
     supported("otlp", Setting::By(set_collector)).reach(Reach::Application),
     /// The share of requests that have a span with `otlp`, from 0 to 1. It is decided by the identifier of the trace, as
-    /// OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted front server sends a `traceparent`, its flag
+    /// OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted reverse proxy sends a `traceparent`, its flag
     /// `sampled` decides instead.
     /// Example: otlp-sample = 0.1
     supported("otlp-sample", Setting::By(set_sample)).takes(Value::Special, "1").reach(Reach::Application),

@@ -18,7 +18,7 @@ use crate::topics::logging::loggers::expression;
 use crate::topics::sockets::SOCKET_TIMEOUT_SECONDS;
 use crate::values;
 
-/// Seconds between two equal messages at the most.
+/// Seconds between two equal messages at most.
 const MAX_REPEAT_S: i64 = 31_536_000;
 
 pub const ENTRIES: &[OptionEntry] = rows![
@@ -28,7 +28,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to
     /// `http` or `https`, or as a mail by `smtp` or `smtps`; the options are `method`, `auth_user`, `auth_pass`, `timeout`,
     /// `conn_timeout` (30 seconds each), `ssl`, `ssl_insecure`, `mail_from`, `mail_to` and `subject`. Commands and requests run
-    /// in processes of their own: 4 of an alarm at a time, for 5 minutes at the most, and 256 messages wait.
+    /// in processes of their own: 4 of an alarm at a time, for 5 minutes at most, and 256 messages wait.
     /// uWSGI: `curl` executes the program of this name instead of a library, waits 30 seconds instead of 4, logs a response of
     /// 400 and above as a failure, and refuses other protocols. An action that uWSGI's plugins for XMPP and speech add is
     /// refused: `cmd` can do the same. uWSGI starts any number of commands, for any time.
@@ -94,7 +94,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
 const CURL: &str = "curl";
 /// Protocols that it may use.
 const SCHEMES: [&str; 4] = ["http", "https", "smtp", "smtps"];
-/// Bytes that a descriptor gives for one alarm at the most.
+/// Bytes that a descriptor gives for one alarm at most.
 const MAX_DESCRIPTOR_BYTES: u32 = 4096;
 /// Actions of uWSGI's plugins that do not exist here.
 const ELSEWHERE: [(&str, &str); 2] = [
@@ -291,7 +291,7 @@ impl AlarmsDraft {
         // In another root it is another program.
         if let Some(alarm) = sends.filter(|_| !is_jailed && !is_there(CURL, context)) {
             let origin = context.read.effects.iter().find(|pair| pair.location.to_string() == alarm.origin);
-            let message = format!("the alarm `{}` needs the program `{CURL}`, which is in no folder of PATH", alarm.name);
+            let message = format!("the alarm `{}` needs the program `{CURL}`, which is in no directory of PATH", alarm.name);
             let missing = Diagnostic::error(origin.map(|pair| &pair.location), message).local();
             context.diagnostics.push(missing.advise("install it (`apt install curl`), or use the action `cmd`"));
         }
@@ -302,7 +302,7 @@ impl AlarmsDraft {
 fn is_there(program: &str, context: &Context) -> bool {
     let is_program = |path: &Path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
     let path = context.host.variable("PATH").unwrap_or_default();
-    path.split(':').any(|folder| is_program(&Path::new(folder).join(program)))
+    path.split(':').any(|directory| is_program(&Path::new(directory).join(program)))
 }
 
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {

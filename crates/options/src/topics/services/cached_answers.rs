@@ -90,7 +90,7 @@ impl CachedAnswersDraft {
         for (mut item, location) in self.preloaded {
             check(&item.cache, caches, &location, context);
             if let PreloadedContent::File { path, .. } = &mut item.content {
-                *path = normalized(&context.folder.join(&*path));
+                *path = normalized(&context.directory.join(&*path));
             }
             items.push(item);
         }

@@ -71,15 +71,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     refused("cache-udp-node", Value::Address).reason(ONE_MACHINE),
 ];
 
-/// Items of a cache at the most: slots have numbers of 32 bits.
+/// Items of a cache at most: slots have numbers of 32 bits.
 pub const MAX_ITEMS: i64 = 1_000_000_000;
-/// Bytes of a block at the most.
+/// Bytes of a block at most.
 pub const MAX_BLOCK_BYTES: i64 = 1 << 40;
 /// Bytes of a value of a cache on an engine: Redis' own bound.
 const MAX_VALUE_BYTES: u64 = 512 << 20;
-/// Bytes of a key at the most, as in uWSGI.
+/// Bytes of a key at most, as in uWSGI.
 const MAX_KEY_BYTES: u64 = 65_534;
-/// Bytes of a cache at the most: a process has 128 TiB of addresses.
+/// Bytes of a cache at most: a process has 128 TiB of addresses.
 const MAX_CACHE_BYTES: u64 = 1 << 45;
 /// The name of the cache of `cache`, as in uWSGI.
 const DEFAULT_NAME: &str = "default";
@@ -266,7 +266,7 @@ impl CachingDraft {
             check(&cache, &complete, &location, context);
             cache.never_expires |= self.never_expires;
             let sync_s = file.sync_s.or(self.sync_s).unwrap_or(0);
-            let path = file.path.map(|path| normalized(&context.folder.join(path)));
+            let path = file.path.map(|path| normalized(&context.directory.join(path)));
             cache.store = path.map(|path| Store { path, sync_s, deletes_foreign: file.deletes_foreign });
             complete.push(cache);
         }

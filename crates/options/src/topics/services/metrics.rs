@@ -26,7 +26,7 @@ impl MetricsDraft {
         let mut metrics = Metrics {
             own: Vec::new(),
             thresholds: Vec::new(),
-            folder: self.folder.map(|folder| context.absolute(folder)),
+            directory: self.directory.map(|directory| context.absolute(directory)),
             restores: self.restores,
             workers,
             sockets,
@@ -226,7 +226,7 @@ pub struct MetricsDraft {
     pub is_on: bool,
     pub own: Vec<(OwnMetric, Location)>,
     pub thresholds: Vec<(Threshold, Location)>,
-    pub folder: Option<String>,
+    pub directory: Option<String>,
     pub restores: bool,
     pub omits_cores: bool,
 }

@@ -79,19 +79,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log says it, at most once a minute.
     /// Example: metric-threshold = key=worker.1.requests,value=1000000
     list("metric-threshold", Setting::By(metrics::add_threshold)).reach(Reach::Master),
-    /// Writes the value of each metric to a file of its name in this folder, when it has changed.
+    /// Writes the value of each metric to a file of its name in this directory, when it has changed.
     /// uWSGI: a file has the number and a line end, and no zeros up to the size of a page
     /// Example: metrics-dir = /srv/shop/metrics
     supported(
         "metrics-dir",
         set!(|draft, _, pair| {
-            draft.of::<MetricsDraft>().folder = Some(values::text(pair)?);
+            draft.of::<MetricsDraft>().directory = Some(values::text(pair)?);
             draft.of::<MetricsDraft>().is_on = true;
         }),
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// Counters, and the metrics that the application changes, begin with the values in the folder of `metrics-dir`.
+    /// Counters, and the metrics that the application changes, begin with the values in the directory of `metrics-dir`.
     /// uWSGI: collected gauges, such as memory sizes, do not
     /// Example: metrics-dir-restore = true
     on("metrics-dir-restore", set!(|draft, _, pair| draft.of::<MetricsDraft>().restores = metrics::switch_on(draft, pair)))

@@ -1,6 +1,6 @@
 //! The options of TLS as written, and what they make: the certificates, ciphers and client authorities of each listener. It reads
-//! the files that they name. Relative paths start at the folder of the start, since uWSGI reads these files before `chdir`. Runs
-//! in the process that reads the configuration.
+//! the files that they name. Relative paths start at the directory of the start, since uWSGI reads these files before `chdir`.
+//! Runs in the process that reads the configuration.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ bolide_contract::with_defaults! {
         pub session_lifetime_s: u32 = SESSION_LIFETIME_S,
         /// Host names, if any, with their certificates.
         pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
-        pub folder: Option<(String, Location)>,
+        pub directory: Option<(String, Location)>,
         pub http2: Http2,
     }
 }
@@ -98,7 +98,7 @@ impl CertificateReader<'_, '_> {
     /// Warns of TLS settings without a TLS address: an address has probably been forgotten.
     fn warn_of_tls_without_an_address(&mut self) {
         let draft = &self.draft;
-        let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.folder];
+        let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.directory];
         let locations = named.into_iter().flatten().map(|(_, location)| location);
         let locations = locations.chain(draft.server_names.iter().map(|(_, _, location)| location));
         let locations = locations.chain(draft.client_auth.iter().map(|(_, location)| location));
@@ -142,7 +142,7 @@ impl CertificateReader<'_, '_> {
             session_lifetime_s: self.draft.session_lifetime_s,
             exports_certificate: self.draft.exports_certificate,
             key_log: self.draft.key_log.as_ref().map(|(path, _)| self.context.absolute_at_start(path)),
-            folder: self.draft.folder.as_ref().map(|(path, _)| self.context.absolute(path)),
+            directory: self.draft.directory.as_ref().map(|(path, _)| self.context.absolute(path)),
         })
     }
 
@@ -165,7 +165,7 @@ impl CertificateReader<'_, '_> {
 
     /// Reads the certificate of an address.
     fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
-        let path = |text: &str| normalized(&self.context.host.folder.join(text));
+        let path = |text: &str| normalized(&self.context.host.directory.join(text));
         let mut found = certificates::files(path(&files.certificate), path(&files.key));
         if let Some((ocsp, _)) = self.draft.ocsp.as_ref().filter(|_| names.is_empty()) {
             found.ocsp = Some(path(ocsp));
@@ -178,7 +178,7 @@ impl CertificateReader<'_, '_> {
     fn named_certificates(&mut self) -> Vec<Certificate> {
         let mut found = Vec::new();
         for (names, files, location) in self.draft.server_names.clone() {
-            let path = |text: &str| normalized(&self.context.host.folder.join(text));
+            let path = |text: &str| normalized(&self.context.host.directory.join(text));
             let wanted = certificates::files(path(&files.certificate), path(&files.key));
             let read = self.context.host.known.certificate(&wanted, &names, &location.to_string(), self.served());
             self.keep(read, &location, &mut found);
@@ -186,9 +186,9 @@ impl CertificateReader<'_, '_> {
                 self.check_authorities_of_name(authorities, &location);
             }
         }
-        if let Some((written, location)) = self.draft.folder.clone() {
+        if let Some((written, location)) = self.draft.directory.clone() {
             let path = self.context.absolute(written);
-            match certificates::folder(&path) {
+            match certificates::directory(&path) {
                 Ok(listed) => {
                     for (name, files) in listed {
                         let authorities = path.join(format!("{name}.ca"));
@@ -211,7 +211,7 @@ impl CertificateReader<'_, '_> {
     /// The server requests a client certificate before it knows the requested host, so authorities belong to addresses, and names
     /// have none of their own.
     fn check_authorities_of_name(&mut self, wanted: &str, location: &Location) {
-        let path = |text: &str| normalized(&self.context.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
+        let path = |text: &str| normalized(&self.context.host.directory.join(text.strip_prefix('!').unwrap_or(text)));
         let common = self.draft.client_authorities.as_ref().map(|(text, _)| text.as_str());
         let of_address = |credentials: &Credentials| match credentials {
             Credentials::Files(files) => files.client_authorities.clone(),

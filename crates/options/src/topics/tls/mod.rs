@@ -167,7 +167,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Names the context of TLS sessions.
     /// Why: a session can be resumed with the same listener settings, whatever their name
     accepted("https-session-context", Value::Text),
-    /// The folder for certificates that are written into the configuration itself.
+    /// The directory for certificates that are written into the configuration itself.
     /// Why: nothing is written: certificates and keys stay in memory
     accepted("ssl-tmp-dir", Value::Path),
     /// Logs TLS failures.
@@ -186,12 +186,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-regexp = ^(www\.)?example\.org$ org.pem,org.key
     supported("sni-regexp", Setting::By(add_server_name)).takes(Value::Special, "").several().reach(Reach::Master),
-    /// A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
+    /// A directory with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
     /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each
     /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-dir = /etc/ssl/sites
-    supported("sni-dir", Setting::Located(field!(TlsDraft.folder))).takes(Value::Path, "").reach(Reach::Master),
+    supported("sni-dir", Setting::Located(field!(TlsDraft.directory))).takes(Value::Path, "").reach(Reach::Master),
     /// Ciphers of the certificates of `sni-dir`.
     /// Instead: name them with `https`: they apply to all certificates of the address
     refused("sni-dir-ciphers", Value::Text),

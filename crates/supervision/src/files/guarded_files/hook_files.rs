@@ -1,6 +1,6 @@
-//! File operations for the hooks that root runs. Unlike for the master's own files, a file of root's in a folder of another user
-//! may be given away and may get another mode here: the author of the configuration has named this very file. The children of the
-//! master that run its hooks use it.
+//! File operations for the hooks that root runs. Unlike for the master's own files, a file of root's in a directory of another
+//! user may be given away and may get another mode here: the author of the configuration has named this very file. The children
+//! of the master that run its hooks use it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,8 +15,8 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, unlinkat};
 use super::walk::{Last, PathEntry, Trust, Untrusted, check_opened, check_owner, kind};
 use super::{How, Rights, open, perform, rename, set_blocking};
 
-/// Modes of new folders and files, before the umask.
-const FOLDER_MODE: Mode = Mode::from_bits_truncate(0o777);
+/// Modes of new directories and files, before the umask.
+const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o777);
 const FILE_MODE: u32 = 0o666;
 
 /// The files of the master's hooks.
@@ -49,7 +49,7 @@ impl HookFiles<'_> {
         })
     }
 
-    /// Opens a folder or a file with one name, in a folder that others may write to.
+    /// Opens a directory or a file with one name, in a directory that others may write to.
     fn open_untrusted(&self, place: &PathEntry) -> io::Result<(OwnedFd, FileStat)> {
         // Other kinds of files are refused before they are opened: opening a device may have side effects.
         let check = |found: &FileStat| match (kind(found) == SFlag::S_IFDIR, self.rights.privileges()) {
@@ -62,7 +62,7 @@ impl HookFiles<'_> {
         };
         check(&place.look()?)?;
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let opened = openat(place.folder(), place.name(), flags, Mode::empty())?;
+        let opened = openat(place.directory(), place.name(), flags, Mode::empty())?;
         let found = fstat(&opened)?;
         check(&found)?;
         Ok((opened, found))
@@ -70,12 +70,12 @@ impl HookFiles<'_> {
 }
 
 impl Files for HookFiles<'_> {
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.at(path, |place| Ok(mkdirat(place.folder(), place.name(), FOLDER_MODE)?))
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
+        self.at(path, |place| Ok(mkdirat(place.directory(), place.name(), DIRECTORY_MODE)?))
     }
 
-    fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        self.at(path, |place| Ok(unlinkat(place.folder(), place.name(), UnlinkatFlags::RemoveDir)?))
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.at(path, |place| Ok(unlinkat(place.directory(), place.name(), UnlinkatFlags::RemoveDir)?))
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
@@ -91,7 +91,7 @@ impl Files for HookFiles<'_> {
     fn write_fifo(&self, path: &Path, text: &str) -> io::Result<()> {
         let mut pipe = perform(path, Last::Followed, self.rights, |place| {
             let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | place.link_flag();
-            let pipe = openat(place.folder(), place.name(), flags, Mode::empty())?;
+            let pipe = openat(place.directory(), place.name(), flags, Mode::empty())?;
             match kind(&fstat(&pipe)?) {
                 SFlag::S_IFIFO => Ok(File::from(pipe)),
                 _ if place.trust != Trust::Others => Ok(File::from(pipe)),
@@ -102,7 +102,7 @@ impl Files for HookFiles<'_> {
     }
 
     fn unlink(&self, path: &Path) -> io::Result<()> {
-        self.at(path, |place| Ok(unlinkat(place.folder(), place.name(), UnlinkatFlags::NoRemoveDir)?))
+        self.at(path, |place| Ok(unlinkat(place.directory(), place.name(), UnlinkatFlags::NoRemoveDir)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -114,8 +114,8 @@ impl Files for HookFiles<'_> {
         self.change(
             path,
             |place| {
-                let found = fstatat(place.folder(), place.name(), AtFlags::empty())?;
-                Ok(fchmodat(place.folder(), place.name(), mode(&found), FchmodatFlags::FollowSymlink)?)
+                let found = fstatat(place.directory(), place.name(), AtFlags::empty())?;
+                Ok(fchmodat(place.directory(), place.name(), mode(&found), FchmodatFlags::FollowSymlink)?)
             },
             |opened, found| Ok(fchmod(opened, mode(found))?),
         )
@@ -125,7 +125,7 @@ impl Files for HookFiles<'_> {
         let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         self.change(
             path,
-            |place| Ok(fchownat(place.folder(), place.name(), user, group, AtFlags::empty())?),
+            |place| Ok(fchownat(place.directory(), place.name(), user, group, AtFlags::empty())?),
             |opened, _| Ok(fchown(opened, user, group)?),
         )
     }

@@ -1,13 +1,13 @@
-//! Files in folders that others may write to: everything that master and attendant open, create, rename, give away or remove by a
-//! path of the configuration goes through here. It knows paths and whose rights count, and nothing of the contents.
+//! Files in directories that others may write to: everything that master and attendant open, create, rename, give away or remove
+//! by a path of the configuration goes through here. It knows paths and whose rights count, and nothing of the contents.
 //!
-//! The master stays root while the application runs as `uid`, whose user may place links, FIFOs and hard links in its own folders
-//! and replace these at any moment. So root walks from `/` one component after the other (`walk`), follows only links made by
-//! root, and elsewhere accepts only a regular file with one name. If that is refused, the operation is tried again with the
-//! rights of that user, which the kernel checks: a link to a release still works, and leads nowhere the user could not go. The
-//! master and the attendant run it.
+//! The master stays root while the application runs as `uid`, whose user may place links, FIFOs and hard links in its own
+//! directories and replace these at any moment. So root walks from `/` one component after the other (`walk`), follows only links
+//! made by root, and elsewhere accepts only a regular file with one name. If that is refused, the operation is tried again with
+//! the rights of that user, which the kernel checks: a link to a release still works, and leads nowhere the user could not go.
+//! The master and the attendant run it.
 
-mod folders;
+mod directories;
 mod hook_files;
 mod sockets;
 mod walk;
@@ -22,7 +22,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchdir, fchown, getegid, geteuid, getgroups, mkfifoat, setfsgid, setfsuid, unlinkat};
 
-pub use self::folders::create_folder;
+pub use self::directories::create_directory;
 pub use self::hook_files::HookFiles;
 pub use self::sockets::{SocketNode, bind_at, connect_at};
 use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, kind, walk};
@@ -154,12 +154,12 @@ pub enum How {
         /// Permission bits of a new file.
         mode: u32,
     },
-    /// Write-only, to append lines; a link to a standard stream is followed from any folder.
+    /// Write-only, to append lines; a link to a standard stream is followed from any directory.
     Append {
         /// Permission bits of a new file.
         mode: u32,
     },
-    /// A FIFO that exists, to write lines; a link to a standard stream is followed from any folder.
+    /// A FIFO that exists, to write lines; a link to a standard stream is followed from any directory.
     Pipe,
     /// To append lines, without following a link, whether root or another user made it.
     AppendNoLink {
@@ -275,16 +275,16 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
     let mut error = Errno::ENOENT;
     for _ in 0..MAX_TRIES {
         if let Some(mode) = how.mode() {
-            match openat(place.folder(), place.name(), flags | OFlag::O_CREAT | OFlag::O_EXCL, mode) {
+            match openat(place.directory(), place.name(), flags | OFlag::O_CREAT | OFlag::O_EXCL, mode) {
                 Ok(made) => return Ok(OpenedFile { file: made.into(), is_new: true, may_be_cut: true, may_change: true }),
                 Err(Errno::EEXIST) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let opened = match openat(place.folder(), place.name(), flags, Mode::empty()) {
+        let opened = match openat(place.directory(), place.name(), flags, Mode::empty()) {
             // A dangling link: its target is created.
             Err(Errno::ENOENT) if no_link.is_empty() && how.mode().is_some() => {
-                openat(place.folder(), place.name(), flags | OFlag::O_CREAT, how.mode().unwrap_or(Mode::empty()))
+                openat(place.directory(), place.name(), flags | OFlag::O_CREAT, how.mode().unwrap_or(Mode::empty()))
             }
             opened => opened,
         };
@@ -299,7 +299,7 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
             }
             // Root writes to no FIFO that another user has laid there, whether or not it has a reader.
             Err(Errno::ENXIO) if user.is_some() && place.trust == Trust::Others => {
-                return Err(Untrusted::error(format!("{} is a FIFO in a folder of another user", place.path().display())));
+                return Err(Untrusted::error(format!("{} is a FIFO in a directory of another user", place.path().display())));
             }
             Err(error) => return Err(error.into()),
         }
@@ -354,7 +354,7 @@ pub fn read_text(path: &Path, most_bytes: u64, rights: Rights<'_>) -> io::Result
 /// The file does not exist, or its status can't be read.
 pub fn look(path: &Path, rights: Rights<'_>) -> io::Result<FileStat> {
     perform(path, Last::Followed, rights, |place| match place.link_flag().is_empty() {
-        true => Ok(fstatat(place.folder(), place.name(), AtFlags::empty())?),
+        true => Ok(fstatat(place.directory(), place.name(), AtFlags::empty())?),
         false => place.look(),
     })
 }
@@ -406,7 +406,7 @@ impl KnownFile {
         let removed = perform(&self.path, Last::Itself, self.rights(), |place| {
             let found = place.look()?;
             if self.is(&found) {
-                unlinkat(place.folder(), place.name(), UnlinkatFlags::NoRemoveDir)?;
+                unlinkat(place.directory(), place.name(), UnlinkatFlags::NoRemoveDir)?;
             }
             Ok(())
         });
@@ -417,7 +417,7 @@ impl KnownFile {
     }
 }
 
-/// Renames a file. In a folder of others, only a regular file that has no other name.
+/// Renames a file. In a directory of others, only a regular file that has no other name.
 ///
 /// # Errors
 /// The error of rename(2), or a refusal.
@@ -429,11 +429,11 @@ pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
         if let Some(user) = rights.privileges().filter(|_| source.trust != Trust::Root) {
             check_opened(&source, &found, user.uid.as_raw())?;
         }
-        renameat(source.folder(), source.name(), target.folder(), target.name())?;
+        renameat(source.directory(), source.name(), target.directory(), target.name())?;
         let came = target.look()?;
-        // A file that replaced it at that moment must not stay in a folder that only root may write to.
+        // A file that replaced it at that moment must not stay in a directory that only root may write to.
         if target.trust == Trust::Root && (came.st_dev, came.st_ino) != (found.st_dev, found.st_ino) {
-            unlinkat(target.folder(), target.name(), UnlinkatFlags::NoRemoveDir)?;
+            unlinkat(target.directory(), target.name(), UnlinkatFlags::NoRemoveDir)?;
             return Err(Untrusted::error(format!("{} was replaced meanwhile; its replacement is removed", from.display())));
         }
         Ok(())
@@ -450,13 +450,13 @@ pub fn make_fifo(path: &Path, mode: u32, rights: Rights<'_>) -> io::Result<(File
     let taken = |words: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     perform(path, Last::Itself, rights, |place| {
         match place.look() {
-            Ok(found) if kind(&found) == SFlag::S_IFIFO => unlinkat(place.folder(), place.name(), UnlinkatFlags::NoRemoveDir)?,
+            Ok(found) if kind(&found) == SFlag::S_IFIFO => unlinkat(place.directory(), place.name(), UnlinkatFlags::NoRemoveDir)?,
             Ok(_) => return taken("a file of this name exists and is not a named pipe"),
             Err(_) => {}
         }
-        mkfifoat(place.folder(), place.name(), Mode::from_bits_truncate(mode))?;
+        mkfifoat(place.directory(), place.name(), Mode::from_bits_truncate(mode))?;
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = File::from(openat(place.folder(), place.name(), flags, Mode::empty())?);
+        let file = File::from(openat(place.directory(), place.name(), flags, Mode::empty())?);
         if !file.metadata()?.file_type().is_fifo() {
             return taken("another process has put another file there");
         }
@@ -465,14 +465,14 @@ pub fn make_fifo(path: &Path, mode: u32, rights: Rights<'_>) -> io::Result<(File
     })
 }
 
-/// Changes the working directory. The kernel checks the search permission once more when the folder is entered.
+/// Changes the working directory. The kernel checks the search permission once more when the directory is entered.
 ///
 /// # Errors
 /// The error of chdir(2), or a refusal.
 pub fn enter(path: &Path, rights: Rights<'_>) -> io::Result<()> {
     perform(path, Last::Followed, rights, |place| {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | place.link_flag();
-        Ok(fchdir(openat(place.folder(), place.name(), flags, Mode::empty())?)?)
+        Ok(fchdir(openat(place.directory(), place.name(), flags, Mode::empty())?)?)
     })
 }
 

@@ -1,4 +1,5 @@
-//! Files of UNIX sockets in folders that others may write to: it binds and finds them. It does not listen. The master runs it.
+//! Files of UNIX sockets in directories that others may write to: it binds and finds them. It does not listen. The master runs
+//! it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,8 +16,8 @@ use super::walk::{Last, PathEntry, Trust, Untrusted, kind, walk};
 use super::{KnownFile, Rights, as_user, joined, perform};
 use crate::privileges::Privileges;
 
-/// Binds a socket. In a folder that only root may write to it uses our own rights. Elsewhere it uses the rights of the user, and
-/// if these do not suffice our own, without following a link.
+/// Binds a socket. In a directory that only root may write to it uses our own rights. Elsewhere it uses the rights of the user,
+/// and if these do not suffice our own, without following a link.
 ///
 /// # Errors
 /// A refusal, or the error of bind(2).
@@ -97,8 +98,8 @@ impl SocketNode {
         Ok(fchownat(&self.descriptor, "", uid, gid, AtFlags::AT_EMPTY_PATH)?)
     }
 
-    /// Whether we may change it. In a folder that others may write to: if it is the file in `known`, if it is the user's already,
-    /// or if root has created it there and it has no other name.
+    /// Whether we may change it. In a directory that others may write to: if it is the file in `known`, if it is the user's
+    /// already, or if root has created it there and it has no other name.
     ///
     /// # Errors
     /// A refusal.
@@ -113,7 +114,7 @@ impl SocketNode {
             return Ok(());
         }
         Err(Untrusted::error(format!(
-            "{} is not the socket that was created: another user writes to its folder; choose a folder of your own",
+            "{} is not the socket that was created: another user writes to its directory; choose a directory of your own",
             self.path.display()
         )))
     }
@@ -121,7 +122,7 @@ impl SocketNode {
 
 fn node_in(place: &PathEntry) -> io::Result<SocketNode> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let descriptor = openat(place.folder(), place.name(), flags, Mode::empty())?;
+    let descriptor = openat(place.directory(), place.name(), flags, Mode::empty())?;
     let found = fstat(&descriptor)?;
     if kind(&found) != SFlag::S_IFSOCK {
         return Err(Errno::ENOTSOCK.into());

@@ -1,4 +1,5 @@
-//! Operations of root in folders of another user. Only root can create these, and for other users there is nothing to protect.
+//! Operations of root in directories of another user. Only root can create these, and for other users there is nothing to
+//! protect.
 
 use std::os::unix::fs::{chown, symlink};
 
@@ -6,14 +7,14 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Uid, mkfifo};
 
 use super::*;
-use crate::testing::Folder;
+use crate::testing::Directory;
 
 const NOBODY: u32 = 65534;
 const WRITE: How = How::Write { mode: 0o644 };
 
-/// A folder of the user `nobody`, and a file of root's beside it.
+/// A directory of the user `nobody`, and a file of root's beside it.
 struct Fixture {
-    folder: Folder,
+    directory: Directory,
     user: Privileges,
 }
 
@@ -22,17 +23,17 @@ impl Fixture {
         if !geteuid().is_root() {
             return None;
         }
-        let folder = Folder::new("guarded");
-        std::fs::create_dir(folder.path().join("theirs")).expect("made");
-        chown(folder.path().join("theirs"), Some(NOBODY), Some(NOBODY)).expect("given away");
-        std::fs::write(folder.path().join("secret"), "secret").expect("written");
-        std::fs::set_permissions(folder.path().join("secret"), Permissions::from_mode(0o660)).expect("set");
+        let directory = Directory::new("guarded");
+        std::fs::create_dir(directory.path().join("theirs")).expect("made");
+        chown(directory.path().join("theirs"), Some(NOBODY), Some(NOBODY)).expect("given away");
+        std::fs::write(directory.path().join("secret"), "secret").expect("written");
+        std::fs::set_permissions(directory.path().join("secret"), Permissions::from_mode(0o660)).expect("set");
         let gid = Gid::from_raw(NOBODY);
-        Some(Fixture { folder, user: Privileges { uid: Uid::from_raw(NOBODY), gid, groups: vec![gid] } })
+        Some(Fixture { directory, user: Privileges { uid: Uid::from_raw(NOBODY), gid, groups: vec![gid] } })
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path)
+        self.directory.path().join(path)
     }
 
     fn rights(&self) -> [Rights<'_>; 3] {
@@ -49,19 +50,19 @@ fn a_link_of_the_user_leads_nowhere_the_user_could_not_go() {
     let Some(fixture) = Fixture::new() else { return };
     let path = fixture.at("theirs/file");
     symlink(fixture.at("secret"), &path).expect("linked");
-    symlink(fixture.folder.path(), fixture.at("theirs/folder")).expect("linked");
+    symlink(fixture.directory.path(), fixture.at("theirs/directory")).expect("linked");
     for rights in fixture.rights() {
-        for path in [&path, &fixture.at("theirs/folder/secret"), &fixture.at("theirs/folder/new")] {
+        for path in [&path, &fixture.at("theirs/directory/secret"), &fixture.at("theirs/directory/new")] {
             assert!(open(path, WRITE, rights).is_err(), "{path:?} {rights:?}");
             assert!(open(path, How::Append { mode: 0o644 }, rights).is_err(), "{path:?} {rights:?}");
             assert!(open(path, How::Read, rights).is_err(), "{path:?} {rights:?}");
         }
-        assert!(make_fifo(&fixture.at("theirs/folder/fifo"), 0o600, rights).is_err());
-        assert!(rename(&fixture.at("theirs/folder/secret"), &fixture.at("theirs/old"), rights).is_err());
+        assert!(make_fifo(&fixture.at("theirs/directory/fifo"), 0o600, rights).is_err());
+        assert!(rename(&fixture.at("theirs/directory/secret"), &fixture.at("theirs/old"), rights).is_err());
     }
     assert_eq!(fixture.secret(), "secret");
-    assert_eq!(std::fs::read_dir(fixture.folder.path()).expect("listed").count(), 2);
-    // A link within the user's own folders is followed, such as one to a release.
+    assert_eq!(std::fs::read_dir(fixture.directory.path()).expect("listed").count(), 2);
+    // A link within the user's own directories is followed, such as one to a release.
     std::fs::create_dir(fixture.at("theirs/release")).expect("made");
     chown(fixture.at("theirs/release"), Some(NOBODY), Some(NOBODY)).expect("given away");
     symlink("release", fixture.at("theirs/current")).expect("linked");
@@ -101,7 +102,7 @@ fn a_file_with_two_names_or_of_another_kind_is_refused() {
 }
 
 #[test]
-fn what_root_finds_in_a_folder_of_the_user_is_not_given_away() {
+fn what_root_finds_in_a_directory_of_the_user_is_not_given_away() {
     let Some(fixture) = Fixture::new() else { return };
     let path = fixture.at("theirs/file");
     let made = open(&path, WRITE, Rights::RootFirst(&fixture.user)).expect("made");
@@ -137,29 +138,29 @@ fn only_the_known_file_is_removed() {
 }
 
 #[test]
-fn a_folder_is_created_for_the_user_wherever_no_third_one_can_replace_it() {
+fn a_directory_is_created_for_the_user_wherever_no_third_one_can_replace_it() {
     let Some(fixture) = Fixture::new() else { return };
     let owner = |path: &Path| std::fs::symlink_metadata(path).expect("there").uid();
     for rights in [Rights::RootFirst(&fixture.user), Rights::User(&fixture.user)] {
         let theirs = fixture.at("theirs/jobs");
-        assert!(create_folder(&theirs, 0o750, rights).expect("created"), "{rights:?}");
+        assert!(create_directory(&theirs, 0o750, rights).expect("created"), "{rights:?}");
         assert_eq!(owner(&theirs), NOBODY);
-        assert!(!create_folder(&theirs, 0o750, rights).expect("there already"));
+        assert!(!create_directory(&theirs, 0o750, rights).expect("there already"));
         std::fs::remove_dir(theirs).expect("removed");
     }
     let roots = fixture.at("jobs");
-    assert!(create_folder(&roots, 0o750, Rights::User(&fixture.user)).is_err());
-    assert!(create_folder(&roots, 0o750, Rights::RootFirst(&fixture.user)).expect("created"));
+    assert!(create_directory(&roots, 0o750, Rights::User(&fixture.user)).is_err());
+    assert!(create_directory(&roots, 0o750, Rights::RootFirst(&fixture.user)).expect("created"));
     assert_eq!((owner(&roots), std::fs::metadata(&roots).expect("there").permissions().mode() & 0o777), (NOBODY, 0o750));
     // A link is not followed, and what it leads to stays as it is.
     symlink(fixture.at("elsewhere"), fixture.at("theirs/link")).expect("linked");
     for rights in fixture.rights() {
-        assert!(!create_folder(&fixture.at("theirs/link"), 0o750, rights).expect("there already"));
+        assert!(!create_directory(&fixture.at("theirs/link"), 0o750, rights).expect("there already"));
     }
     assert!(!fixture.at("elsewhere").exists());
-    // In the folder of a third user, neither root's rights count nor do those of the user suffice.
+    // In the directory of a third user, neither root's rights count nor do those of the user suffice.
     std::fs::create_dir(fixture.at("others")).expect("made");
     chown(fixture.at("others"), Some(1), Some(1)).expect("given away");
-    let refused = create_folder(&fixture.at("others/jobs"), 0o750, Rights::RootFirst(&fixture.user));
+    let refused = create_directory(&fixture.at("others/jobs"), 0o750, Rights::RootFirst(&fixture.user));
     assert!(refused.expect_err("refused").to_string().contains("others"));
 }

@@ -1,6 +1,6 @@
-"""The colours of Python source on the traceback page: keywords, texts, comments, numbers.
+"""The colors of Python source on the traceback page: keywords, texts, comments, numbers.
 
-It must not know HTML. It colours what it can: code that can't be loaded often can't be read to its end. Runs in prototypes and
+It must not know HTML. It colors what it can: code that can't be loaded often can't be read to its end. Runs in prototypes and
 workers, with ``develop``.
 """
 
@@ -8,7 +8,7 @@ import io
 import keyword
 import tokenize
 
-#: Most characters of a file that are read for its colours.
+#: Most characters of a file that are read for its colors.
 MAX_FILE = 512 * 1024
 
 KINDS = {tokenize.STRING: "s", tokenize.COMMENT: "c", tokenize.NUMBER: "n"}
@@ -19,7 +19,7 @@ for part in ("FSTRING_START", "FSTRING_MIDDLE", "FSTRING_END"):
 
 
 def of_lines(lines, numbers):
-    """Return the coloured parts of the lines with these numbers: a dict of lists of (first, last, kind), in characters."""
+    """Return the colored parts of the lines with these numbers: a dict of lists of (first, last, kind), in characters."""
     found = {}
     if sum(map(len, lines)) > MAX_FILE:
         return found
@@ -31,7 +31,7 @@ def of_lines(lines, numbers):
             if kind and token.end[0] >= numbers[0]:
                 add(found, token, kind)
     except (tokenize.TokenError, SyntaxError, ValueError):
-        # The code is broken here; the lines before have their colours.
+        # The code is broken here; the lines before have their colors.
         pass
     return found
 

@@ -1,4 +1,4 @@
-//! The catalogue: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
+//! The catalog: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
 //! other texts about options derive from these rows. Pure data: it must not know files or processes.
 
 mod families;
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use bolide_configuration::suggest;
 
-use crate::catalogue::names::{LetterMap, NameMap, NameSet};
+use crate::catalog::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
 use crate::topics::application::naming::ApplicationOption;
 use crate::topics::{
@@ -76,17 +76,17 @@ const _: () = {
 };
 
 /// All rows, with indexes by name and by letter.
-pub struct Catalogue {
+pub struct Catalog {
     rows: Vec<OptionRow>,
     by_name: NameMap<usize>,
     by_letter: LetterMap<(usize, &'static str)>,
 }
 
-static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::build);
+static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::build);
 
-/// Returns the catalogue, which the first call builds.
-pub fn catalogue() -> &'static Catalogue {
-    &CATALOGUE
+/// Returns the catalog, which the first call builds.
+pub fn catalog() -> &'static Catalog {
+    &CATALOG
 }
 
 /// Returns the likeliest known name, if any is likely.
@@ -97,7 +97,7 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
     if let Some(&(_, meant)) = KNOWN_TYPOS.iter().find(|(typo, _)| *typo == wanted) {
         return Some(meant);
     }
-    for row in catalogue().rows() {
+    for row in catalog().rows() {
         for &name in &row.names {
             let Some(distance) = suggest::distance(&wanted, name) else { continue };
             let candidate = (distance, std::cmp::Reverse(row.projects), name);
@@ -142,7 +142,7 @@ struct Known {
     value: Value,
 }
 
-impl Catalogue {
+impl Catalog {
     /// Returns the row of an option by any of its names.
     pub fn get(&self, name: &str) -> Option<&OptionRow> {
         self.by_name.get(name).map(|&index| &self.rows[index])
@@ -163,12 +163,12 @@ impl Catalogue {
         self.rows.iter().flat_map(|row| row.names.iter().copied())
     }
 
-    fn build() -> Catalogue {
+    fn build() -> Catalog {
         let known: Vec<Known> = KNOWN.lines().filter(|line| !line.starts_with('#')).map(Known::read).collect();
         let by_name: NameMap<&Known> = known.iter().map(|one| (one.name, one)).collect();
         let most = known.len() + TABLES.iter().map(|(_, table)| table.len()).sum::<usize>();
         let (rows, names) = (Vec::with_capacity(most), NameMap::with_capacity_and_hasher(most, Default::default()));
-        let mut made = Catalogue { rows, by_name: names, by_letter: LetterMap::default() };
+        let mut made = Catalog { rows, by_name: names, by_letter: LetterMap::default() };
         let entries = TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| entry.name);
         let mut with_entry = NameSet::with_capacity_and_hasher(most, Default::default());
         with_entry.extend(entries);
@@ -221,7 +221,7 @@ impl Known {
         let mut rest = Some(line);
         let [name, argument, home, projects, alias_of, letter, at_once, value] = std::array::from_fn(|_| {
             let text = rest.unwrap_or_else(|| panic!("known.tsv: not eight columns: {line}"));
-            // With `split`, the whole catalogue would cost a fifth more: it has ten thousand short columns.
+            // With `split`, the whole catalog would cost a fifth more: it has ten thousand short columns.
             let end = text.bytes().position(|byte| byte == b'\t');
             rest = end.map(|end| &text[end + 1..]);
             &text[..end.unwrap_or(text.len())]
@@ -301,7 +301,7 @@ mod tests {
             KNOWN.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split('\t').next()).collect();
         assert_eq!(names.len(), 1254);
         for name in names {
-            assert!(catalogue().get(name).is_some(), "{name} has no row");
+            assert!(catalog().get(name).is_some(), "{name} has no row");
         }
     }
 
@@ -310,7 +310,7 @@ mod tests {
         const HELP: &str = include_str!("../../fixtures/uwsgi-2.0.31-help.txt");
         let names: Vec<&str> = HELP.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(names.len() > 900, "{} names are too few", names.len());
-        let missing: Vec<&&str> = names.iter().filter(|name| catalogue().get(name).is_none()).collect();
+        let missing: Vec<&&str> = names.iter().filter(|name| catalog().get(name).is_none()).collect();
         assert!(missing.is_empty(), "no rows: {missing:?}");
     }
 
@@ -328,7 +328,7 @@ mod tests {
             ("chmod", "chmod-socket"),
             ("set-ph", "set-placeholder"),
         ] {
-            assert_eq!(catalogue().get(alias).map(OptionRow::name), Some(name), "{alias}");
+            assert_eq!(catalog().get(alias).map(OptionRow::name), Some(name), "{alias}");
         }
         for (letter, name) in [
             ('p', "processes"),
@@ -339,13 +339,13 @@ mod tests {
             ('C', "chmod-socket"),
             ('l', "listen"),
         ] {
-            assert_eq!(catalogue().letter(letter).map(|(_, name)| name), Some(name), "-{letter}");
+            assert_eq!(catalog().letter(letter).map(|(_, name)| name), Some(name), "-{letter}");
         }
     }
 
     #[test]
     fn test_rows_with_a_verdict_say_something() {
-        for row in catalogue().rows().iter().filter(|row| row.theme != Theme::Other) {
+        for row in catalog().rows().iter().filter(|row| row.theme != Theme::Other) {
             assert!(!row.help.is_empty() && row.help.ends_with('.'), "{}: help is a sentence", row.name());
             if let Status::Accepted(why) = row.status {
                 assert!(!why.is_empty(), "{}", row.name());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn test_typing_errors_of_public_projects_are_recognised() {
+    fn test_typing_errors_of_public_projects_are_recognized() {
         let cases = [
             ("vaccum", Some("vacuum")),
             ("py-callos-afterfork", Some("py-call-osafterfork")),

@@ -5,7 +5,7 @@ use bolide_contract::attendant::Schedule;
 use bolide_services::cron::{LocalMinute, is_due};
 use bolide_services::uwsgi_signals::next_ms;
 
-use crate::signalling::table::Timer;
+use crate::signaling::table::Timer;
 
 const MINUTE_MS: u64 = 60_000;
 

@@ -1,4 +1,4 @@
-"""A reload enters the folder of the application by its path: a link that has been switched since leads to the new release."""
+"""A reload enters the directory of the application by its path: a link that has been switched since leads to the new release."""
 
 import os
 
@@ -32,7 +32,7 @@ def deploy(releases, number):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--chdir", "{folder}/current", "--module", "shop"),
+        ("--chdir", "{directory}/current", "--module", "shop"),
         ("--chdir", "current", "--module", "shop"),
         ("--wsgi-file", "current/shop.py"),
         ("--pythonpath", "current", "--module", "shop"),
@@ -48,7 +48,7 @@ def test_a_reload_follows_a_link_that_has_moved(options, master, releases, start
     assert instance.body() == "release-2"
 
 
-@pytest.mark.parametrize("line", ["chdir = %d", ""], ids=["placeholder", "folder-of-the-start"])
+@pytest.mark.parametrize("line", ["chdir = %d", ""], ids=["placeholder", "directory-of-the-start"])
 def test_a_reload_follows_a_link_through_which_bolide_was_started(line, releases, start):
     for number in (1, 2):
         (releases / "releases" / str(number) / "app.ini").write_text(f"[uwsgi]\nmodule = shop\n{line}\n")
@@ -61,11 +61,11 @@ def test_a_reload_follows_a_link_through_which_bolide_was_started(line, releases
     assert instance.body() == "release-2"
 
 
-def test_a_folder_that_is_gone_leaves_the_old_generation_serving(releases, start):
+def test_a_directory_that_is_gone_leaves_the_old_generation_serving(releases, start):
     instance = start("--chdir", "current", module="shop")
     os.remove(releases / "current")
     instance.send_signal(1)
-    instance.wait_for_log(r"^bolide: reload: .*can't change to `.*/current`: there is no such folder$")
+    instance.wait_for_log(r"^bolide: reload: .*can't change to `.*/current`: there is no such directory$")
     instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps serving")
     assert instance.body() == "release-1"
     (releases / "current").symlink_to("releases/2")

@@ -29,10 +29,10 @@ use crate::children::child::{Child, KillReason};
 use crate::generations::Generations;
 use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
-use crate::signalling::channels::{Channels, Recipient};
-use crate::signalling::clock::Clock;
-use crate::signalling::losses::Losses;
-use crate::signalling::table::{MAX_TIMERS, Table, Timer, read_registrations};
+use crate::signaling::channels::{Channels, Recipient};
+use crate::signaling::clock::Clock;
+use crate::signaling::losses::Losses;
+use crate::signaling::table::{MAX_TIMERS, Table, Timer, read_registrations};
 
 const MINUTE_S: u64 = 60;
 /// The name of monitors in the log.
@@ -40,7 +40,7 @@ const MONITOR: &str = "add_file_monitor";
 
 /// The signals of an instance.
 #[derive(Debug, Default)]
-pub struct Signalling {
+pub struct Signaling {
     generations: Vec<OfGeneration>,
     clock: Clock,
     /// The generation whose timers run.
@@ -89,7 +89,7 @@ impl Instance<'_> {
     }
 }
 
-impl Signalling {
+impl Signaling {
     /// Takes a report with registrations. `false`: the report is invalid.
     fn take_registered(
         &mut self,
@@ -331,13 +331,13 @@ impl Signalling {
 pub fn take_report(
     id: u64,
     file: Option<OwnedFd>,
-    signalling: &mut Signalling,
+    signaling: &mut Signaling,
     instance: Instance<'_>,
     watches: &mut Watches,
     now_ms: u64,
 ) -> Option<KillReason> {
     let child = instance.children.find(id)?;
-    if signalling.take_registered(child, file, instance, watches, now_ms) {
+    if signaling.take_registered(child, file, instance, watches, now_ms) {
         return None;
     }
     log_sink::line(&format!("{child} sent invalid registrations of signals"));
@@ -371,7 +371,7 @@ fn as_seen_from_outside(path: &Path, root: Option<&Path>) -> PathBuf {
     root.map_or_else(|| path.to_owned(), |root| root.join(path.strip_prefix("/").unwrap_or(path)))
 }
 
-impl Owner for Signalling {
+impl Owner for Signaling {
     fn waits(&self, turn: &Turn) -> Waits<'_> {
         let seconds = seconds_since_1970();
         let into_minute_ms = seconds % MINUTE_S * 1000;

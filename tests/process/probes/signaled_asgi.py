@@ -3,7 +3,7 @@
 import asyncio
 
 import uwsgi
-from signalled import note
+from signaled import note
 
 loops = []
 

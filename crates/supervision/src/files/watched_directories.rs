@@ -1,5 +1,5 @@
-//! Files below folders that are watched even if they are not imported (`reload-dir`, `reload-include`), and files that are never
-//! watched (`reload-exclude`). Files that Git ignores are left out by Git's rules. It finds files and compares their
+//! Files below directories that are watched even if they are not imported (`reload-dir`, `reload-include`), and files that are
+//! never watched (`reload-exclude`). Files that Git ignores are left out by Git's rules. It finds files and compares their
 //! fingerprints; `file_watches` schedules the looks and reports changes. The master runs it.
 
 use std::collections::HashMap;
@@ -12,34 +12,35 @@ use ignore::{DirEntry, WalkBuilder};
 use crate::files::fingerprint::Fingerprint;
 use crate::log_sink;
 
-/// Files and folders that a look visits, at the most: the master does nothing else meanwhile.
+/// Files and directories that a look visits, at most: the master does nothing else meanwhile.
 const MAX_ENTRIES: usize = 20_000;
-/// Depth of nested folders, at the most.
+/// Depth of nested directories, at most.
 const MAX_DEPTH: usize = 32;
-/// A folder that contains this file is a virtual environment.
+/// A directory that contains this file is a virtual environment.
 const ENVIRONMENT_MARK: &str = "pyvenv.cfg";
-/// Folders of libraries and of compiled code, which are left out even if Git does not ignore them.
+/// Directories of libraries and of compiled code, which are left out even if Git does not ignore them.
 const NEVER: [&str; 2] = ["__pycache__", "node_modules"];
 
 /// The files, with the fingerprint of each at the last look.
 #[derive(Debug, Default)]
-pub struct WatchedFolders {
-    folders: Vec<PathBuf>,
+pub struct WatchedDirectories {
+    directories: Vec<PathBuf>,
     patterns: Option<Gitignore>,
     excluded: Option<Gitignore>,
     fingerprints: HashMap<PathBuf, Fingerprint>,
-    /// Folders that were visited: inotify watches them for new and removed entries.
+    /// Directories that were visited: inotify watches them for new and removed entries.
     passed: Vec<PathBuf>,
     has_warned: bool,
 }
 
-impl WatchedFolders {
+impl WatchedDirectories {
     /// Takes the first fingerprints. An invalid pattern is logged and left out.
-    pub fn new(wanted: &WatchedSources) -> WatchedFolders {
-        let root = wanted.folders.first().cloned().unwrap_or_default();
+    pub fn new(wanted: &WatchedSources) -> WatchedDirectories {
+        let root = wanted.directories.first().cloned().unwrap_or_default();
         let patterns = (!wanted.patterns.is_empty()).then(|| compiled(&root, &wanted.patterns));
         let excluded = (!wanted.excluded.is_empty()).then(|| compiled(&root, &wanted.excluded));
-        let mut sources = WatchedFolders { folders: wanted.folders.clone(), patterns, excluded, ..WatchedFolders::default() };
+        let mut sources =
+            WatchedDirectories { directories: wanted.directories.clone(), patterns, excluded, ..WatchedDirectories::default() };
         if sources.patterns.is_some() {
             sources.fingerprints = sources.found();
         }
@@ -55,7 +56,7 @@ impl WatchedFolders {
         self.patterns.is_none()
     }
 
-    /// Folders to watch with inotify.
+    /// Directories to watch with inotify.
     pub fn passed(&self) -> &[PathBuf] {
         &self.passed
     }
@@ -78,10 +79,10 @@ impl WatchedFolders {
     fn found(&mut self) -> HashMap<PathBuf, Fingerprint> {
         let mut fingerprints = HashMap::new();
         self.passed.clear();
-        let Some((first, more)) = self.folders.split_first() else { return fingerprints };
+        let Some((first, more)) = self.directories.split_first() else { return fingerprints };
         let mut walk = WalkBuilder::new(first);
-        for folder in more {
-            walk.add(folder);
+        for directory in more {
+            walk.add(directory);
         }
         walk.max_depth(Some(MAX_DEPTH)).require_git(false).filter_entry(is_of_the_application);
         for (count, entry) in walk.build().enumerate() {
@@ -91,8 +92,8 @@ impl WatchedFolders {
             }
             // An entry that can't be read now may be readable at the next look.
             let Ok(entry) = entry else { continue };
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            if is_folder {
+            let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+            if is_directory {
                 self.passed.push(entry.into_path());
             } else if self.is_wanted(entry.path()) {
                 let fingerprint = Fingerprint::look(entry.path(), WatchSubject::Touch);
@@ -109,14 +110,14 @@ impl WatchedFolders {
     fn warn_of_limit(&mut self) {
         if !std::mem::replace(&mut self.has_warned, true) {
             log_sink::line(&format!(
-                "reload-dir, reload-include: there are more than {MAX_ENTRIES} files and folders: the rest is not watched; name \
-                    smaller folders with reload-dir, or exclude some in .gitignore"
+                "reload-dir, reload-include: there are more than {MAX_ENTRIES} files and directories: the rest is not watched; \
+                    name smaller directories with reload-dir, or exclude some in .gitignore"
             ));
         }
     }
 }
 
-/// Compiles patterns as Git reads them, relative to this folder.
+/// Compiles patterns as Git reads them, relative to this directory.
 fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(root);
     for pattern in patterns {
@@ -127,53 +128,53 @@ fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// Whether the path itself or a folder above it matches.
-fn matches(patterns: &Gitignore, path: &Path, is_folder: bool) -> bool {
-    // Outside of their folder, patterns match by file name only.
+/// Whether the path itself or a directory above it matches.
+fn matches(patterns: &Gitignore, path: &Path, is_directory: bool) -> bool {
+    // Outside of their directory, patterns match by file name only.
     let is_below = patterns.path().is_absolute() && path.starts_with(patterns.path());
     let name = path.file_name().map(Path::new);
     match is_below {
-        true => patterns.matched_path_or_any_parents(path, is_folder).is_ignore(),
-        false => name.is_some_and(|name| patterns.matched(name, is_folder).is_ignore()),
+        true => patterns.matched_path_or_any_parents(path, is_directory).is_ignore(),
+        false => name.is_some_and(|name| patterns.matched(name, is_directory).is_ignore()),
     }
 }
 
 fn is_of_the_application(entry: &DirEntry) -> bool {
-    let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+    let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
     let is_never = entry.file_name().to_str().is_some_and(|name| NEVER.contains(&name));
-    // A folder that the configuration names is always included.
-    entry.depth() == 0 || !is_folder || !is_never && !entry.path().join(ENVIRONMENT_MARK).exists()
+    // A directory that the configuration names is always included.
+    entry.depth() == 0 || !is_directory || !is_never && !entry.path().join(ENVIRONMENT_MARK).exists()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use crate::testing::Directory;
 
-    fn write(folder: &Path, files: &[(&str, &str)]) {
+    fn write(directory: &Path, files: &[(&str, &str)]) {
         for (name, text) in files {
-            let path = folder.join(name);
-            std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            let path = directory.join(name);
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
             std::fs::write(path, text).expect("written");
         }
     }
 
-    fn sources(folder: &Path, patterns: &[&str], excluded: &[&str]) -> WatchedFolders {
+    fn sources(directory: &Path, patterns: &[&str], excluded: &[&str]) -> WatchedDirectories {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        WatchedFolders::new(&WatchedSources {
-            folders: vec![folder.to_owned()],
+        WatchedDirectories::new(&WatchedSources {
+            directories: vec![directory.to_owned()],
             patterns: owned(patterns),
             excluded: owned(excluded),
         })
     }
 
-    fn names(folder: &Path, paths: &[PathBuf]) -> Vec<String> {
-        paths.iter().map(|path| path.strip_prefix(folder).expect("below").display().to_string()).collect()
+    fn names(directory: &Path, paths: &[PathBuf]) -> Vec<String> {
+        paths.iter().map(|path| path.strip_prefix(directory).expect("below").display().to_string()).collect()
     }
 
     #[test]
     fn what_git_ignores_hidden_files_and_virtual_environments_are_left_out() {
-        let folder = Folder::new("sources");
+        let directory = Directory::new("sources");
         let files = [
             ("app.py", ""),
             ("shop/views.py", ""),
@@ -186,36 +187,36 @@ mod tests {
             ("shop/local.py", ""),
             ("generated/thing.py", ""),
         ];
-        write(folder.path(), &files);
-        write(folder.path(), &[(".gitignore", "build/\n"), ("shop/.gitignore", "local.py\n")]);
-        let sources = sources(folder.path(), &["*.py", "*.html"], &["generated/"]);
+        write(directory.path(), &files);
+        write(directory.path(), &[(".gitignore", "build/\n"), ("shop/.gitignore", "local.py\n")]);
+        let sources = sources(directory.path(), &["*.py", "*.html"], &["generated/"]);
         let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
-        assert_eq!(names(folder.path(), &found), ["app.py", "shop/page.html", "shop/views.py"]);
+        assert_eq!(names(directory.path(), &found), ["app.py", "shop/page.html", "shop/views.py"]);
     }
 
     #[test]
     fn a_look_tells_what_is_new_other_and_gone() {
-        let folder = Folder::new("sources");
-        write(folder.path(), &[("one.py", "1"), ("two.py", "2"), ("three.txt", "3")]);
-        let mut sources = sources(folder.path(), &["*.py"], &[]);
+        let directory = Directory::new("sources");
+        write(directory.path(), &[("one.py", "1"), ("two.py", "2"), ("three.txt", "3")]);
+        let mut sources = sources(directory.path(), &["*.py"], &[]);
         assert_eq!(sources.look(), Vec::<PathBuf>::new());
-        write(folder.path(), &[("one.py", "another"), ("three.txt", "another"), ("below/four.py", "")]);
-        std::fs::remove_file(folder.path().join("two.py")).expect("removed");
+        write(directory.path(), &[("one.py", "another"), ("three.txt", "another"), ("below/four.py", "")]);
+        std::fs::remove_file(directory.path().join("two.py")).expect("removed");
         let changed = sources.look();
-        assert_eq!(names(folder.path(), &changed), ["below/four.py", "one.py", "two.py"]);
+        assert_eq!(names(directory.path(), &changed), ["below/four.py", "one.py", "two.py"]);
         assert_eq!(sources.look(), Vec::<PathBuf>::new());
-        assert!(sources.passed().contains(&folder.path().join("below")));
+        assert!(sources.passed().contains(&directory.path().join("below")));
     }
 
     #[test]
-    fn a_pattern_of_folders_counts_from_the_folder_and_a_name_everywhere() {
-        let folder = Folder::new("sources");
-        write(folder.path(), &[("templates/deep/a.txt", ""), ("other/templates.txt", ""), ("other/b.txt", "")]);
-        let sources = sources(folder.path(), &["/templates/**", "b.txt"], &[]);
+    fn a_pattern_of_directories_counts_from_the_directory_and_a_name_everywhere() {
+        let directory = Directory::new("sources");
+        write(directory.path(), &[("templates/deep/a.txt", ""), ("other/templates.txt", ""), ("other/b.txt", "")]);
+        let sources = sources(directory.path(), &["/templates/**", "b.txt"], &[]);
         let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
-        assert_eq!(names(folder.path(), &found), ["other/b.txt", "templates/deep/a.txt"]);
-        assert!(!sources.excludes(&folder.path().join("other/b.txt")));
+        assert_eq!(names(directory.path(), &found), ["other/b.txt", "templates/deep/a.txt"]);
+        assert!(!sources.excludes(&directory.path().join("other/b.txt")));
     }
 }

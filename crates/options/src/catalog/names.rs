@@ -49,13 +49,13 @@ mod tests {
     use std::hash::BuildHasher;
 
     use super::*;
-    use crate::catalogue::catalogue;
+    use crate::catalog::catalog;
 
     #[test]
     fn the_names_of_the_options_do_not_collide() {
         let hash = |name| BuildHasherDefault::<NameHasher>::default().hash_one(name);
-        let hashes: HashSet<u64> = catalogue().names().map(hash).collect();
-        assert_eq!(hashes.len(), catalogue().names().count());
+        let hashes: HashSet<u64> = catalog().names().map(hash).collect();
+        assert_eq!(hashes.len(), catalog().names().count());
         // Nor do they crowd: by chance, 1,357 names fall on 85 % as many of 4,096 places.
         let places: HashSet<u64> = hashes.iter().map(|hash| hash % 4096).collect();
         assert!(places.len() * 10 > hashes.len() * 8, "{} of {}", places.len(), hashes.len());

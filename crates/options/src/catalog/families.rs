@@ -1,7 +1,7 @@
 //! Verdicts on uWSGI's options by family, from `families.txt`. An entry in a themed table takes precedence. It must not know a
 //! family.
 
-use crate::catalogue::names::NameMap;
+use crate::catalog::names::NameMap;
 use crate::row::{Milestone, Status};
 
 /// The families. The head of the file describes its lines.

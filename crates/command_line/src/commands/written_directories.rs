@@ -1,5 +1,5 @@
-//! The folders that a configuration has the server write to, for a service that may write nowhere else. It inspects no file. The
-//! process of a command runs it.
+//! The directories that a configuration has the server write to, for a service that may write nowhere else. It inspects no file.
+//! The process of a command runs it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use bolide_contract::settings::sharing::AreaSource;
 use bolide_contract::settings::statistics::PusherKind;
 use bolide_contract::settings::{Address, Settings};
 
-/// Returns the folders, of files that are made or changed. Relative paths are those of `folder`.
-pub fn of(settings: &Settings, folder: &Path) -> BTreeSet<PathBuf> {
-    let base = settings.application.chdir.as_deref().map_or(folder.to_owned(), |chdir| folder.join(chdir));
+/// Returns the directories, of files that are made or changed. Relative paths are those of `directory`.
+pub fn of(settings: &Settings, directory: &Path) -> BTreeSet<PathBuf> {
+    let base = settings.application.chdir.as_deref().map_or(directory.to_owned(), |chdir| directory.join(chdir));
     let files = files(settings).filter_map(|file| Some(base.join(file).parent()?.to_owned()));
-    let folders = settings.spooling.folders.iter().map(|spool| spool.path.as_path());
-    let folders = folders.chain(settings.lifecycle.crash_reports.as_deref());
-    let folders = folders.chain(settings.services.metrics.iter().filter_map(|metrics| metrics.folder.as_deref()));
-    files.chain(folders.map(|folder| base.join(folder))).collect()
+    let directories = settings.spooling.directories.iter().map(|spool| spool.path.as_path());
+    let directories = directories.chain(settings.lifecycle.crash_reports.as_deref());
+    let directories = directories.chain(settings.services.metrics.iter().filter_map(|metrics| metrics.directory.as_deref()));
+    files.chain(directories.map(|directory| base.join(directory))).collect()
 }
 
 fn files(settings: &Settings) -> impl Iterator<Item = &Path> {
@@ -53,7 +53,7 @@ fn files(settings: &Settings) -> impl Iterator<Item = &Path> {
         AreaSource::Memory | AreaSource::Descriptor { .. } => None,
     });
     let hooks = settings.hooks.iter().filter_map(|hook| match &hook.action {
-        HookAction::Write(path, _) | HookAction::Append(path, _) | HookAction::MakeFolder(path) => Some(path),
+        HookAction::Write(path, _) | HookAction::Append(path, _) | HookAction::MakeDirectory(path) => Some(path),
         _ => None,
     });
     let daemons = settings.attendant.daemons.iter().filter_map(|daemon| daemon.pidfile.as_ref());

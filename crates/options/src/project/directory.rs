@@ -1,4 +1,4 @@
-//! What a folder has to serve: its configuration, and the commands that serve its applications. It reads names and texts of
+//! What a directory has to serve: its configuration, and the commands that serve its applications. It reads names and texts of
 //! files, and starts nothing. Runs in the process that reads a command line.
 
 use std::path::Path;
@@ -8,9 +8,9 @@ use crate::project::{self, Callable, Finding};
 /// Configuration files, in the order of precedence.
 pub const USUAL_FILES: &[&str] = &["bolide.ini", "bolide.toml", "bolide.yaml", "bolide.yml", "bolide.json", "uwsgi.ini"];
 
-/// Returns the configuration of a folder.
-pub fn configuration(folder: &Path) -> Option<&'static str> {
-    USUAL_FILES.iter().copied().find(|name| folder.join(name).is_file())
+/// Returns the configuration of a directory.
+pub fn configuration(directory: &Path) -> Option<&'static str> {
+    USUAL_FILES.iter().copied().find(|name| directory.join(name).is_file())
 }
 
 /// The command for an application, without characters that a shell would interpret.
@@ -23,9 +23,9 @@ pub fn command(found: &Finding) -> Option<String> {
     with_root(found, &name)
 }
 
-/// Returns the command for the only application of a folder, and its description.
-pub fn only_application(folder: &Path) -> Option<(String, String)> {
-    let found = project::find_in_folder(folder);
+/// Returns the command for the only application of a directory, and its description.
+pub fn only_application(directory: &Path) -> Option<(String, String)> {
+    let found = project::find_in_directory(directory);
     let first = found.first()?;
     // A Django project has a module for WSGI and one for ASGI.
     let is_same = |other: &Finding| other.project.is_some() && other.project == first.project;
@@ -33,9 +33,9 @@ pub fn only_application(folder: &Path) -> Option<(String, String)> {
     Some((command(first)?, first.description())).filter(|_| !others)
 }
 
-/// Returns the command that serves the Django project of a folder.
-pub fn django(folder: &Path) -> Option<String> {
-    let found = project::find_in_folder(folder).into_iter().find(|found| found.project.is_some())?;
+/// Returns the command that serves the Django project of a directory.
+pub fn django(directory: &Path) -> Option<String> {
+    let found = project::find_in_directory(directory).into_iter().find(|found| found.project.is_some())?;
     with_root(&found, &found.module)
 }
 

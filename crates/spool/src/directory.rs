@@ -1,4 +1,4 @@
-//! A spooler's folder and the folders in it. It knows paths, and no bytes of a job.
+//! A spooler's directory and the directories in it. It knows paths, and no bytes of a job.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -14,29 +14,29 @@ pub const NEW: &str = ".new";
 pub const ATTEMPTS: &str = ".attempts";
 /// Has the jobs that spoolers have given up.
 pub const FAILED: &str = "failed";
-/// The mode of our folders: jobs may contain secrets.
-const OWN_FOLDER_MODE: u32 = 0o700;
-/// The mode of a priority's folder, as uWSGI's with the usual umask.
-const PRIORITY_FOLDER_MODE: u32 = 0o755;
+/// The mode of our directories: jobs may contain secrets.
+const OWN_DIRECTORY_MODE: u32 = 0o700;
+/// The mode of a priority's directory, as uWSGI's with the usual umask.
+const PRIORITY_DIRECTORY_MODE: u32 = 0o755;
 
-/// A spooler's folder.
+/// A spooler's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Folder {
+pub struct Directory {
     path: PathBuf,
 }
 
-/// The place of a job below its folder.
+/// The place of a job below its directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The name of its priority's folder.
+    /// The name of its priority's directory.
     pub priority: Option<Vec<u8>>,
     /// The name of its file.
     pub name: Vec<u8>,
 }
 
-impl Folder {
-    pub fn new(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into() }
+impl Directory {
+    pub fn new(path: impl Into<PathBuf>) -> Directory {
+        Directory { path: path.into() }
     }
 
     pub fn path(&self) -> &Path {
@@ -60,7 +60,7 @@ impl Folder {
         self.path.join(ATTEMPTS).join(std::ffi::OsStr::from_bytes(&name))
     }
 
-    /// Whether a file's owner may have jobs here: this process' user, the owner of the folder, or root. Jobs often contain
+    /// Whether a file's owner may have jobs here: this process' user, the owner of the directory, or root. Jobs often contain
     /// pickled objects, which execute code when they are read, so those of another user are not.
     pub(crate) fn trusts(&self, owner: u32) -> io::Result<bool> {
         Ok(owner == 0 || owner == geteuid().as_raw() || owner == fs::metadata(&self.path)?.uid())
@@ -73,7 +73,7 @@ impl Place {
         Place { priority: None, name: name.into() }
     }
 
-    /// Its path below the folder, as text for people.
+    /// Its path below the directory, as text for people.
     pub fn shown(&self) -> String {
         self.below(PathBuf::new()).display().to_string()
     }
@@ -86,14 +86,14 @@ impl Place {
     }
 }
 
-/// Makes a folder of ours, if it is missing.
+/// Makes a directory of ours, if it is missing.
 pub(crate) fn make_own(path: &Path) -> io::Result<()> {
-    make(path, OWN_FOLDER_MODE)
+    make(path, OWN_DIRECTORY_MODE)
 }
 
-/// Makes the folder of a priority, if it is missing.
+/// Makes the directory of a priority, if it is missing.
 pub(crate) fn make_priority(path: &Path) -> io::Result<()> {
-    make(path, PRIORITY_FOLDER_MODE)
+    make(path, PRIORITY_DIRECTORY_MODE)
 }
 
 fn make(path: &Path, mode: u32) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! The protocols of front servers as events: FastCGI, SCGI and uwsgi. Each sends the variables of CGI instead of a head, and then
-//! a body.
+//! The protocols of reverse proxies as events: FastCGI, SCGI and uwsgi. Each sends the variables of CGI instead of a head, and
+//! then a body.
 //!
 //! The body of FastCGI ends with its stream, and the protocol's own records come in between. Its requests come one after the
 //! other; the decoder refuses multiplexed ones. The bodies of SCGI and uwsgi end by their CONTENT_LENGTH. A connection of SCGI

@@ -1,4 +1,4 @@
-"""Words that serve a folder (`bolide start`, `run`), and those that people type instead of an application: each leads to the
+"""Words that serve a directory (`bolide start`, `run`), and those that people type instead of an application: each leads to the
 line to write."""
 
 import pytest
@@ -39,27 +39,27 @@ def configured(tmp_path):
     (tmp_path / "bolide.ini").write_text("[uwsgi]\nhttp = 127.0.0.1:8000\nmodule = app:app\nharakiri = 27\n")
 
 
-def test_start_uses_the_configuration_of_the_folder_and_says_so(bolide, configured):
+def test_start_uses_the_configuration_of_the_directory_and_says_so(bolide, configured):
     said = bolide("config", "start")
     assert "harakiri = 27" in said
-    assert "`start` uses bolide.ini of this folder" in bolide("check", "start")
+    assert "`start` uses bolide.ini of this directory" in bolide("check", "start")
 
 
 @pytest.mark.parametrize("word", ["run", "serve", "dev", "."])
 def test_words_that_serve_the_application_say_that_the_configuration_is_not_used(bolide, configured, word):
     assert "harakiri = 27" not in bolide("config", word)
-    assert "bolide.ini of this folder is not used: `bolide bolide.ini`" in bolide("check", word)
+    assert "bolide.ini of this directory is not used: `bolide bolide.ini`" in bolide("check", word)
 
 
-def test_the_words_that_serve_a_folder_are_in_help_and_completions(bolide):
+def test_the_words_that_serve_a_directory_are_in_help_and_completions(bolide):
     assert "bolide start " in bolide("-h")
     for word in ("start", "run", "serve", "dev"):
         assert f" {word} " in bolide("completions", "bash").replace("'", " ")
-    assert "`bolide start` alone uses the folder's bolide.ini" in " ".join(bolide("explain", "start").split())
+    assert "`bolide start` alone uses the directory's bolide.ini" in " ".join(bolide("explain", "start").split())
 
 
 @pytest.mark.parametrize("word", ["main:app", "shop.app"])
-def test_a_wrong_module_gets_the_only_application_of_the_folder(bolide, tmp_path, word):
+def test_a_wrong_module_gets_the_only_application_of_the_directory(bolide, tmp_path, word):
     (tmp_path / "app.py").write_text(APPLICATION)
     (tmp_path / "notes").mkdir()
     assert "`bolide app:app`" in bolide(word, "--http", "127.0.0.1:0")
@@ -86,19 +86,20 @@ def test_an_address_without_an_option_gets_its_option(bolide, tmp_path, address,
 
 
 @pytest.mark.parametrize("typed", [["--reload"], ["--port", "9000"]])
-def test_options_without_an_application_name_that_of_the_folder(bolide, tmp_path, typed):
+def test_options_without_an_application_name_that_of_the_directory(bolide, tmp_path, typed):
     (tmp_path / "app.py").write_text(APPLICATION)
     said = bolide(*typed)
     assert (
-        "there is no application to serve (this folder has the WSGI application in app.py: write `bolide app:app` before" in said
+        "there is no application to serve (this directory has the WSGI application in app.py: write `bolide app:app` before"
+        in said
     )
     assert "there is no socket" not in said
 
 
-def test_check_and_doctor_without_a_file_take_that_of_the_folder(bolide, configured):
+def test_check_and_doctor_without_a_file_take_that_of_the_directory(bolide, configured):
     for command in ("check", "doctor"):
         said = bolide(command)
-        assert "bolide.ini of this folder:\n" in said
+        assert "bolide.ini of this directory:\n" in said
         assert "no file is named" not in said
 
 
@@ -106,7 +107,7 @@ def test_check_and_doctor_without_a_file_take_that_of_the_folder(bolide, configu
     ("written", "advice"),
     [
         ("bolde.ini", "did you mean `bolide bolide.ini`?"),
-        ("nosuch.toml", "this folder has bolide.ini: `bolide bolide.ini`"),
+        ("nosuch.toml", "this directory has bolide.ini: `bolide bolide.ini`"),
     ],
 )
 def test_a_configuration_that_does_not_exist_gets_one_that_does(bolide, configured, written, advice):
@@ -115,7 +116,7 @@ def test_a_configuration_that_does_not_exist_gets_one_that_does(bolide, configur
     assert advice in said
 
 
-def test_a_missing_configuration_in_a_folder_without_any_names_init(bolide):
+def test_a_missing_configuration_in_a_directory_without_any_names_init(bolide):
     assert "`bolide init` writes a bolide.ini" in bolide("nosuch.ini")
 
 

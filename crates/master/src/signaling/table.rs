@@ -170,7 +170,7 @@ impl Table {
 const MAX_ASK_SECONDS: u32 = 10;
 /// Timers of both kinds.
 pub const MAX_TIMERS: usize = 2 * MAX_EACH;
-/// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
+/// Registrations of a process that are remembered, at most: 256 handlers, and the others.
 const MAX_REPORTED: usize = 256 + 5 * MAX_EACH;
 
 /// Reads a report with registrations. It trusts nothing in it, because the reporting processes may run as another user. Returns
