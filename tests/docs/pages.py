@@ -1,6 +1,7 @@
 """A page of the documentation as the steps of its reader: files that it shows, commands, and blocks that are only shown.
 
-docs/internals/how-to-add.md describes the markup. This module does not know how a step is executed.
+A page's own files and first commands, which its reader has already, are in fixtures/. docs/internals/how-to-add.md describes the
+markup. This module does not know how a step is executed.
 """
 
 import re
@@ -8,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = Path(__file__).resolve().parent / "fixtures"
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w+-]*) *(?P<rest>.*)$")
 TITLE = re.compile(r'title="(?P<name>[^"]+)"')
-MARK = re.compile(r"^ *<!-- (?P<word>not run|run|file|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
-LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s:]+)\)")
+MARK = re.compile(r"^ *<!-- (?P<word>not run|run|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
+#: Files of a page's fixtures that are no files of its reader: what it shares with other pages, and its first commands.
+SHARED, BEFORE = "shared.txt", "before.sh"
 
 #: Languages of commands; `console` also shows their output.
 COMMANDS = ("sh", "console")
@@ -77,25 +80,41 @@ def names():
     return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *pages]
 
 
+def fixtures(page):
+    """Returns the steps before the page's first line: files that its reader has, then commands that its reader has run."""
+    own = FIXTURES / page.removeprefix("docs/").removesuffix(".md")
+    listed = (own / SHARED).read_text(encoding="utf-8").split() if (own / SHARED).exists() else []
+    found = []
+    for directory in (*(FIXTURES / "shared" / name for name in listed), own):
+        for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+            if path.name not in (SHARED, BEFORE):
+                text = path.read_text(encoding="utf-8")
+                found.append(Step("file", text, _place(path), 1, name=path.relative_to(directory).as_posix()))
+    if (own / BEFORE).exists():
+        found.append(Step("run", (own / BEFORE).read_text(encoding="utf-8"), _place(own / BEFORE), 1))
+    return found
+
+
+def _place(path):
+    return path.relative_to(ROOT).as_posix()
+
+
 def steps(page, text=None):
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines() if text is None else text.splitlines()
-    found, number, marks = [], 0, {}
+    found, number, marks = fixtures(page) if text is None else [], 0, {}
     while number < len(lines):
         line = lines[number]
         number += 1
         mark, fence = MARK.match(line), FENCE.match(line)
-        if mark and mark["word"] in ("run", "file"):
+        if mark and mark["word"] == "run":
             hidden = []
             begun = number
             while mark["end"] is None and lines[number].strip() != "-->":
                 hidden.append(lines[number])
                 number += 1
             number += mark["end"] is None
-            step = Step("file", "\n".join(hidden) + "\n", page, begun, name=mark["text"].strip())
-            if mark["word"] == "run":
-                step = Step("run", mark["text"] if mark["end"] else "\n".join(hidden), page, begun, status=_status(marks))
-                marks = {}
-            found.append(step)
+            found.append(Step("run", mark["text"] if mark["end"] else "\n".join(hidden), page, begun, status=_status(marks)))
+            marks = {}
         elif mark:
             marks[mark["word"]] = mark["text"]
         elif fence:

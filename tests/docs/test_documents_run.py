@@ -64,6 +64,20 @@ def test_blocks_that_are_not_run_say_why_and_commands_are_marked(page):
             assert not COMMAND.match(first), f"{step.place}: commands are `sh` or `console`, so that they are run"
 
 
+def test_fixtures_belong_to_pages_and_no_page_has_hidden_files():
+    of_pages = {page.removeprefix("docs/").removesuffix(".md") for page in pages.names()}
+    listed = set()
+    for path in pages.FIXTURES.rglob("*"):
+        own = path.relative_to(pages.FIXTURES).as_posix()
+        if path.is_file():
+            assert any(own.startswith(f"{page}/") for page in (*of_pages, "shared")), f"{own}: there is no such page"
+        if path.name == pages.SHARED:
+            listed |= set(path.read_text(encoding="utf-8").split())
+    assert listed == {path.name for path in (pages.FIXTURES / "shared").iterdir()}
+    for page in pages.names():
+        assert "<!-- file:" not in (pages.ROOT / page).read_text(encoding="utf-8"), f"{page}: files belong in tests/docs/fixtures"
+
+
 def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
     """Checks the test helpers themselves: a failing command, missing output, and an unknown option."""
     session = Session(tmp_path, words)
