@@ -413,7 +413,7 @@ def import_native():
 
 
 def packages_of_virtualenv():
-    """Return the package directories of the virtualenv that this interpreter belongs to, which `site` would add to ``sys.path``."""
+    """Return the package directories of this interpreter's virtualenv, which `site` would add to ``sys.path``."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
     if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         return []

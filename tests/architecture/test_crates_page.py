@@ -59,7 +59,7 @@ def is_test(file):
 
 
 def bullets(directory, own):
-    """A bullet for each module of a directory, with those below it. `own` are the names of files that stand for their directory."""
+    """A bullet for each module of a directory, with those below it. Files named in `own` stand for their directory."""
     lines = []
     for entry in sorted(directory.iterdir(), key=lambda entry: entry.stem):
         if entry.is_file() and entry.suffix in (".rs", ".py") and entry.name not in own and not is_test(entry):

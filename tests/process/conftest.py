@@ -90,7 +90,7 @@ def open_directories():
 
 @pytest.fixture
 def open_directory(open_directories):
-    """A directory that every user may enter. It outlives the instances of its test, which may write to it until they have ended."""
+    """A directory that every user may enter. It outlives the instances of its test, which may write to it until they exit."""
     directory = Path(tempfile.mkdtemp(dir=open_directories))
     directory.chmod(0o755)
     return directory

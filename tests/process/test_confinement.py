@@ -1,4 +1,4 @@
-"""Privileges that an instance drops permanently: root in the master itself, files outside a directory, capabilities, namespaces."""
+"""Privileges that an instance drops for good: root in the master itself, files outside a directory, capabilities, namespaces."""
 
 import json
 import os

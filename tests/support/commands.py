@@ -10,7 +10,7 @@ READ = ("BOLIDE_", "UWSGI_", "FLASK_")
 
 
 def completed(command, directory, variables):
-    """Runs a command in a directory to its end, with these variables added. Returns a ``subprocess.CompletedProcess`` with texts."""
+    """Runs a command in a directory, with these variables added. Returns a ``subprocess.CompletedProcess`` with texts."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(READ)}
     return subprocess.run(
         [str(word) for word in command],

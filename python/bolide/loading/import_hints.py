@@ -46,7 +46,7 @@ def missing_module(name, origin, application):
 
 
 def shown_directories():
-    """Return the directories that a module of the project can be in, in words: those of `pythonpath`, and the working directory."""
+    """Return the directories that a module of the project can be in, as text: `pythonpath` and the working directory."""
     here = os.getcwd()
     own = []
     for path in sys.path[:MAX_SEARCHED]:
