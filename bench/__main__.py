@@ -49,7 +49,7 @@ def parse_arguments():
 
 
 def choose(only):
-    """Returns (scenarios, servers) of a selection such as `hello,bolide,fastpysgi`; all of a kind if it names none of that kind.
+    """Returns (scenarios, servers) of a selection such as `hello,bolide,fastpysgi`; all of a kind if it lists none of that kind.
 
     Raises ValueError with the closest names.
     """
@@ -236,7 +236,7 @@ def run(arguments, scenarios, wanted):
 
 
 def _own_seconds():
-    """Returns the CPU seconds of the suite and of all its children that have ended and been reaped."""
+    """Returns the CPU seconds of the suite and of all its children that have exited and been reaped."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 

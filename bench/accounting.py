@@ -47,7 +47,7 @@ def cpu_of_tree(program):
 
 
 def cpu_between(before, after):
-    """Returns (CPU nanoseconds, number of processes that have ended). The CPU time of ended processes can't be read any more."""
+    """Returns (CPU nanoseconds, number of exited processes). The CPU time of ended processes can't be read any more."""
     used = sum(nanoseconds - before.get(process, 0) for process, nanoseconds in after.items())
     return used, len(set(before) - set(after))
 

@@ -17,7 +17,7 @@ def _cpu_charts(name, scenario):
             continue
         text = f"{cost.median:.1f}"
         if limit is not None and label != REFERENCE:
-            # It is the ratio of the figures that are shown, which a reader computes too. The table has that of the rounds.
+            # It is the ratio of the figures that are shown, which a reader computes too. That of the rounds is in the table.
             text += f"  ({cost.median / limit.median:.2f} × limit)"
         groups.append([Bar(label, cost.median, text, color_of(label), cost.low, cost.high)])
     unit = scenario.get("unit", "request")

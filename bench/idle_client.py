@@ -63,7 +63,7 @@ class Https(Http):
 class WebSocket:
     """A connection on which short messages are echoed."""
 
-    # The sample key of RFC 6455, section 1.3: the limit program supports no other.
+    # The sample key of RFC 6455, section 1.3: the limit program does not support any other.
     KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
     MESSAGE = b"is anybody there?"
     # RFC 6455, section 5.2: the final frame of a text, of a close, of a ping; the MASK bit.

@@ -1,6 +1,6 @@
 """Selects the Pythons that the suite runs servers on: its own, and for ASGI also one from the other side of 3.12 if installed.
 
-From 3.12 on asyncio can begin a task at once (`eager_start`), before that it can't: an asynchronous server has two
+From 3.12 on asyncio can begin a task immediately (`eager_start`), before that it can't: an asynchronous server has two
 paths, and both are measured. Runs in the suite's own process.
 """
 

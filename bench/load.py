@@ -96,7 +96,7 @@ def _fetch_with_curl(port, path, seconds, wire):
 
 
 def wait_for_answer(port, path, program, seconds, posted=b"", wire=PLAIN):
-    """Sends requests until there is an answer. Returns (status, body). Raises LoadFailed if the program ends or on timeout."""
+    """Sends requests until there is an answer. Returns (status, body). Raises LoadFailed if the program exits, or on timeout."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -184,7 +184,7 @@ def h2load(port, path, *, connections, streams, seconds, cpus, directory, wire):
 
 
 def _percentiles(log):
-    """Parses h2load's log, which contains the start, the status and the microseconds of each request."""
+    """Parses h2load's log, which contains the beginning, the status and the microseconds of each request."""
     took = [int(line.split("\t")[2]) for line in log.read_text().splitlines()]
     if len(took) < 2:
         raise LoadFailed("h2load has logged no request")

@@ -32,7 +32,7 @@ def _heading(results):
         f" Server on CPU {machine['server_cpu']}, client on CPU {machine['client_cpu']}.",
         *(f"* Python {python}: {_versions(versions)}." for python, versions in results["pythons"].items()),
         f"* Tools: {tools}.",
-        f"* Other programs used {load['others_cpu_percent']:.0f} % of the machine's CPU time meanwhile;"
+        f"* Other programs used {load['others_cpu_percent']:.0f} % of the machine's CPU time in the meantime;"
         f" load average {load['before']} before, {load['after']} after.",
     ]
     if results["interrupted"]:
@@ -175,7 +175,7 @@ def _streams_table(scenario):
         "server",
         "events delivered",
         "seconds",
-        "MB at the start",
+        "MB at startup",
         "MB at the end",
         "growth, KB",
         "CPU µs/event",

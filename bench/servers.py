@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 BACKLOG = 2048
 # More than any scenario opens.
 MAX_CONNECTIONS = 16384
-# For servers that end idle connections sooner than a scenario does.
+# For servers that close idle connections sooner than a scenario does.
 KEEP_ALIVE_SECONDS = 150
 REFERENCE = "limit"
 OURS = "bolide"
@@ -168,7 +168,7 @@ def _granian(launch):
     words += ["--ws" if launch.websocket else "--no-ws", "--workers", str(launch.workers), "--runtime-threads", "1"]
     # Its threads are for WSGI alone: with ASGI it accepts only one.
     words += ["--loop", "uvloop"] if launch.interface == "asgi" else ["--blocking-threads", str(launch.threads)]
-    # By default it holds as many connections as its backlog, and leaves further ones waiting.
+    # By default it holds as many connections as its backlog, and leaves others waiting.
     words += ["--backlog", str(BACKLOG), "--backpressure", str(MAX_CONNECTIONS)]
     words += ["--access-log" if launch.request_log else "--no-access-log"]
     words += ["--static-path-mount", launch.static, "--static-path-route", "/static"] if launch.static else []
@@ -239,10 +239,10 @@ def _abilities(words):
     return frozenset(words.split())
 
 
-# keep-alive: keeps many connections open at once. many: holds 10,000 connections. websocket: supports WebSocket. static: serves
-# files itself. cache: a route can answer from a cache. front: takes part in the comparison behind nginx; with uwsgi-protocol over
-# uwsgi and FastCGI too, else over HTTP only. tls, h2: supports them itself. http2-only: takes part in the HTTP/2 comparison only.
-# newest-python: too slow to be measured on a second Python as well.
+# keep-alive: keeps many connections open at the same time. many: holds 10,000 connections. websocket: supports WebSocket. static:
+# serves files itself. cache: a route can answer from a cache. front: takes part in the comparison behind nginx; with
+# uwsgi-protocol over uwsgi and FastCGI too, else over HTTP only. tls, h2: supports them itself. http2-only: takes part in the
+# HTTP/2 comparison only. newest-python: too slow to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [

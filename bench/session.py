@@ -18,7 +18,7 @@ from .workloads import HELLO, Workload
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured. Times are in whole seconds, because wrk accepts no fractions."""
+    """How much is measured. Times are in whole seconds, because wrk does not accept fractions."""
 
     rounds: int
     seconds: int
@@ -190,7 +190,7 @@ class Session:
         )
 
     def leave_out(self, name, scenario, error):
-        """Notes that a server takes no part in a scenario, and why; the run goes on."""
+        """Notes that a server is left out of a scenario, and why; the run goes on."""
         lines = [places.for_report(line, self.directory) for line in getattr(error, "lines", [])]
         reason = places.for_report(str(error), self.directory)
         self.left_out.append({"server": name, "scenario": scenario, "reason": reason, "log": lines})

@@ -24,7 +24,7 @@ TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[path = \"(?P<path>[^\"]+)\"\
 
 
 def blanked(text):
-    """The text without comments, and with literals of the same number of lines that hold no brace."""
+    """The text without comments, and with literals of the same number of lines without braces."""
 
     def shown(token):
         if token["comment"]:

@@ -1,4 +1,4 @@
-"""Fixtures of every test on the real program: the path of the shared helpers, and servers that end with the test."""
+"""Fixtures of every test on the real program: the path of the shared helpers, and servers that exit with the test."""
 
 import contextlib
 import signal
@@ -61,7 +61,7 @@ class Servers:
 
 @pytest.fixture
 def serve(tmp_path_factory):
-    """``serve("wsgi-file = {apps}/hello.py")`` starts a server that ends with the test."""
+    """``serve("wsgi-file = {apps}/hello.py")`` starts a server that exits with the test."""
     servers = Servers(lambda: tmp_path_factory.mktemp("server"))
     yield servers
     servers.finish()

@@ -17,7 +17,7 @@ async def application(scope, receive, send):
         body += message.get("body", b"")
         if not message.get("more_body", False):
             break
-    # The end of the suite's POST body contains no character that JSON escapes except the quotation mark.
+    # The end of the suite's POST body does not contain characters that JSON escapes, except the quotation mark.
     end = body[-END_BYTES:].replace(b'"', b'\\"')
     answer = b'{"bytes": %d, "end": "%b"}' % (len(body), end)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]

@@ -4,7 +4,7 @@ A name is `bolide`, `gunicorn`, `pywsgi` or `uwsgi`, or one of these with a suff
 environment that has the server and gevent. The servers run at the same time and are measured in turn: the server on one CPU, the
 load (wrk) on the other. uWSGI gets a connection for each request, because its plugin for gevent ends its worker on kept ones.
 
-It knows no other scenario of the suite. Runs in the suite's own process.
+It does not know the suite's other scenarios. Runs in the suite's own process.
 """
 
 import re

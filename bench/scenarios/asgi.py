@@ -61,7 +61,7 @@ def idle_websockets(session, name):
 
 
 def streams(session, name):
-    """Whether STREAMS event streams all get all of their events, and the growth of the server's memory meanwhile."""
+    """Whether STREAMS event streams all get all of their events, and the growth of the server's memory in the meantime."""
 
     def measure(entry):
         running = session.start(entry.server, workloads.ASGI_STREAM, **entry.options)

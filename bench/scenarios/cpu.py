@@ -76,7 +76,7 @@ def _start(session, entry, workload):
 
 
 def _undone(session, entry, workload, start):
-    """Returns the part of a request that a server omits, or None. The limit program omits everything, and says so."""
+    """Returns the part of a request that a server omits, or None. The limit program omits everything, and declares it."""
     if entry.server == REFERENCE:
         return None
     try:
@@ -110,7 +110,7 @@ def _measure(session, running, connections, ask):
         raise NotStarted("it answered no request under load", running.program.last_lines())
     problems = []
     if ended:
-        problems.append(f"{ended} of its processes ended while measured, and took their CPU time with them")
+        problems.append(f"{ended} of its processes exited while measured, and took their CPU time with them")
     if counts["errors"].get("status"):
         problems.append(f"{counts['errors']['status']} answers were not 2xx")
     return {

@@ -94,7 +94,7 @@ def _run(session, scenario, name, files, how):
             counts["peak_mb"] = int((group / "memory.max_usage_in_bytes").read_text()) / MB
             counts["own_mb"] = max(own) / MB
             if program.process.poll() is not None:
-                counts["problem"] = f"the server ended with status {program.process.returncode}"
+                counts["problem"] = f"the server exited with status {program.process.returncode}"
         finally:
             running.stop()
     session.say(

@@ -151,7 +151,7 @@ def _start(session, scenario, cells, running):
 
 
 def _ask(session, scenario, running, schedules):
-    """Returns [(cell, its client's report)]: one client for each, all at the same time. A server that fails meanwhile
+    """Returns [(cell, its client's report)]: one client for each, all at the same time. A server that fails in the meantime
     is stopped.
     """
     told, clients = [], {}

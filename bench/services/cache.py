@@ -1,7 +1,7 @@
 """Calls of `uwsgi.cache_*`, Bolide beside uWSGI: ``python3 -m bench.services.cache BOLIDE UWSGI``, the paths of both programs.
 
 One process repeats a call, then eight at the same time; the figure is the CPU time of one of them. Both servers are measured one
-after the other for each line. It knows no other scenario of the suite.
+after the other for each line. It does not know the suite's other scenarios.
 """
 
 import signal

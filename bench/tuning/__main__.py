@@ -4,7 +4,7 @@ lets `bolide tune` propose settings from that load, and measures those in altern
 The environment is a virtual environment with Bolide and Flask. The throughput is that of 64 keep-alive connections (wrk).
 Response times are those of requests at random times (`waiting_load.c`), at shares of the throughput by hand.
 
-It knows no other scenario of the suite. Runs in the suite's own process; server and load share the CPUs.
+It does not know the suite's other scenarios. Runs in the suite's own process; server and load share the CPUs.
 """
 
 import json
@@ -71,7 +71,7 @@ class Instance:
 
 
 def throughput(instance):
-    """Returns requests a second of connections that ask again at once."""
+    """Returns requests a second of connections that ask again immediately."""
     url = f"http://127.0.0.1:{instance.port}/view/{WAIT_US}"
     line = ["wrk", "-t", "1", "-c", str(CONNECTIONS), "-d", str(ROUND_SECONDS), url]
     said = subprocess.run(line, check=True, capture_output=True, text=True).stdout

@@ -4,7 +4,7 @@ from flask import Flask, jsonify
 
 application = Flask(__name__)
 
-#: Largest accepted limit: its list has 88 entries.
+#: Largest accepted limit: its list contains 88 entries.
 MAX = 10**18
 
 

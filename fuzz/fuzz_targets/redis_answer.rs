@@ -1,4 +1,4 @@
-// Invariant: an answer is the same whether its bytes come at once or one by one, and no answer takes more than its bound; an
+// Invariant: an answer is the same whether its bytes come together or one by one, and no answer takes more than its bound; an
 // address is shown as an address of the same place.
 #![no_main]
 

@@ -49,7 +49,7 @@ const OPTIONS: [&str; 6] = ["--buffer-size", "4096", "--limit-post", "20000", "-
 /// Send buffer of the worker's socket for a slow client, in bytes.
 const LITTLE_ROOM: usize = 4 * 1024;
 
-/// Bytes that a slow client reads at once.
+/// Bytes that a slow client reads at a time.
 const SIP_BYTES: usize = 3_000;
 
 /// How often a client looks for a missing answer while nothing arrives.

@@ -142,7 +142,7 @@ fn check_fields(input: &[u8], head: &Head) -> Result<(), String> {
     ensure!(length == head.facts.length as usize, "httparse ends the block after {length} bytes");
     let lines = block[..length].iter().filter(|&&byte| byte == b'\n').count();
     let returns = block[..length].iter().filter(|&&byte| byte == b'\r').count();
-    ensure!(lines == theirs.len() + 1 && returns == lines, "the block has a line end that ends no field");
+    ensure!(lines == theirs.len() + 1 && returns == lines, "the block has a line end that does not end a field");
     let kept: Vec<_> = theirs.iter().filter(|header| !header.name.contains('_')).collect();
     ensure!(kept.len() == head.fields.len(), "httparse finds {} fields", kept.len());
     for (header, field) in kept.iter().zip(&head.fields) {

@@ -6,7 +6,7 @@
 //!
 //! `cargo run --release --bin bounded -- --seconds 10` runs all targets for ten seconds each. `cargo +nightly fuzz run http1_head
 //! --features libfuzzer` uses coverage to guide the search, and needs nightly, `cargo-fuzz` and a C++ compiler. The feature also
-//! builds on stable, but libFuzzer then gets no coverage and finds little: the bounded runner is meant for stable.
+//! builds on stable, but libFuzzer then does not get coverage and finds little: the bounded runner is meant for stable.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -63,7 +63,7 @@ pub const TARGETS: &[Target] = &[
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
-    /// Returns the kind of the outcome, or the broken invariant. An input with a new kind of outcome is worth mutating further,
+    /// Returns the kind of the outcome, or the broken invariant. An input with a new kind of outcome is worth mutating again,
     /// which is all the guidance that the bounded runner has.
     pub check: fn(&[u8]) -> Result<Kind, String>,
     /// The initial inputs.

@@ -59,7 +59,7 @@ fn read(input: &[u8]) -> Result<Result<Progress<ScgiHead>, Fault>, String> {
         again.push(b',');
         ensure!(input.get(..head.length) == Some(&again), "the variables are written as something else");
         variables::check(block, &found, head.facts)?;
-        ensure!(found.first().is_some_and(|first| first.name.of(block) == b"CONTENT_LENGTH"), "no CONTENT_LENGTH at the start");
+        ensure!(found.first().is_some_and(|first| first.name.of(block) == b"CONTENT_LENGTH"), "no CONTENT_LENGTH at startup");
         ensure!(head.facts.content_length.is_some(), "no length of the body");
     }
     Ok(outcome)

@@ -18,7 +18,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         Reading::Unfinished => return Ok(Kind::of(("unfinished", input.len().min(5)))),
         Reading::Junk(reason) => {
             ensure!(!reason.is_empty(), "refused without a reason");
-            ensure!(read(&[input, b"\0"].concat()) == Reading::Junk(reason), "further bytes change a refusal");
+            ensure!(read(&[input, b"\0"].concat()) == Reading::Junk(reason), "more bytes change a refusal");
             return Ok(Kind::of(reason));
         }
     };

@@ -64,7 +64,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
             let missing_path = path == b"/" && after == query;
             ensure!(missing_path || [path, &query].concat() == after, "path and query do not make the target's end");
         }
-        TargetForm::Authority => return Err("the authority form names no resource of ours".to_owned()),
+        TargetForm::Authority => return Err("the authority form does not refer to a resource of ours".to_owned()),
     }
     let decoding = check_decoding(path)?;
     let dots = check_dot_segments(path)?;

@@ -126,7 +126,7 @@ fn talk(served: &mut Served, stage: Stage, changed: u8, sent: &[u8]) -> Result<K
     let (kept, faults) = interpreter.balance();
     ensure!((kept, faults) == (0, 0), "{kept} answers are left with the engine, {faults} times it broke its word");
     let calls = interpreter.take_calls().len();
-    ensure!(calls == 0 || stage == Stage::Plain, "{calls} calls for bytes that nobody has encrypted");
+    ensure!(calls == 0 || stage == Stage::Plain, "{calls} calls for bytes that no side has encrypted");
     if received.starts_with(b"HTTP/1.1 400 ") {
         ensure!(stage == Stage::First, "an answer in plain text behind a handshake");
         return Ok(Kind::of("plain text"));

@@ -20,7 +20,7 @@ pub mod slot;
 #[path = "../../crates/scoreboard/src/work.rs"]
 pub mod work;
 
-/// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one
+/// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each additional one
 /// multiplies the time.
 const MAX_PREEMPTIONS: usize = 3;
 

@@ -1,4 +1,5 @@
-//! Readers of a cache, which take no lock, while its one writer replaces, deletes and adds items in slots that it uses again.
+//! Readers of a cache, which do not take locks, while its one writer replaces, deletes and adds items in slots that it uses
+//! again.
 
 use bolide_models::cache_table::{Content, Item, Outcome, Sink, Slot, Table};
 use bolide_models::explore;
@@ -103,7 +104,7 @@ impl Sink for Words {
 }
 
 /// Runs a writer beside a reader of a key. Returns what the reader saw. The reader is the spawned thread, because loom does not
-/// try a read before a write whose thread has read the same place itself meanwhile.
+/// try a read before a write whose thread has read the same place itself in the meantime.
 fn read_beside(memory: &Arc<Memory>, key: u8, write: impl FnOnce(&Memory)) -> Option<u64> {
     let reader = loom::thread::spawn({
         let memory = memory.clone();

@@ -39,12 +39,12 @@ impl Desk {
     }
 
     fn table(&self) -> MutexGuard<'_, ConnectionTable<Connection>> {
-        self.table.lock().expect("nobody panicked")
+        self.table.lock().expect("no thread panicked")
     }
 
     /// The kernel's part: bytes of the client have arrived, or the bell rang.
     fn tell_poll(&self, key: Key) {
-        self.pending.lock().expect("nobody panicked").push(key);
+        self.pending.lock().expect("no thread panicked").push(key);
         self.wakeup.notify_one();
     }
 
@@ -82,9 +82,9 @@ impl Desk {
             }
             self.sleeps.store(true, SeqCst);
             drop(table);
-            let mut pending = self.pending.lock().expect("nobody panicked");
+            let mut pending = self.pending.lock().expect("no thread panicked");
             while pending.is_empty() {
-                pending = self.wakeup.wait(pending).expect("nobody panicked");
+                pending = self.wakeup.wait(pending).expect("no thread panicked");
             }
             let events = std::mem::take(&mut *pending);
             drop(pending);
@@ -102,7 +102,7 @@ fn no_leader_sleeps_while_events_are_pending_and_no_connection_has_two_threads()
     explore(|| {
         let (desk, key) = Desk::new();
         let connection = desk.table().check_out(key).expect("it is here");
-        // This thread has lost the lead, and brings its connection back before the client sends, after that, or meanwhile.
+        // This thread has lost the lead, and brings its connection back before the client sends, after that, or in the meantime.
         let busy = thread::spawn({
             let desk = desk.clone();
             move || desk.attend(key, connection)

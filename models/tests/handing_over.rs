@@ -24,7 +24,7 @@ struct Served {
 enum HandsOver {
     /// Connections with a waiting request.
     Waiting,
-    /// All connections: the worker ends.
+    /// All connections: the worker exits.
     All,
 }
 
@@ -97,15 +97,15 @@ impl Worker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panicked")
+        self.state.lock().expect("no thread panicked")
     }
 
     fn kernel(&self) -> MutexGuard<'_, Kernel> {
-        self.kernel.lock().expect("nobody panicked")
+        self.kernel.lock().expect("no thread panicked")
     }
 
     fn served(&self) -> Served {
-        *self.served.lock().expect("nobody panicked")
+        *self.served.lock().expect("no thread panicked")
     }
 
     /// The client sends a request.
@@ -132,7 +132,7 @@ impl Worker {
     fn wait_for_events(&self) -> Vec<Key> {
         let mut kernel = self.kernel();
         while kernel.pending.is_empty() && !kernel.has_timed_out {
-            kernel = self.wakeup.wait(kernel).expect("nobody panicked");
+            kernel = self.wakeup.wait(kernel).expect("no thread panicked");
         }
         kernel.pending.drain(..).collect()
     }
@@ -140,7 +140,7 @@ impl Worker {
     /// The leader attends to the client's connection: it reads the pending bytes.
     fn attend(&self, key: Key, connection: Box<Connection>) {
         let read = std::mem::take(&mut self.kernel().unread);
-        self.served.lock().expect("nobody panicked").here += read;
+        self.served.lock().expect("no thread panicked").here += read;
         self.state().table.check_in(key, connection, u64::MAX);
     }
 
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// The leader's poll. It returns what arrived while the leader slept, and a thread that leaves something in the table
-    /// meanwhile rings the bell: an event without a wake-up is a mistake, which the server reports.
+    /// in the meantime rings the bell: an event without a wake-up is a mistake, which the server reports.
     fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let mut events = self.fetch();
         if events.is_empty() && !state.table.has_ready() {
@@ -177,7 +177,7 @@ impl Worker {
             self.say_whether_it_waits(Loop::Own, false);
             if events.is_empty() && state.table.has_ready() {
                 events = self.fetch();
-                assert!(!events.is_empty(), "a connection had news of which nobody told the leader");
+                assert!(!events.is_empty(), "a connection had news of which no thread told the leader");
             }
         }
         for key in events {
@@ -192,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// A thread comes back from its call. It may have lost the lead meanwhile, and then wakes the leader for what it leaves
+    /// A thread comes back from its call. It may have lost the lead in the meantime, and then wakes the leader for what it leaves
     /// behind.
     fn come_back(&self, key: Key, connection: Box<Connection>) {
         let mut state = self.state();
@@ -267,7 +267,7 @@ impl Worker {
             return state.table.remove(key);
         }
         drop(kernel);
-        // A newly registered connection reports its pending bytes at once.
+        // A newly registered connection reports its pending bytes immediately.
         let mut kernel = self.kernel();
         kernel.known_as = Some(key);
         if kernel.unread > 0 {
@@ -283,7 +283,7 @@ impl Worker {
         let mut kernel = self.kernel();
         if kernel.queue.pop().is_some() {
             let read = std::mem::take(&mut kernel.unread);
-            self.served.lock().expect("nobody panicked").elsewhere += read;
+            self.served.lock().expect("no thread panicked").elsewhere += read;
         }
         assert!(kernel.queue.is_empty());
     }

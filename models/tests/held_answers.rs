@@ -30,16 +30,16 @@ impl Answers {
 
 impl Holding for Line {
     fn let_go(&self) {
-        let mut answers = self.answers.lock().expect("nobody panicked");
+        let mut answers = self.answers.lock().expect("no thread panicked");
         answers.is_held = false;
         answers.flush();
     }
 }
 
 impl Line {
-    /// An answer is complete: it is held, or sent at once.
+    /// An answer is complete: it is held, or sent immediately.
     fn answer(self: &Arc<Line>, held: &HeldAnswers) {
-        let mut answers = self.answers.lock().expect("nobody panicked");
+        let mut answers = self.answers.lock().expect("no thread panicked");
         answers.unsent += 1;
         let was_held = std::mem::replace(&mut answers.is_held, true);
         if !held.hold(|| (!was_held).then(|| self.clone() as Arc<dyn Holding>)) {
@@ -49,8 +49,8 @@ impl Line {
     }
 
     fn sent(&self) -> u32 {
-        let answers = self.answers.lock().expect("nobody panicked");
-        assert_eq!(answers.unsent, 0, "an answer is held, and nobody looks");
+        let answers = self.answers.lock().expect("no thread panicked");
+        assert_eq!(answers.unsent, 0, "an answer is held, and no thread looks");
         answers.sent
     }
 }

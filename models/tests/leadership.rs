@@ -32,9 +32,9 @@ impl Gate {
     }
 
     fn pass(&self) {
-        let mut is_open = self.is_open.lock().expect("nobody panicked");
+        let mut is_open = self.is_open.lock().expect("no thread panicked");
         while !*is_open {
-            is_open = self.opened.wait(is_open).expect("nobody panicked");
+            is_open = self.opened.wait(is_open).expect("no thread panicked");
         }
     }
 }
@@ -63,7 +63,7 @@ struct DeskState {
 
 impl Desk {
     fn state(&self) -> MutexGuard<'_, DeskState> {
-        self.state.lock().expect("nobody panicked")
+        self.state.lock().expect("no thread panicked")
     }
 
     /// The standby's wait.
@@ -121,7 +121,7 @@ impl LeadCheck {
     }
 }
 
-/// A leader's calls, which return at once. Returns false if it has lost the lead, and has not entered again.
+/// A leader's calls, which return immediately. Returns false if it has lost the lead, and has not entered again.
 fn lead(leadership: &Leadership, check: &LeadCheck, calls: u32) -> bool {
     for _ in 0..calls {
         check.leave();
@@ -151,7 +151,7 @@ fn one_thread_leads_at_a_time() {
                 if follow(&leadership) == Turn::Lead {
                     check.enter();
                     leadership.take_over();
-                    assert!(lead(&leadership, &check, 1), "nobody else is there to take it");
+                    assert!(lead(&leadership, &check, 1), "no other thread is there to take it");
                     check.leave();
                 }
             }
@@ -270,7 +270,7 @@ fn work_that_a_leader_leaves_when_its_next_call_blocks_is_found_by_a_standby_at_
         let inside = leadership.enter_call();
         // A call that lasts: the standby has time for two looks and goes to the poll.
         (0..LOOKS).for_each(|_| thread::yield_now());
-        assert!(desk.come_back(&leadership, inside), "nobody needed another");
+        assert!(desk.come_back(&leadership, inside), "no thread needed another");
         desk.state().is_work_there = true;
         let inside = leadership.enter_call();
         gate.pass();

@@ -19,7 +19,7 @@ from tracing import leak, span
 ROOT = Path(__file__).resolve().parents[2]
 
 TITLES = {
-    "check": "bolide check names what is misspelt or does nothing, with line, caret and advice",
+    "check": "bolide check lists what is misspelled or does nothing, with line, caret and advice",
     "stuck": "A request over its time is in the log with the Python line that it executes",
     "slow": "The report about a slow request names the line, and the database that it waited for",
     "status": "bolide status shows each worker with its requests in flight, age, memory, CPU time, rate and errors",

@@ -8,7 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 
-#: Time limit of a start, of a request that is killed, and of a stop, in seconds.
+#: Time limit of startup, of a request that is killed, and of shutdown, in seconds.
 TIMEOUT_SECONDS = 60
 
 

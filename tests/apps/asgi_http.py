@@ -374,7 +374,7 @@ async def at_stream(scope, receive, send):
 
 
 async def at_stream_and_look(scope, receive, send):
-    """The same, and polls for the client's disconnect meanwhile."""
+    """The same, and polls for the client's disconnect in the meantime."""
 
     async def look():
         while True:
@@ -407,7 +407,7 @@ async def at_one_part(scope, receive, send):
 
 
 async def at_two_senders(scope, receive, send):
-    """Two tasks send parts at once; each part is whole."""
+    """Two tasks send parts at the same time; each part is whole."""
 
     async def sender(letter):
         for _ in range(100):

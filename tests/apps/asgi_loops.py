@@ -169,7 +169,7 @@ async def at_timeout(scope, receive, send):
 
 
 async def at_receive_with_a_limit(scope, receive, send):
-    """A cancelled receive() loses no part of the body."""
+    """A cancelled receive() does not lose parts of the body."""
     name = scope["query_string"].decode()
     for _ in range(5):
         try:

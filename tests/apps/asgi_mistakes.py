@@ -177,13 +177,13 @@ async def at_raises_later(scope, receive, send):
 
 async def at_raises_after_start(scope, receive, send):
     await send(start(headers=[(b"x-begun", b"1")]))
-    raise RuntimeError("after the start")
+    raise RuntimeError("after startup")
 
 
 async def at_raises_after_start_later(scope, receive, send):
     await send(start(headers=[(b"x-begun", b"1")]))
     await asyncio.sleep(0)
-    raise RuntimeError("after the start")
+    raise RuntimeError("after startup")
 
 
 async def at_raises_mid_body(scope, receive, send):
@@ -297,7 +297,7 @@ async def at_keep(scope, receive, send):
 
 
 async def at_use_kept(scope, receive, send):
-    """The callables of a request after its end: they affect no other request."""
+    """The callables of a request after its end: they do not affect another request."""
     old_receive, old_send = kept
     told = [(await old_receive())["type"]]
     try:

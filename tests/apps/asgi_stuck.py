@@ -55,7 +55,7 @@ async def at_hold_the_interpreter(name, send):
 
 
 def hold_the_interpreter_here():
-    # C code that holds the GIL: no other Python thread could watch the loop meanwhile.
+    # C code that holds the GIL: no other Python thread could watch the loop in the meantime.
     end = time.monotonic() + BLOCKED_SECONDS
     while time.monotonic() < end:
         re.match("(a+)+$", "a" * 22 + "b")

@@ -58,7 +58,7 @@ class Lifespan:
                 message = await receive()
                 self.said.append(message["type"])
                 if message["type"] == "lifespan.startup":
-                    scope["state"]["message"] = "from the start"
+                    scope["state"]["message"] = "from startup"
                     await send({"type": "lifespan.startup.complete"})
                 elif message["type"] == "lifespan.shutdown":
                     print("the application closes", flush=True)

@@ -147,7 +147,7 @@ async def name_visitor(request, call_next):
 
 @app.get("/visitor", response_class=PlainTextResponse)
 async def who():
-    # Other requests run meanwhile, each in a separate context.
+    # Other requests run in the meantime, each in a separate context.
     for _ in range(20):
         await asyncio.sleep(0)
     return visitor.get()

@@ -1,6 +1,7 @@
 """Views that wait in greenlets, each until another request opens its gate; the path selects the view.
 
-Gates are events of this process: a request that waits at one while another one opens it shows that both are served at once.
+Gates are events of this process: a request that waits at one while another one opens it shows that both are served at the same
+time.
 """
 
 import collections

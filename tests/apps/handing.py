@@ -1,4 +1,4 @@
-"""Applications that name a file instead of a body, as WSGI and as ASGI: the query contains the header field and further ones.
+"""Applications that name a file instead of a body, as WSGI and as ASGI: the query contains the header field and others.
 
 With ASGI also by `http.response.pathsend`, with `path`.
 """

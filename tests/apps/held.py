@@ -54,7 +54,7 @@ def fork_alone():
 
 def view(path, name):
     """Returns the body. ``/quick`` does not wait, ``/held/GATE`` waits at a gate, and so does a child of ``/forks/GATE``;
-    ``/fork-and-held/GATE`` forks a child that ends immediately, and waits then.
+    ``/fork-and-held/GATE`` forks a child that exits immediately, and waits then.
     """
     _, kind, *rest = path.split("/")
     if kind == "fork":

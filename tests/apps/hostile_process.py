@@ -1,8 +1,8 @@
 """An application whose prototype and workers each have a child that does random harm, with everything that it has inherited.
 
 The child takes an order from the directory of `HOSTILE_DIRECTORY`: a file `act-SEED`. It answers with a file `done-SEED`, which
-says what it did. A file `alive-PID` says that it is there. It leaves when there is a file `over`, or its instance has ended. It
-sends no signals: the kernel decides which processes a user may signal.
+says what it did. A file `alive-PID` says that it is there. It leaves when there is a file `over`, or its instance has exited. It
+does not send signals. The kernel decides which processes a user may signal.
 """
 
 import array

@@ -246,7 +246,7 @@ class Echo(WebSocketEndpoint):
 
 
 async def chat(websocket):
-    """Both directions at once, in two tasks."""
+    """Both directions at the same time, in two tasks."""
     await websocket.accept()
     queue = asyncio.Queue()
 

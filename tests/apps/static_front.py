@@ -2,7 +2,7 @@
 
 import time
 
-#: Long enough for a client to send further requests meanwhile, in seconds.
+#: Long enough for a client to send more requests in the meantime, in seconds.
 SLEEP_SECONDS = 0.5
 
 

@@ -1,5 +1,5 @@
 """Requests with which one client could monopolize a worker: slow views, endless responses; and counters of other work
-meanwhile.
+in the meantime.
 """
 
 import contextvars
@@ -24,7 +24,7 @@ def at_fine(query):
 
 
 def at_view(query):
-    """A view that takes 5 ms, and blocks its thread meanwhile."""
+    """A view that takes 5 ms, and blocks its thread in the meantime."""
     global calls
     calls += 1
     time.sleep(0.005)

@@ -11,7 +11,7 @@ PART_BYTES = 60_000
 THREADS = 4
 WRITES = 30
 
-#: Exceptions of refused writes since the start.
+#: Exceptions of refused writes since startup.
 refusals = set()
 
 

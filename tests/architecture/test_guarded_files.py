@@ -56,7 +56,7 @@ ALLOWED = {
     "supervision/sockets/stats_server/request.rs": ["/proc/sys/kernel/hostname"],
     "supervision/log_sink.rs": ["/dev/null"],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "directory.join(name)"],
-    # The command line reads the file that its user names, and the module that it names, with that user's rights.
+    # The command line reads the file that its user gives, and the module in it, with that user's rights.
     "observing/regular_file.rs": [".open(path)"],
     "observing/crash_packages.rs": ["fs::read_dir(directory)"],
     # It runs as the application's user, in a process of its own.
@@ -77,7 +77,7 @@ ALLOWED = {
     ],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/system.rs": ["/proc/self/fd"],
-    # Checks names and times, and reads no file.
+    # Checks names and times, and does not read files.
     "supervision/files/fingerprint.rs": ["fs::read_dir(directory)"],
 }
 

@@ -5,7 +5,7 @@ The rules:
 * A file is a module; `mod.rs` and `lib.rs` stand for their directory. Files and inline modules that only tests compile are left
 out, and so are programs under `src/bin`, which are separate crates.
 
-* A file depends on another if it names an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the
+* A file depends on another if it uses an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the
 name of a module below it. A re-exported item counts for the file that defines it, not for the file that re-exports it.
 
 * `mod child;` and a re-export (`pub use child::Item;`) are no dependencies. A parent that uses its child's items while the child
@@ -14,7 +14,7 @@ uses the parent's is a cycle like any other: items that both need go in a third 
 * The topmost modules of a crate, each a file or a directory with everything in it, must not have cycles either. A re-export hides
 no cycle there: a file that uses `directory::Item` depends on the directory, whichever child defines the item.
 
-* Several files may `impl` on one type, as long as the type's own file names none of them: a caller of a method only depends on
+* Several files may `impl` on one type, as long as the type's own file uses none of them: a caller of a method only depends on
 its type.
 
 * Only types at the beginning of a line count. A type that is declared within a function is not visible elsewhere.

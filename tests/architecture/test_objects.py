@@ -1,7 +1,7 @@
-"""Objects are whole, and a function is as much as a reader holds in mind at once.
+"""Objects are whole, and a function is as much as a reader can hold in mind.
 
-A file has no limit of its length, a type none of its `impl` blocks: where such numbers were limits, objects were cut in order to
-meet them. These tests look for the cuts instead:
+There is no limit for the length of a file, a type none of its `impl` blocks: where such numbers were limits, objects were cut in
+order to meet them. These tests look for the cuts instead:
 
 * **State that is open to other files.** A field that is not `pub` counts if a file other than that of its type uses it, by `self`
 in an `impl`, or by a parameter of that type. `shared_state.txt` names these fields. Methods that move to another file add fields

@@ -141,7 +141,7 @@ def run(client, environment, directory, agent, python, suite):
     except subprocess.TimeoutExpired:
         print(f"bolide: {agent.name}: the client has not ended within {RUN_SECONDS} s", file=sys.stderr)
     finally:
-        # A worker that died meanwhile is an error here.
+        # A worker that died in the meantime is an error here.
         server.finish()
     index = directory / "reports" / "index.json"
     if index.exists():

@@ -72,7 +72,7 @@ def table_of(server):
     page = (DOCS / PAGES[server]).read_text()
     (table,) = re.findall(rf"<!-- keys of {server} -->\n(.*?)<!-- end of keys -->", page, re.DOTALL)
     rows = [line.strip("|").split("|") for line in table.splitlines()[2:]]
-    assert all(reason.strip() for *_, reason in rows), "a row of the table has no reason"
+    assert all(reason.strip() for *_, reason in rows), "a row of the table contains no reason"
     return {key: verdict.strip() for names, verdict, _ in rows for key in re.findall(r"`([^`]+)`", names)}
 
 

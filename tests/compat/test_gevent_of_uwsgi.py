@@ -19,7 +19,7 @@ def application(environ, start_response):
     for part in scope["application"](environ, start_response):
         yield part.encode() if isinstance(part, str) else part
 """
-#: The lines of the configuration, the body of the answer, and what the log has at last.
+#: The lines of the configuration, the body of the answer, and what is in the log at last.
 EXAMPLES = {
     "testgevent": (
         "loop = gevent\nasync = 20\ngevent-monkey-patch = true",

@@ -140,7 +140,7 @@ def test_each_setting_of_gunicorn_means_the_same_as_a_flag_in_the_file_and_as_a_
 
 
 def test_each_setting_of_gunicorn_is_known(directory):
-    """A name that resembles a setting causes a remark that names the setting."""
+    """A name that resembles a setting causes a remark about the setting."""
     names = [setting.name for setting in KNOWN_SETTINGS if setting.cli]
     own = directory / "names"
     own.mkdir()

@@ -18,7 +18,7 @@ CPUS = len(os.sched_getaffinity(0))
 
 
 def workers(server):
-    """Returns the number of workers that the start reports, and checks that they exist."""
+    """Returns the number of workers that are reported at startup, and checks that they exist."""
     count = int(re.search(r"^bolide: ready: (\d+) workers? in", server.log, re.MULTILINE)[1])
     # The master, a prototype, and the workers.
     assert len(server.processes()) == 2 + count
@@ -188,5 +188,5 @@ def test_the_plain_program_and_the_console_script_give_the_same_version(plain_pr
         subprocess.run([*command, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split(", ")
         for command in ([plain_program], program())
     ]
-    # Only one of them runs in a Python, which it names.
+    # Only one of them runs in a Python, whose path it prints.
     assert versions[0][0] == versions[1][0] != ""

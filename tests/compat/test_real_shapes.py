@@ -19,7 +19,7 @@ SHAPES = {
         "/",
         " ckan",
     ),
-    # The package as the module, which contains no callable.
+    # The package as the module, which does not contain callables.
     "a package as the module": (
         "wsgi-file = app.wsgi\nmodule = shop\nuid = 0\nneed-app = false",
         {"app.wsgi": SAYS.format(name="application", text="kinto"), "shop/__init__.py": ""},

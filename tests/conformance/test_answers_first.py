@@ -91,7 +91,7 @@ def assert_first(server, kind, ask):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_comes_before_what_the_application_does_behind_it(server, kind):
     assert assert_first(server, kind, lambda target: over_http(server, target)) == TEXT
-    # The code that ran meanwhile does not affect the next response.
+    # The code that ran in the meantime does not affect the next response.
     assert over_http(server, "/plain?none") == TEXT
 
 

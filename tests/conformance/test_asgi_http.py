@@ -210,7 +210,7 @@ def test_a_client_that_never_reads_on_is_given_up_after_socket_timeout(serve, pa
 
 
 def test_a_worker_is_idle_while_an_application_waits_after_its_head(server):
-    """A worker that asked itself for turns meanwhile would use all of the time."""
+    """A worker that asked itself for turns in the meantime would use all of the time."""
     with Client(server.address()) as client:
         response = client.request(target="/head_then_wait")
     assert float(response.body) < 0.2
@@ -278,7 +278,7 @@ def test_much_that_is_pipelined_behind_a_slow_request_is_not_taken_in(server):
 
 
 def fill(client, data, most):
-    """Sends the same data repeatedly until TCP accepts no more; returns the number of bytes."""
+    """Sends the same data repeatedly until TCP does not accept more; returns the number of bytes."""
     sent = 0
     while sent < most:
         try:

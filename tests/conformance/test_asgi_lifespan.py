@@ -10,7 +10,7 @@ import signal
 import pytest
 from support.waiting import wait_until
 
-#: Exit status of a start whose application can't be served.
+#: Exit status of a startup whose application can't be served.
 LOAD_FAILED = 22
 
 LOOPS = ["asyncio", "uvloop"]
@@ -129,7 +129,7 @@ def test_several_workers_whose_lifespan_fails_alike_say_so_once_and_the_last_lin
     server = live("says_failed_as_starlette_does", "processes = 4", start=False)
     last = fails(server)
     assert last == (
-        "bolide: the start failed: the application's lifespan startup failed: RuntimeError: no database; nothing is served"
+        "bolide: startup failed: the application's lifespan startup failed: RuntimeError: no database; nothing is served"
     )
     assert server.log.count("Traceback (most recent call last)") == 1, server.log
 

@@ -57,7 +57,7 @@ def test_beyond_limit_concurrency_the_answer_is_503_with_retry_after_and_later_o
         server.wait_for_log("^ended two$")
         # They have logged it; then their tasks end.
         wait_until(lambda: beyond.request(target="/fine").status == 200, "a free place")
-    # Only these two have reached the application meanwhile.
+    # Only these two have reached the application in the meantime.
     server.wait_for_log(r"POST /digest => generated \d+ bytes in \d+ msecs \(HTTP/1\.1 503\)")
 
 
@@ -230,7 +230,7 @@ def flooding(server):
 
 
 def fill(client, data, most):
-    """Sends the same data repeatedly until TCP accepts no more; returns the number of bytes."""
+    """Sends the same data repeatedly until TCP does not accept more; returns the number of bytes."""
     sent = 0
     while sent < most:
         try:

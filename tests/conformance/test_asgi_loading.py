@@ -6,7 +6,7 @@ import pytest
 from support import uwsgi
 from support.server import APPS
 
-#: Name in the module -> the interface it reports without any further option.
+#: Name in the module -> the interface it reports without any other option.
 RECOGNIZED = {
     "async_function": "async function",
     "object_with_async_call": "object",

@@ -11,7 +11,7 @@ from support.waiting import wait_until
 #: Each loop, by the name of its class.
 CLASSES = {"asyncio": "asyncio.unix_events._UnixSelectorEventLoop", "uvloop": "uvloop.Loop", "rloop": "rloop.loop.RLoop"}
 
-#: Exit status of a start whose application can't be served.
+#: Exit status of a startup whose application can't be served.
 LOAD_FAILED = 22
 
 

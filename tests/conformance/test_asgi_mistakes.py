@@ -69,8 +69,8 @@ def test_an_uncaught_wrong_message_is_a_500_and_a_traceback(server, number):
     [
         ("raises", "RuntimeError: as the test asked, with a d\u00e9tail \u20ac"),
         ("raises_later", "RuntimeError: later"),
-        ("raises_after_start", "RuntimeError: after the start"),
-        ("raises_after_start_later", "RuntimeError: after the start"),
+        ("raises_after_start", "RuntimeError: after startup"),
+        ("raises_after_start_later", "RuntimeError: after startup"),
         ("cancels_itself", "GET /cancels_itself: the application's task was cancelled before its response was complete"),
         ("cancels_itself_later", "GET /cancels_itself_later: the application's task was cancelled"),
         ("cancelled_by_timeout", ".*TimeoutError"),
@@ -163,7 +163,7 @@ def test_system_exit_loses_only_its_own_request(serve, path, loop):
         client.send(f"GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         assert client.read_response().status == 500
     server.wait_for_log("SystemExit: 7")
-    # The worker ends, as the application requested, and another replaces it: no request is refused meanwhile.
+    # The worker exits, as the application requested, and another replaces it: no request is refused in the meantime.
     assert wait_until(lambda: new_pid(server, pid), "another worker serves")
 
 

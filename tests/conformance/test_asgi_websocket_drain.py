@@ -1,5 +1,5 @@
-"""WebSockets when their worker ends: at a reload, at a stop, and by itself. Each is closed with the right code, within its time
-limit.
+"""WebSockets when their worker exits: at a reload, at shutdown, and by itself. Each is closed with the right code, within its
+time limit.
 """
 
 import ast

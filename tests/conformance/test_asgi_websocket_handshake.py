@@ -41,7 +41,7 @@ def test_the_example_of_the_specification_is_answered_as_there(server):
 def test_another_version_is_426_and_learns_ours(server, version):
     response, _ = ask(server, headers=[("Sec-WebSocket-Version", version)])
     assert (response.status, response.get("sec-websocket-version")) == (426, "13")
-    # RFC 9110 section 15.5.22: the response has an Upgrade field.
+    # RFC 9110 section 15.5.22: the response contains an Upgrade field.
     assert response.get("upgrade").lower() == "websocket"
     # Section 7.8: the Connection field lists it, for intermediaries.
     assert "upgrade" in response.all("connection")

@@ -1,4 +1,4 @@
-"""Random frames, random fragmentation and random ends at every stage: the worker survives, and keeps no state of them."""
+"""Random frames, random fragmentation and random ends at every stage: the worker survives, and keeps nothing of them."""
 
 import os
 

@@ -401,7 +401,7 @@ def test_a_frozen_worker_loses_no_message_of_clients_that_wait(usual):
         assert [socket.read_message() for _ in range(3)] == [f"{number} {place}" for place in range(3)]
 
 
-# Many at once.
+# Many at the same time.
 
 IDLE_SOCKETS = 2000
 IDLE_BYTES = 8 * 1024

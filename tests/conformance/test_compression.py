@@ -244,8 +244,8 @@ def test_a_route_can_ask_for_gzip(serve):
 
 
 #: Progress of an application thread while a large response is compressed, which takes seconds. If the worker held the GIL
-#: meanwhile, the thread would run about fifty times, whenever the worker waits for the client; without, it runs thousands of
-#: times.
+#: in the meantime, the thread would run about fifty times, whenever the worker waits for the client; without, it runs thousands
+#: of times.
 MIN_TICKS = 300
 
 

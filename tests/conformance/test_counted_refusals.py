@@ -35,7 +35,7 @@ def test_the_number_is_logged_when_the_minute_ends_though_nothing_happens(worker
     clock.turn(NEARLY_A_MINUTE)
     refuse(server, 3)
     server.wait_for_log(counted(3))
-    # No further failure, no further line.
+    # No other failure, no other line.
     clock.turn(2 * QUIET_SECONDS)
     assert server.get("/").status == 200
     assert server.stop() == 0

@@ -85,7 +85,7 @@ def test_a_body_without_a_length_ends_with_its_stream(address, size):
         client.send(fastcgi.opened(variables) + stream(STDIN, 1, body))
         told = json.loads(fastcgi.read_answer(client).body)
     assert told["body"].encode("latin-1") == body
-    # A complete response has a length.
+    # A complete response contains its length.
     assert told["environ"].get("CONTENT_LENGTH", "") == (str(size) if size else "")
 
 

@@ -63,7 +63,7 @@ def bounded(server):
 
 
 def flooded(connection, make, most=FLOOD_FRAMES, batch=BATCH_FRAMES):
-    """Sends ``make(number)`` repeatedly until the server ends the connection; returns the error code."""
+    """Sends ``make(number)`` repeatedly until the server closes the connection; returns the error code."""
     for start in range(0, most, batch):
         if not connection.send(b"".join(make(number) for number in range(start, start + batch))):
             break
@@ -91,7 +91,7 @@ def prepared(both, way="plain", values=None):
 
 
 def static_block(method="GET", target="/fine"):
-    """Returns a header block that leaves no entry in the table, so that it can be repeated."""
+    """Returns a header block that does not leave an entry in the table, so that it can be repeated."""
     encoded = b"\x82" if method == "GET" else b"\x83"
     encoded += b"\x86" + b"\x04" + bytes([len(target)]) + target.encode() + b"\x01\x09localhost"
     return encoded

@@ -1,4 +1,5 @@
-"""The end of HTTP/2 connections: at a reload and a stop, GOAWAY names the last stream that is answered, and no stream is lost."""
+"""The end of HTTP/2 connections: at a reload and at shutdown, GOAWAY contains the last stream that is answered, and no
+stream is lost."""
 
 import shutil
 import signal

@@ -195,7 +195,7 @@ def beyond_the_streams_window(connection):
     beyond = frame(DATA, 0, answer.stream, bytes(FRAME_BYTES))
     for _ in range(0, connection.send_windows[answer.stream] + FRAME_BYTES, FRAME_BYTES):
         connection.send(beyond)
-    # The server may have returned buffered window meanwhile, although the application does not read.
+    # The server may have returned buffered window in the meantime, although the application does not read.
     for _ in range(MAX_FRAMES):
         connection.ping()
         if answer.is_over:
@@ -404,7 +404,7 @@ def fine(connection):
 
 
 def connection_error(connection, act):
-    """Returns the code with which a connection ends meanwhile, or None."""
+    """Returns the code with which a connection ends in the meantime, or None."""
     try:
         act()
     except http2.Ended:

@@ -1,6 +1,6 @@
 """``write()`` and ``uwsgi.sendfile`` over HTTP/2: a thread inside a call continues when its client's window opens.
 
-Meanwhile another thread may read the connection, or this thread itself if all threads are in calls.
+In the meantime another thread may read the connection, or this thread itself if all threads are in calls.
 """
 
 import pytest
@@ -98,7 +98,7 @@ def test_all_threads_may_wait_for_a_connection_each(both, way):
 
 @pytest.mark.parametrize(("path", "body"), [("/few", WRITTEN_FEW), ("/file", LARGE)])
 def test_a_client_may_take_its_answers_one_after_the_other(both, way, path, body):
-    # The calls of later responses wait meanwhile, in all available threads.
+    # The calls of later responses wait in the meantime, in all available threads.
     connection = both.connect(way, {INITIAL_WINDOW_SIZE: SMALL_WINDOW_BYTES}, gives_back=False)
     connection.read_settings()
     connection.open_window(0, 1 << 30)

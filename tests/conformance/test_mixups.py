@@ -1,5 +1,5 @@
-"""A different protocol than the socket's: the response names it, and so does the log, once a minute and peer, with the option to
-change and the place; and the server keeps serving.
+"""A different protocol than the socket's: the response identifies it, and so does the log, once a minute and peer, with the
+option to change and the place; and the server keeps serving.
 """
 
 import re

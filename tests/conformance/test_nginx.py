@@ -104,7 +104,7 @@ def test_behind_nginx_a_kept_connection_is_used_again(server, nginx):
         assert kept
         for _ in range(20):
             assert client.request("GET", "/fastcgi-kept/echo").status == 200
-    # No other was opened; those that are not kept may have ended meanwhile.
+    # No other one was opened; those that are not kept may have ended in the meantime.
     after = connections_at(path)
     assert after
     assert after <= kept

@@ -1,4 +1,4 @@
-"""A request leaves no references behind in the interpreter, however it ends.
+"""A request does not leave references behind in the interpreter, however it ends.
 
 One worker gets the same request repeatedly, and reports the number of references: a debug build of Python counts them.
 """

@@ -287,7 +287,7 @@ def test_the_log_has_what_routes_say(serve):
     server.wait_for_log(r"\] 10\.1\.1\.1 \(ann\) \{.*GET /x => ")
 
 
-#: A bcrypt hash that deliberately takes about two seconds, and the minimum progress of another thread meanwhile.
+#: A bcrypt hash that deliberately takes about two seconds, and the minimum progress of another thread in the meantime.
 SLOW_HASH = "$2b$15$" + "abcdefghijklmnopqrstuu" + "A" * 31
 MIN_TICKS = 100
 

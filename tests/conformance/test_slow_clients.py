@@ -18,7 +18,7 @@ DRIPPED_BYTES = 60
 
 @pytest.fixture(scope="module")
 def server(serve_module):
-    # A client that stops reading on purpose must not time out meanwhile, however busy the machine is.
+    # A client that stops reading on purpose must not time out in the meantime, however busy the machine is.
     return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000\nsocket-timeout = 600")
 
 
@@ -108,7 +108,7 @@ def test_a_stopped_reader_blocks_no_other_client_and_memory_stays_bounded(server
     assert total == megabytes * len(MEGABYTE)
     if kind.endswith("parts"):
         server.wait_for_log(f"^closed {megabytes}$")
-    # The connection can be used for further requests.
+    # The connection can be used for more requests.
     assert client.request(target="/fine").body == b"fine"
 
 

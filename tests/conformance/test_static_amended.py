@@ -224,7 +224,7 @@ def test_data_is_sent_while_the_rest_is_compressed(server):
         while not text:
             text += feed.decompress(next(chunks))
         assert TEXT.startswith(text[: len(TEXT)])
-        # Other clients are served meanwhile.
+        # Other clients are served in the meantime.
         assert ask(server, "/s/tiny.css").body == FILES["tiny.css"]
         for chunk in chunks:
             text += feed.decompress(chunk)

@@ -19,7 +19,7 @@ GROWTH_BYTES = 16 * MEGABYTE
 
 @pytest.fixture
 def server(serve):
-    # A client that stops reading on purpose must not time out meanwhile, however busy the machine is.
+    # A client that stops reading on purpose must not time out in the meantime, however busy the machine is.
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nsocket-timeout = 600")
     fill(server.directory / "files", {"large.bin": pattern(LARGE), "small.txt": b"small"})
     return server.start()
@@ -105,7 +105,7 @@ def test_a_file_that_was_removed_gives_its_room_back(server):
                     found.append(os.readlink(f"{directory}/{name}"))
         return [path for path in found if "removed.bin" in path]
 
-    # No request comes meanwhile: the worker itself closes files that were not requested for some seconds.
+    # No request comes in the meantime: the worker itself closes files that were not requested for some seconds.
     wait_until(lambda: not held(), lambda: f"the descriptor is closed: {held()}")
 
 

@@ -245,7 +245,7 @@ def test_bolide_and_nginx_answer_alike(ours, nginx, name):
         # nginx repeats Last-Modified in a 304; RFC 9110 section 15.4.5 does not require it if there is an ETag.
         if mine.status == 304 and field == "last-modified":
             continue
-        # nginx sends Accept-Ranges in a whole response only, and not in a compressed one, of which it serves no ranges.
+        # nginx sends Accept-Ranges in a whole response only, and not in a compressed one, of which it does not serve ranges.
         if field == "accept-ranges" and (mine.status != 200 or mine.get("content-encoding")):
             continue
         assert mine.get(field) == theirs.get(field), field

@@ -333,7 +333,7 @@ def test_manage_script_name_takes_the_mount_away_first(serve):
     assert server.get("/s/a.txt").body == b"a"
 
 
-# The start.
+# Startup.
 
 
 def test_a_directory_that_is_not_there_yet_is_a_warning_and_served_when_it_comes(site):

@@ -1,4 +1,4 @@
-"""Threads: requests really overlap, a blocked call delays no other request, and the application's own threads run."""
+"""Threads: requests really overlap, a blocked call does not delay other requests, and the application's own threads run."""
 
 import statistics
 import threading

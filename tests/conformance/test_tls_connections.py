@@ -105,7 +105,7 @@ def test_a_slow_reader_gets_all_and_costs_little(serve, listen, context):
     with connect(server, context, receive_bytes=4096) as client:
         client.send(b"GET /large_parts?64 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert client.read_head().status == 200
-        # Another client is served meanwhile.
+        # Another client is served in the meantime.
         assert get(server, context, "/fine").text == "fine"
         assert int(get(server, context, "/given").text) < 16 << 20, "it is not made faster than it is taken"
         assert processes.resident_bytes(server.worker()) - before < SLOW_BYTES

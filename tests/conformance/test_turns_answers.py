@@ -98,7 +98,7 @@ def test_answers_that_end_their_connection_do_not_wait_for_the_slow_call_behind_
 def test_quick_streams_of_a_batch_do_not_wait_for_the_slow_call_behind_them(hold, threads):
     held = hold(f"http2 = h2c\nthreads = {threads}")
     connection = connect_multiplexed(held)
-    # Enough at once that streams begin by the dozen, as they do while they are quick.
+    # Enough at a time that streams begin by the dozen, as they do while they are quick.
     targets = [f"/quick?quick-{number}" for number in range(STREAMS - 1)] + ["/held/gate?slow"]
     *quick, slow = [connection.expect(connection.next_stream) for _ in targets]
     sent = zip([*quick, slow], targets)

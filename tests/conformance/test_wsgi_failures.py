@@ -84,7 +84,7 @@ def test_a_traceback_is_logged_with_its_request_in_one_piece(server):
 
 
 def bad_head_name(number):
-    """A test's id must be the same in each process that collects it, so it contains no addresses."""
+    """A test's id must be the same in each process that collects it, so it does not contain addresses."""
     return re.sub(" object at 0x[0-9a-f]+", "", ascii(BAD_HEADS[number]))
 
 
@@ -162,7 +162,7 @@ def test_system_exit_loses_only_its_own_request(serve, path):
             assert client.read_head().status == 200
             assert client.read_to_end() == b"5\r\nbegun\r\n"
     server.wait_for_log("^worker 1: SystemExit: ")
-    # The worker ends, as the application requested, and another replaces it: no request is refused meanwhile.
+    # The worker exits, as the application requested, and another replaces it: no request is refused in the meantime.
     assert wait_until(lambda: new_pid(server, pid), "another worker serves")
 
 

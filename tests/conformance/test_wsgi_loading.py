@@ -2,7 +2,7 @@
 
 import pytest
 
-#: Exit status of a start whose application can't be loaded: uWSGI's own (UWSGI_FAILED_APP_CODE).
+#: Exit status of a startup whose application can't be loaded: uWSGI's own (UWSGI_FAILED_APP_CODE).
 LOAD_FAILED = 22
 
 

@@ -67,8 +67,8 @@ def check(step, directory):
 
 
 def configurations(steps, directory):
-    """Returns the findings of `bolide check` in configurations, all at once; findings about files of their own machine are left
-    out.
+    """Returns the findings of `bolide check` in configurations, all in one run; findings about files of their own machine are
+    left out.
     """
     places = {}
     for number, step in enumerate(steps):

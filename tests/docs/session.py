@@ -20,7 +20,7 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 #: Ports as pages write them: after a colon, or as an option's value.
 PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
 DIRECTORY = re.compile(r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib|/etc/bolide)(?=/|\b)")
-#: The log line of a start that serves.
+#: The log line of a startup that serves.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
 COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 #: Replacement for `pip install`: checks whether the tests' environment contains the packages of a page.

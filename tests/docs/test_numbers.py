@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from bench import charts, figures  # noqa: E402
 
 #: Tables of CPU per request: the heading, the directory of the run, its Python in labels, and the scenario of each column with
-#: its factor (the page has milliseconds for large files).
+#: its factor (the page contains milliseconds for large files).
 TABLES = {
     "WSGI": ("2026-11", "", ["hello", "fibonacci", "django", "nginx-uwsgi"], [1, 1, 1, 1]),
     "ASGI": (

@@ -31,7 +31,7 @@ class Site:
         return self.get("/notes").json()
 
     def ask_many(self, targets, headers=None):
-        """Sends all at once; returns the texts."""
+        """Sends all together; returns the texts."""
 
         async def ask_all():
             async with aiohttp.ClientSession() as session:

@@ -32,7 +32,7 @@ def test_the_introductions_application_speaks_both_protocols(serve_application):
 
 def test_the_lifespans_example_keeps_its_state(serve_application):
     server = serve_application("lifespan", "lifespan = on")
-    assert json.loads(server.get("/").body) == [["lifespan.startup"], "from the start", "3.0"]
+    assert json.loads(server.get("/").body) == [["lifespan.startup"], "from startup", "3.0"]
     assert server.stop() == 0
     server.wait_for_text("the application closes")
 

@@ -56,7 +56,7 @@ def test_the_clock_example_keeps_the_state_of_its_start_and_stops_with_its_strea
     stream = clock.connect()
     stream.send(b"GET /ticks HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert stream.read_head().get("content-type").startswith("text/event-stream")
-    # Workers that exceed the mercy are killed, and the log says so.
+    # Workers that exceed the mercy are killed, and this is logged.
     clock.expects_alarms = True
     clock.stop()
     stream.read_to_end()

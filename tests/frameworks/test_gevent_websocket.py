@@ -126,7 +126,7 @@ def application(environ, start_response):
     return []
 """
 
-#: An application that was written for gunicorn: it names no mode.
+#: An application that was written for gunicorn: it does not mention a mode.
 SOCKETIO_OF_GUNICORN = """
 from flask import Flask
 from flask_socketio import SocketIO, emit

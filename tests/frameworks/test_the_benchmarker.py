@@ -55,5 +55,5 @@ def test_an_entry_answers_the_routes_of_the_contract(site):
 
 def test_an_entry_serves_without_a_log_line_a_request(site):
     assert site.get("/user/0").status == 200
-    # The state that the log has at our request may name a request in flight.
+    # The state that is logged at our request may contain a request in flight.
     assert "GET /user/0 =>" not in site.log_until_now()

@@ -21,7 +21,7 @@ from h2spec.findings import findings, judge, table
 #: Time limit of a run over all cases, in seconds. Each case has a separate limit, which the suite enforces.
 RUN_SECONDS = 300
 
-#: The requested paths of the applications. The answer has a body that is large enough for the cases about windows.
+#: The requested paths of the applications. Its body is large enough for the cases about windows.
 APPLICATIONS = {
     "ASGI": ("asgi = {apps}/asgi_http.py", "/fine"),
     "WSGI": ("wsgi-file = {apps}/streams.py", "/fine"),

@@ -120,7 +120,7 @@ def test_everything_is_root_s_and_in_its_place(package):
 def test_the_configuration_to_begin_with_has_nothing_odd(system, tmp_path):
     text = (system / "usr/share/doc/bolide/examples/shop.ini").read_text()
     assert "/etc/bolide/shop.ini" in text
-    # The files that it names exist.
+    # The files that it lists exist.
     run(PYTHON, "-m", "venv", "--without-pip", tmp_path / "srv/shop/venv")
     (tmp_path / "srv/shop/shop").mkdir()
     (tmp_path / "srv/shop/shop/wsgi.py").write_text(APPLICATION)

@@ -32,7 +32,7 @@ def test_every_classifier_is_one_of_pypi_s(metadata):
     classifiers = metadata.get_all("Classifier")
     assert len(classifiers) > 15
     assert sorted(set(classifiers) - trove_classifiers.classifiers) == []
-    # The license is an expression; PyPI accepts no license classifier besides it.
+    # The license is an expression; PyPI does not accept a license classifier besides it.
     assert metadata["License-Expression"] == "MIT OR Apache-2.0"
     assert not [one for one in classifiers if one.startswith("License")]
 

@@ -17,9 +17,9 @@ from support_upgrade import pidfile
 from support_upgrade import stop as stop_upgraded
 from support_versions import write
 
-#: Exit statuses of a start with an invalid configuration.
+#: Exit statuses of a startup with an invalid configuration.
 REFUSED = (START_FAILED, 2)
-#: Timeout of a start that fails, in seconds.
+#: Timeout of a startup that fails, in seconds.
 FAILURE_SECONDS = 60
 
 

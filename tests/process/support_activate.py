@@ -14,7 +14,7 @@ ABOVE = 100
 
 
 def activated(*sockets):
-    """Returns the options of a start that receives these sockets."""
+    """Returns the options of a startup that receives these sockets."""
     # Not at the top: this file also runs as a program, which does not find the module.
     from support.server import program
 

@@ -119,7 +119,8 @@ def launched(port, configuration, breakpoints, environment):
     )
     session = None
     try:
-        # debugpy 1.8.22 listens before it can serve, and then writes the file: a client that comes too early gets no answer.
+        # debugpy 1.8.22 listens before it can serve, and then writes the file: a client that comes too early does not get an
+        # answer.
         wait_until(endpoints.exists, "the adapter serves")
         shared = {"console": "internalConsole", "subProcess": True, "python": [sys.executable], "env": environment}
         session = Session(port, "launch", {**shared, **configuration}, breakpoints)

@@ -74,7 +74,7 @@ class Instance(Server):
 
 def reload_by_command(server):
     """Requests a reload, and waits until all workers and helpers of before have the order to end."""
-    # "ready" in the log does not say so: the orders follow it.
+    # "ready" in the log does not show that: the orders follow it.
     command = [*program(), "reload", "--wait", str(server.process.pid)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=COMMAND_SECONDS)
     assert done.returncode == DONE, done.stdout
@@ -85,7 +85,7 @@ def is_daemon_helper(pid):
     try:
         return command_line_of(pid).startswith(("bolide: attendant", "bolide attendant", "bolide: exporter"))
     except (FileNotFoundError, ProcessLookupError):
-        # It has ended meanwhile, so it is not a prototype either.
+        # It has ended in the meantime, so it is not a prototype either.
         return True
 
 

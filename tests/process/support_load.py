@@ -20,7 +20,7 @@ class Load:
         self.target = target
         #: Number of times that each body came.
         self.bodies = collections.Counter()
-        #: Lost requests: (seconds since the start, reason).
+        #: Lost requests: (seconds since startup, reason).
         self.losses = []
         self.answers = 0
         self._changed = threading.Condition()

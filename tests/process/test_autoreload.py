@@ -124,7 +124,8 @@ def test_the_module_that_a_worker_lacks_is_watched_however_late_the_master_hears
         (package / "views.py").write_text(
             f"import os\nif os.path.exists({str(gate)!r}):\n    open({str(gate)!r}).read()\nfrom shop.prices import TEXT\n"
         )
-    # The new worker waits for the gate. It names the module and ends, and its prototype says so, while the master looks away.
+    # The new worker waits for the gate. It reports the module and exits, and its prototype reports that, while the master looks
+    # away.
     writer = os.open(gate, os.O_WRONLY)
     worker = wait_until(
         lambda: next((process.pid for process in instance.processes() if has_open(process, gate)), None), "the worker's look"

@@ -163,7 +163,7 @@ def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
     instance = start(*options, module="broken", ready=False)
     assert instance.wait_for_exit() == LOAD_FAILED
     assert (tmp_path / "safe.pid").read_text() == "before\n"
-    # The files that this start has written are removed.
+    # The files that this instance has written are removed.
     assert not (tmp_path / "two.pid").exists()
 
 

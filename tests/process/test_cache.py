@@ -55,7 +55,7 @@ def test_an_upgrade_hands_a_cache_on(upgradable, tmp_path):
     assert value(instance.address(), "uwsgi.cache_set('key', 'x')") == "True"
     upgrade(tmp_path)
     instance.wait_for_log(SERVES)
-    # The old master has ended its workers, and the new one's write to the same memory.
+    # The old master's workers have exited, and the new one's write to the same memory.
     assert value(instance.address(), "uwsgi.cache_get('key'), uwsgi.cache_update('key', 'y')") == "(b'x', True)"
     assert value(instance.address(), "uwsgi.cache_get('key')") == "b'y'"
 
@@ -77,7 +77,7 @@ def test_writers_that_are_killed_block_no_other_and_tear_no_value(serve):
         (server.directory / "pid").unlink()
         pids.add(pid)
         assert len(pids) == before + 1
-        # Another process reads a whole value, and writes, at once.
+        # Another process reads a whole value, and writes, at the same time.
         read = "len(uwsgi.cache_get('key')), len(set(uwsgi.cache_get('key'))), uwsgi.cache_update('other', 'x')"
         assert value(server.address(), read) == "(60000, 1, True)"
         server.wait_for_log(rf"^bolide: worker \d+ \(pid {pid}\) was killed by SIGKILL")
@@ -121,14 +121,14 @@ def test_a_cache_with_a_file_survives_a_restart_and_the_death_of_all_processes(s
     assert os.stat(file).st_blocks * 512 < os.stat(file).st_size
     server.stop()
     second = serve(configuration)
-    second.wait_for_log(r'^bolide: cache "pages": its file has 2 items$')
+    second.wait_for_log(r'^bolide: cache "pages": its file contains 2 items$')
     assert value(second.address(), "uwsgi.cache_get('key'), uwsgi.cache_get('timed')") == "(b'x', b'y')"
     assert value(second.address(), "uwsgi.cache_update('key', 'z'), uwsgi.cache_del('timed')") == "(True, True)"
     second.expects_alarms = True
     os.kill(second.process.pid, signal.SIGKILL)
-    wait_until(lambda: not second.processes(), "all of its processes have ended")
+    wait_until(lambda: not second.processes(), "all of its processes have exited")
     third = serve(configuration)
-    third.wait_for_log(r'^bolide: cache "pages": its file has 1 item$')
+    third.wait_for_log(r'^bolide: cache "pages": its file contains 1 item$')
     assert value(third.address(), "uwsgi.cache_get('key'), uwsgi.cache_keys()") == "(b'z', [b'key'])"
 
 
@@ -160,7 +160,7 @@ def test_a_file_of_another_sort_is_said_and_not_destroyed(serve, tmp_path):
     assert value(server.address(), "uwsgi.cache_set('key', 'x')") == "True"
     server.stop()
     assert (tmp_path / "pages.cache.broken").read_text() == "a letter to a friend"
-    # The second one is refused, because there is no further name for it.
+    # The second one is refused, because there is no other name for it.
     file.write_text("another letter")
     refused = serve.prepare(configuration).launch()
     assert refused.wait_for_exit() != 0

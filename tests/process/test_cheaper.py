@@ -172,7 +172,7 @@ BUSYNESS = ("--cheaper-algo", "busyness", "--cheaper-busyness-verbose=true", *QU
 
 
 def stopped_worker(instance):
-    """The only worker accepts no connection, and the master, which has last seen it idle, can't tell."""
+    """The only worker does not accept connections, and the master, which has last seen it idle, can't tell."""
     assert instance.body()
     instance.wait_for_log("busy for 0 % of 1 s: nothing changes$", count=2)
     (worker,) = instance.workers()
@@ -262,7 +262,7 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
             thread.join()
         assert len(bodies) == 4
         assert all(body.isdigit() for body in bodies)
-    instance.wait_for_text("no request for 1 s (idle): all workers end, and the next connection starts some")
+    instance.wait_for_text("no request for 1 s (idle): all workers exit, and the next connection starts some")
 
 
 def test_an_instance_without_workers_wakes_hardly_ever(start):

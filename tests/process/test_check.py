@@ -62,7 +62,7 @@ def test_odd_values_are_found_in_every_format(form, key, value, words, check, tm
     status, said, _ = check(f"shop.{form}")
     assert status == CLEAN
     assert words in said
-    # Some formats keep no line numbers for their values, and findings name only the file.
+    # Some formats do not keep line numbers for their values, and findings name only the file.
     assert said.startswith(f"shop.{form}:")
 
 
@@ -139,7 +139,7 @@ def test_a_load_whose_process_ends_is_an_error(check, tmp_path):
     configure(tmp_path)
     status, said, _ = check("--load", "shop.ini")
     assert status == FAILED
-    assert "its process ended while it was loaded: exit status: 3" in said
+    assert "its process exited while it was loaded: exit status: 3" in said
 
 
 def test_a_load_takes_the_directory_the_paths_and_the_variables_of_the_configuration(check, tmp_path):

@@ -47,10 +47,10 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_reported(fa
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for text, reason in [
-        ("", "it contains no pid"),
+        ("", "it does not contain a pid"),
         ("0", "no pid"),
         ("-1", "no pid"),
-        (str(ended.pid), "does not exist: the instance has ended"),
+        (str(ended.pid), "does not exist: the instance has exited"),
     ]:
         (tmp_path / "shop.pid").write_text(text)
         status, lines = fail("--stop", "shop.pid")

@@ -86,8 +86,8 @@ def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(star
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--immediate-uid", "root"), "immediate-uid = root drops no rights"),
-        (("--immediate-gid", "0"), "immediate-gid = root drops no rights"),
+        (("--immediate-uid", "root"), "immediate-uid = root does not drop privileges"),
+        (("--immediate-gid", "0"), "immediate-gid = root does not drop privileges"),
         (("--immediate-uid", "no-such-user"), "no user is called `no-such-user` (immediate-uid)"),
         (("--immediate-gid", "no-such-group"), "no group is called `no-such-group` (immediate-gid)"),
         (("--immediate-uid", "54321"), "set immediate-gid too"),

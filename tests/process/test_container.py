@@ -55,7 +55,7 @@ def zombies_of(pid):
 
 @pytest.fixture
 def contained(start, tmp_path):
-    """Starts an instance as process 1 of a namespace. Returns it with the master's pid outside."""
+    """Starts an instance as PID 1 of a namespace. Returns it with the master's pid outside."""
 
     def contained(*options):
         (tmp_path / "shop.py").write_text(APPLICATION)

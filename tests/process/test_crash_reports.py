@@ -1,4 +1,4 @@
-"""`crash-reports`: a worker that dies unexpectedly leaves a report, which `bolide crash` reads aloud."""
+"""`crash-reports`: a worker that dies unexpectedly leaves a report, which `bolide crash` explains."""
 
 import contextlib
 import json

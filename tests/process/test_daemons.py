@@ -181,7 +181,7 @@ def test_a_control_daemon_takes_the_instance_with_it(start, daemon):
     first_pid(pids)
     Path(f"{script}.end").touch()
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text("exited with status 0, and the instance ends with it")
+    instance.wait_for_text("exited with status 0, and the instance exits with it")
 
 
 def test_a_touched_file_restarts_a_daemon(start, daemon, tmp_path):
@@ -195,7 +195,7 @@ def test_a_touched_file_restarts_a_daemon(start, daemon, tmp_path):
     wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
     assert not is_alive(pid)
     instance.wait_for_text("daemon.conf was touched: restarting it")
-    instance.wait_for_text(f"(pid {pid}) ended on SIGINT; restarting at once")
+    instance.wait_for_text(f"(pid {pid}) ended on SIGINT; restarting immediately")
 
 
 def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, daemon, tmp_path):
@@ -291,7 +291,7 @@ def test_a_stop_says_that_daemons_are_waited_for(start, daemon):
 
 @pytest.fixture
 def two(tmp_path):
-    """Returns a command line of two parallel programs, and the pids that they have written, two for each start."""
+    """Returns a command line of two parallel programs, and the pids that they have written, two for each run."""
     path = tmp_path / "two.pids"
 
     def pids(starts=1):

@@ -83,7 +83,7 @@ def test_a_request_that_crashes_its_worker_again_and_again_does_not_delay_the_ne
     for _ in range(6):
         with pytest.raises(Closed):
             instance.connect().request("GET", "/exit/7")
-        # Connections that queue at the port meanwhile are served by the next worker.
+        # Connections that queue at the port in the meantime are served by the next worker.
         assert instance.body().isdigit()
     instance.wait_for_log(r"exited with status 7 while it served GET /exit/7 \(for .*\); it is replaced$", count=6)
     assert "next attempt in" not in instance.log
@@ -196,7 +196,7 @@ def test_whatever_dies_in_whatever_order_the_chosen_workers_serve_in_the_end(see
         if action == "reload":
             instance.send_signal(signal.SIGHUP)
         elif action == "answer":
-            # Requests of workers that are killed meanwhile are lost; the test only requires an answer.
+            # Requests of workers that are killed in the meantime are lost; the test only requires an answer.
             wait_until(lambda: answers(instance), lambda: f"an answer; the log:\n{instance.log}")
         else:
             victim = somebody(instance.workers() if action == "worker" else instance.prototypes())

@@ -13,7 +13,7 @@ PATIENT = ("--http-timeout", "600", "--http-keepalive=600")
 
 
 def limited(limit):
-    """Options of a start with this limit of open files."""
+    """Options of an instance with this limit of open files."""
     return {"command": ["sh", "-c", f'ulimit -n {limit}; exec "$0" "$@"', *program()]}
 
 

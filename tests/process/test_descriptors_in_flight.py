@@ -1,4 +1,4 @@
-"""Descriptors on their way between processes count for all processes of a user, and the kernel refuses further ones above the
+"""Descriptors on their way between processes count for all processes of a user, and the kernel refuses others above the
 limit of open files (unix(7), ETOOMANYREFS). Neither the connections of killed workers nor other programs keep an instance from
 forking.
 

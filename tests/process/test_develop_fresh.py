@@ -53,7 +53,7 @@ def save(package, tmp_path, call):
 
 
 def old_worker_waits(call, instance):
-    """With `stop-first`, the old worker has ended instead."""
+    """With `stop-first`, the old worker has exited instead."""
     workers = json.loads(call("status", "--json", instance.pid)[1])["workers"]
     return all(worker["state"] == "paused" for worker in workers if worker["generation"] == 1)
 

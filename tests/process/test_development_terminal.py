@@ -75,7 +75,7 @@ class Asking:
             with Client(("127.0.0.1", self.port)) as client:
                 self.answer = client.request("GET", self.target)
         except (OSError, Closed):
-            # The server has ended first, as some of these tests require.
+            # The server has exited first, as some of these tests require.
             pass
 
     def result(self):

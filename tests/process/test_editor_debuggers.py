@@ -94,7 +94,7 @@ def wait_for_no_process_of(directory):
     def has_ended():
         return not any(works_in(process, directory) for process in Path("/proc").glob("[0-9]*"))
 
-    wait_until(has_ended, "all processes have ended")
+    wait_until(has_ended, "all processes have exited")
 
 
 def test_breakpoints_are_hit_in_a_launched_module_and_after_a_reload_that_waited_for_one(tmp_path, free_port, environment):

@@ -120,7 +120,7 @@ def test_jobs_are_kept_while_the_engine_refuses_them_and_delivered_later(machine
         assert os.path.exists(found.spool(name=name))
     assert len(jobs_in(found.jobs)) == 2
     # Both spoolers have asked in vain several times.
-    wait_until(lambda: redis.calls("eval") >= asked + 10, "further calls of the spoolers")
+    wait_until(lambda: redis.calls("eval") >= asked + 10, "more calls of the spoolers")
     refused = [line for line in found.server.lines if "refused a command" in line]
     assert [word in line for line in refused] == [True]
     assert not [line for line in found.server.lines if "can't be taken" in line or "can't be delivered" in line]

@@ -19,8 +19,8 @@ def application(environ, start_response):
     start_response("200 OK", [])
     return [json.dumps([os.getpid(), *resource.getrlimit(resource.RLIMIT_FSIZE)]).encode()]
 """
-#: Executes the program in the third argument and onwards, without the right to raise hard limits if the second says so (prctl(2),
-#: PR_CAPBSET_DROP).
+#: Executes the program in the third argument and onwards, without the right to raise hard limits if the second asks for it
+#: (prctl(2), PR_CAPBSET_DROP).
 LIMITED = """\
 import ctypes, os, resource, sys
 size, keeps_right = int(sys.argv[1]), sys.argv[2] == "root"

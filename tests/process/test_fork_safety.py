@@ -15,7 +15,7 @@ SAFE = """\
 import os, threading, time
 loaded_in = os.getpid()
 def said():
-    # Requests that come meanwhile go to another worker.
+    # Requests that come in the meantime go to another worker.
     time.sleep(0.02)
     return f"{loaded_in == os.getpid()} {os.getpid()} {threading.active_count()}".encode()
 """

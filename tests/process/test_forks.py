@@ -1,4 +1,5 @@
-"""Applications that fork in a request: a child that returns does not serve, and one that lives on keeps no response open."""
+"""Applications that fork in a request: a child that returns does not serve, and one that lives on does not keep a response
+open."""
 
 import pytest
 from support import processes

@@ -329,7 +329,7 @@ def test_a_test_that_is_killed_takes_its_server_with_it(directory):
     (directory / "shop.py").write_text(APPLICATION)
     (directory / "killed.py").write_text(
         "import bolide.testing, os, threading\nserver = bolide.testing.serve('shop:app')\n"
-        # The thread that has started the server ends; the process continues.
+        # The thread that has started the server exits; the process continues.
         "starter = threading.Thread(target=server.__enter__)\nstarter.start()\nstarter.join()\n"
         "print(server._process.pid, server.url, flush=True)\ninput()\n"
     )

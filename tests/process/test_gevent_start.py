@@ -1,4 +1,4 @@
-"""gevent at the start: it is patched in before the application is imported, and what is wrong is told with the line to write."""
+"""gevent at startup: it is patched in before the application is imported, and what is wrong is told with the line to write."""
 
 import json
 import os
@@ -259,7 +259,7 @@ def answer(path):
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        # The other request's sleep ends meanwhile, also in the loop of this process.
+        # The other request's sleep ends in the meantime, also in the loop of this process.
         gevent.sleep(0.3)
         os.write(writer, b"hello")
         os._exit(0)

@@ -118,7 +118,7 @@ def test_the_version_names_the_program_its_python_and_the_system(bolide):
     version, *rest = said.strip().split(", ")
     assert version.startswith("bolide ")
     assert rest[-1] == "Linux"
-    # The program that Cargo installs contains no Python.
+    # The program that Cargo installs does not contain Python.
     assert rest[:-1] in ([], [f"CPython {platform.python_version()}"])
     assert bolide("-V")[1] == bolide("version")[1] == said
 
@@ -216,7 +216,7 @@ while zpty -r shell; do :; done
 
 
 def test_zsh_completes(completions, run, tmp_path):
-    # It inserts the common prefix of several words, and prints no list here.
+    # It inserts the common prefix of several words, and does not print a list here.
     words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process", "--po", "--ho")]
     lines = " ".join(f"'bolide {' '.join(typed)}'" for typed, _ in words)
     script = ZSH.format(directory=tmp_path, file=completions("zsh"), lines=lines)

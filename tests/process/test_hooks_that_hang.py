@@ -59,7 +59,7 @@ def test_a_signal_ends_a_start_whose_hook_hangs_and_the_command_goes_with_it(sta
     if number == signal.SIGKILL:
         assert status == -signal.SIGKILL
         return
-    # Like a stop while the application is loaded.
+    # Like a shutdown while the application is loaded.
     assert status == 0
     name = signal.Signals(number).name
     assert f"bolide: not started: {name} arrived: killing the hooks ({step.split()[0]})" in instance.lines[-1]

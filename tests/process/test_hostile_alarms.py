@@ -16,7 +16,7 @@ from support_users import NOBODY
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
-#: Actions of one alarm that run at the same time: further ones wait.
+#: Actions of one alarm that run at the same time: others wait.
 MAX_RUNNING = 4
 #: `$$` is the command, and `$PPID` the process that executes it, which belongs to the same user.
 HARMS = {

@@ -158,7 +158,7 @@ class Play:
 
         def is_over():
             left = processes.of_session(self.instance.process.pid)
-            # A master in the middle of an upgrade may have missed the stop, so a master that takes over gets the stop as well.
+            # A master in the middle of an upgrade may have missed the signal, so a master that takes over gets it as well.
             for one in left:
                 if one.parent not in {other.pid for other in left} or one.pid in self.masters():
                     processes.kill(one.pid, signal.SIGINT)
@@ -172,7 +172,7 @@ class Play:
 
     def step(self):
         if self.instance is not None and self.instance.process.poll() is not None and not self.masters():
-            # No process is left of an instance whose master has ended without a successor.
+            # No process is left of an instance whose master has exited without a successor.
             wait_until(lambda: not processes.of_session(self.instance.process.pid), "the end of its processes", ANSWER_SECONDS)
             self.instance = None
         if self.instance is None:

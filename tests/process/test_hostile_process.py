@@ -79,7 +79,7 @@ class Play:
         return done.returncode, done.stdout + done.stderr
 
     def look(self):
-        assert self.instance.process.poll() is None, f"the master has ended: {self.instance.process.poll()}"
+        assert self.instance.process.poll() is None, f"the master has exited: {self.instance.process.poll()}"
         status, output = self.order("status")
         assert status == DONE, output
         ended = [self.names.get(pid, pid) for pid in self.guarded if processes.look(pid) is None]
@@ -166,7 +166,7 @@ def test_nothing_of_root_ends_whatever_a_process_of_the_user_does(play):
 
 
 def test_a_new_master_that_has_not_served_yet_is_not_ended_either(play, ground):
-    # It is a child of the old one, as a worker is whose prototype has ended.
+    # It is a child of the old one, as a worker is whose prototype has exited.
     program = ground.directory / "waits-for-long"
     program.write_text("#!/bin/sh\nexec sleep 1000\n")
     program.chmod(0o755)

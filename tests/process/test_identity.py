@@ -23,7 +23,7 @@ SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, open_directory):
     python = python_for_everybody(open_directory)
     if python is None:
-        # The case of a user whose Python is in root's home: the start fails with a message.
+        # The case of a user whose Python is in root's home: startup fails with a message.
         instance = start(*options, ready=False)
         assert instance.wait_for_exit() == START_FAILED
         assert "the user of uid may not use it" in instance.lines[-1]

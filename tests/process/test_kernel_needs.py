@@ -1,4 +1,4 @@
-"""A start where the kernel or a limit refuses what each process needs: it ends with words, and nothing is forked for ever."""
+"""Startup where the kernel or a limit refuses what each process needs: it ends with words, and nothing is forked for ever."""
 
 import ctypes
 import os

@@ -122,7 +122,7 @@ def test_a_hundred_readers_that_take_no_event_delay_nobody_and_are_let_go(start,
         assert next_event(lines)["now_ms"] > seen
 
         def are_gone():
-            # The client that takes its events gets each of them meanwhile.
+            # The client that takes its events gets each of them in the meantime.
             next_event(lines)
             return len(os.listdir(f"/proc/{instance.pid}/fd")) <= before
 

@@ -228,7 +228,7 @@ def test_a_program_reads_lines(says, tmp_path):
 def test_a_program_that_ends_is_started_again_and_reads_the_lines_that_came_meanwhile(says, tmp_path):
     piped, starts = tmp_path / "piped", tmp_path / "starts"
     reader = tmp_path / "reader"
-    # Each one reads one line, which the shell does byte by byte, and exits; each one is a start.
+    # Each one reads one line, which the shell does byte by byte, and exits; each one is a run.
     reader.write_text(f'#!/bin/sh\necho $$ >> {starts}\nread line; echo "$line" >> {piped}\nexit 3\n')
     reader.chmod(0o755)
     instance = says(f"req-logger = pipe:exec {reader}", "processes = 2", alarms=True)

@@ -1,4 +1,4 @@
-"""Connections outlive their workers: when a worker ends, its idle connections move to the others, unnoticed by their clients."""
+"""Connections outlive their workers: when a worker exits, its idle connections move to the others, unnoticed by their clients."""
 
 import signal
 

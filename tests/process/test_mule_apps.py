@@ -99,7 +99,7 @@ def test_a_call_of_a_mule_that_dies_fails_at_once_and_the_next_one_is_answered(s
     instance = shop("mules = 1")
     instance.expects_alarms = True
     for died in ("mules.call(NAME,'die',timeout=600)", "of_loop(mules.call_async(NAME,'die',timeout=600))"):
-        assert instance.get(f"/{died}").text == "MuleDiedError: the mule has ended before shop:Model.die answered"
+        assert instance.get(f"/{died}").text == "MuleDiedError: the mule has exited before shop:Model.die answered"
     assert instance.get("/mules.call(NAME,'add',1)").text == "1"
 
 

@@ -1,4 +1,4 @@
-"""Messages to mules: each one that was accepted is taken once, whatever happens to the mule's process meanwhile."""
+"""Messages to mules: each one that was accepted is taken once, whatever happens to the mule's process in the meantime."""
 
 import os
 import signal

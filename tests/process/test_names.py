@@ -1,4 +1,4 @@
-"""Lookup of an application that the command line names, and its messages, from the first line that people type."""
+"""Lookup of an application that is named on the command line, and its messages, from the first line that people type."""
 
 import os
 import sys

@@ -68,7 +68,7 @@ class Scraping(Repeating):
 
     def wait_for_more(self):
         before = self.count
-        wait_until(lambda: self.failures or self.count > before + 2, "further scrapes")
+        wait_until(lambda: self.failures or self.count > before + 2, "more scrapes")
 
 
 def test_the_address_goes_on_answering_at_an_upgrade(upgradable, tmp_path):

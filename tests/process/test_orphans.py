@@ -122,7 +122,7 @@ from probe import application as probe
 def application(environ, start_response):
     if environ["PATH_INFO"] == "/gil":
         open(environ["QUERY_STRING"], "w").close()
-        # A function of a library that keeps the interpreter: no other thread of the process runs Python meanwhile.
+        # A function of a library that keeps the interpreter: no other thread of the process runs Python in the meantime.
         while True:
             ctypes.PyDLL(None).sleep(300)
     return probe(environ, start_response)

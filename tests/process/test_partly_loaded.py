@@ -1,4 +1,4 @@
-"""Several applications of which one can't be loaded: at a start the others are served, at a reload the generation before it."""
+"""Several applications of which one can't be loaded: at startup the others are served, at a reload the generation before it."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ import pytest
 from support.server import program
 from support_instance import COMMAND_SECONDS, reload_by_command
 
-#: The exit status of a start whose application can't be loaded.
+#: The exit status of a startup whose application can't be loaded.
 LOAD_FAILED = 22
 
 SHOP = "def app(e, s):\n    s('200 OK', [])\n    return [f\"shop {e['SCRIPT_NAME']} {e['PATH_INFO']}\".encode()]\n"

@@ -1,4 +1,4 @@
-"""What a request in flight waits for, as the events of the page have it: its body, the application, or its client."""
+"""What a request in flight waits for, as the events of the page report it: its body, the application, or its client."""
 
 import json
 import re

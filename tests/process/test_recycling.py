@@ -1,5 +1,5 @@
-"""`max-requests` and `max-worker-lifetime`: the replacement of a worker starts first, then the worker ends, one at a time, and no
-request is lost.
+"""`max-requests` and `max-worker-lifetime`: the replacement of a worker starts first, then the worker exits, one at a time, and
+no request is lost.
 """
 
 import time
@@ -20,7 +20,7 @@ def test_max_requests_under_load_retires_one_worker_after_the_other_and_loses_no
         wait_until(lambda: len(observer.seen) >= 8, lambda: f"eight workers, saw {observer.seen}; {instance.log}")
         # An observation may fall between any two replacements: they continue under load until one of them is seen beside its
         # predecessor.
-        wait_until(lambda: observer.most > PROCESSES, "a replacement that starts before its worker has ended")
+        wait_until(lambda: observer.most > PROCESSES, "a replacement that starts before its worker has exited")
         load.wait_for_more()
     assert load.losses == []
     # One retires at a time: besides the configured number there is only its replacement.

@@ -160,7 +160,7 @@ def write_gated(directory):
     return gate
 
 
-#: A generation for which another one waits may load for as long as a test takes, or is abandoned at once.
+#: A generation for which another one waits may load for as long as a test takes, or is abandoned immediately.
 PATIENT, IMPATIENT = ({"BOLIDE_TEST_LOAD_PATIENCE_MS": time} for time in ("600000", "1"))
 FOLLOWS = r"^bolide: reload: generation 2 is still starting \(for .*\): one more reload follows it, which {} asks for$"
 
@@ -219,7 +219,7 @@ def test_a_generation_that_takes_too_long_is_abandoned_for_the_reload_that_waits
         instance.wait_for_log(given_up.format(number))
 
 
-#: The first worker serves at once, the second when the gate is open. The version is that of the file at the load.
+#: The first worker is ready immediately, the second when the gate is open. The version is that of the file at the load.
 HALF_STARTED = """\
 import asyncio, os, uwsgi
 async def application(scope, receive, send):

@@ -98,7 +98,7 @@ def test_a_canary_that_has_answered_nothing_well_is_watched_once_more_and_rolled
     assert instance.body() == "first"
     write(tmp_path, "second!", fault=BROKEN)
     command = reload_and_wait(instance)
-    # One error, which may be a coincidence, and no further request comes.
+    # One error, which may be a coincidence, and no other request comes.
     ask_until_one_fails(instance.address())
     status, said = outcome_of(command)
     one = r"canary: 1 of 1 answer was an error, the old workers' 0 of \d+(?: since their start)?"

@@ -1,4 +1,4 @@
-"""SIGHUP reads the configuration again: changeable options take effect, the log names the others, and an invalid configuration
+"""SIGHUP reads the configuration again: changeable options take effect, the log lists the others, and an invalid configuration
 changes nothing.
 """
 
@@ -142,7 +142,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     assert instance.body().isdigit()
     # The error report of a generation is closed just after it reports readiness.
     wait_until(lambda: len(descriptors_of(instance.pid)) <= before, "no more descriptors than before")
-    # The settings that stay are those of the start, also for a worker that is replaced now.
+    # The settings that stay are those of startup, also for a worker that is replaced now.
     instance.rewrite("processes = 3\n")
     instance.reload(3)
     assert len(instance.workers()) == 3

@@ -8,7 +8,7 @@ import pytest
 from support.server import APPS
 from support.waiting import wait_until
 
-#: A worker that ends waits this long for a slow body, in seconds: the engine's constant.
+#: A worker that exits waits this long for a slow body, in seconds: the engine's constant.
 ARRIVAL_SECONDS = 5
 #: Size of one part of a slow upload, and the pause after it, in seconds: far above `body-min-rate`.
 PIECE = b"x" * 1000

@@ -39,7 +39,7 @@ def test_the_instance_has_the_exit_status_of_its_script(end, more, serve):
     server.launch()
     assert server.wait_for_exit() == status
     assert told(server, 1) == ["('__main__', ['--all', '2'], 1, 0)"]
-    assert "the instance ends with it" in server.log
+    assert "the instance exits with it" in server.log
 
 
 @pytest.mark.parametrize("option", ["python", "py"])

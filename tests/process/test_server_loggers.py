@@ -1,4 +1,4 @@
-"""The loggers of other servers (`gunicorn.error`, `uvicorn.access` and their relatives) in a start in their words."""
+"""The loggers of other servers (`gunicorn.error`, `uvicorn.access` and their relatives) with their options."""
 
 import json
 

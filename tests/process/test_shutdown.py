@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-#: Exit status of a start whose application can't be loaded.
+#: Exit status of a startup whose application can't be loaded.
 LOAD_FAILED = 22
 
 WSGI = """

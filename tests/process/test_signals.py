@@ -1,4 +1,4 @@
-"""uWSGI's signals: which process runs a handler, how often, and what becomes of them when processes end.
+"""uWSGI's signals: which process runs a handler, how often, and what becomes of them when processes exit.
 
 The probe `signaled` registers handlers, and each request runs the Python code of its query string.
 """

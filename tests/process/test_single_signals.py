@@ -61,7 +61,7 @@ def test_a_worker_that_is_interrupted_ends_at_once_and_another_follows(name, sta
     client.send(f"GET /wait?{tmp_path / 'gate'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until((tmp_path / "gate.waiting").exists, "the application to have the request")
     os.kill(told, getattr(signal, name))
-    instance.wait_for_log(rf"^bolide: worker 1 [(]pid {told}[)] got {name} from pid {os.getpid()}: it ends at once$")
+    instance.wait_for_log(rf"^bolide: worker 1 [(]pid {told}[)] got {name} from pid {os.getpid()}: it exits immediately$")
     instance.wait_for_log(rf"^bolide: killing worker 1 [(]pid {told}[)] while it serves")
     assert instance.body() != str(told)
 

@@ -517,7 +517,7 @@ def test_the_directory_is_created_for_the_user_of_the_application(start, open_di
     (open_directory / "shop.py").write_text(SHOP + f"NOTES = '{open_directory}/jobs/notes'\nuwsgi.spool(name='one')\n")
     options = ["--uid", "nobody", "--chdir", open_directory, "--spooler"]
     if python is None:
-        # The user of uid can't execute a Python in root's home, and the start says so.
+        # The user of uid can't execute a Python in root's home, and this is logged at startup.
         assert start(*options, open_directory / "jobs", module="shop:application", ready=False).wait_for_exit() != 0
         return
     keywords = {"module": "shop:application", "command": [python, "-m", "bolide"]}

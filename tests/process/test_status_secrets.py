@@ -1,4 +1,4 @@
-"""`bolide status`, which is pasted into messages to others, shows no values of query strings unless it is asked to."""
+"""`bolide status`, which is pasted into messages to others, does not show values of query strings unless it is asked to."""
 
 import json
 import subprocess

@@ -10,7 +10,7 @@ from support.client import Client
 from support.waiting import TIMEOUT_SECONDS, assert_once_below, wait_until
 from support_instance import port_is_free
 
-#: How long a draining worker would wait for the next request on an idle connection, in seconds; a stop does not.
+#: How long a draining worker would wait for the next request on an idle connection, in seconds; shutdown does not.
 DRAIN_SECONDS = 2
 
 
@@ -232,13 +232,13 @@ def test_a_socket_that_was_handed_down_is_not_shut_with_the_instance(start):
         number = handed.fileno()
         instance = start(socket=f"fd://{number}", kept=[number])
         assert instance.stop() == 0
-        # Its owner keeps using it, with the connections that arrived meanwhile.
+        # Its owner keeps using it, with the connections that arrived in the meantime.
         with Client(handed.getsockname()):
             handed.settimeout(TIMEOUT_SECONDS)
             handed.accept()[0].close()
 
 
-#: How long a worker waits at a stop for the rest of a request, in seconds; `reload-mercy` is far longer here.
+#: How long a worker waits at shutdown for the rest of a request, in seconds; `reload-mercy` is far longer here.
 ARRIVAL_SECONDS = 5
 MERCY_SECONDS = 300
 

@@ -101,7 +101,7 @@ def test_a_reload_gives_a_request_whose_client_has_gone_the_mercy(shop, tmp_path
     leave(shop, ask(shop, "/poll", "poll"))
     shop.send_signal(signal.SIGHUP)
     shop.wait_for_log(r"^bolide: ready: .* of generation 2 in")
-    # Longer than the seconds that it has at a stop.
+    # Longer than the seconds that it has at shutdown.
     shop.wait_for_log("^poll goes on$", count=shop.lines.count("poll goes on") + 45)
     (tmp_path / "gate").touch()
     shop.wait_for_log("^poll is done$")

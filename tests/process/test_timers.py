@@ -16,7 +16,7 @@ def test_a_timer_fires_once_for_the_instance_however_many_workers_it_has(start, 
     more = "from uwsgidecorators import timer\n@timer(1)\ndef tick(number):\n    note('tick')"
     site = served(start, tmp_path, "--processes", "3", *REFERENCE, *loading, more=more)
     site.wait_for_notes("any1", 4)
-    # They began at the same time, within the start.
+    # They began at the same time, during startup.
     assert 2 <= len(site.notes("tick")) <= 5
 
 
@@ -40,7 +40,7 @@ def test_a_timer_with_iterations_ends(start, tmp_path):
 def test_a_timer_goes_on_while_its_handler_takes_long(start, tmp_path):
     more = "uwsgi.register_signal(50, '', lambda number: (note('began'), wait_for('long')))\nuwsgi.add_timer(50, 1)"
     site = served(start, tmp_path, "--processes", "2", more=more)
-    # The other worker takes the next one meanwhile.
+    # The other worker takes the next one in the meantime.
     assert len({worker for _, worker, _ in site.wait_for_notes("began", 2)}) == 2
     site.release("long")
 

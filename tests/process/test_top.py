@@ -68,7 +68,7 @@ class Screen:
         os.write(self.master, keys.encode())
 
     def end(self):
-        """Returns the exit status, and all that was written meanwhile."""
+        """Returns the exit status, and all that was written in the meantime."""
         until = time.monotonic() + SCREEN_SECONDS
         while self.process.poll() is None and time.monotonic() < until:
             self.read()
@@ -210,7 +210,7 @@ def test_top_says_that_the_instance_is_gone_and_goes_on(start, screen, call):
     top = screen(instance.pid)
     top.wait_for("serving")
     assert instance.stop() == 0
-    top.wait_for("does not exist: the instance has ended")
+    top.wait_for("does not exist: the instance has exited")
     assert top.process.poll() is None
     top.press("\x03")
     assert top.end() == 0

@@ -153,7 +153,7 @@ def test_a_proposal_that_does_not_load_is_taken_back(shop, call, tmp_path):
     instance = shop()
     serve_some(instance)
     before = (tmp_path / "uwsgi.ini").read_text()
-    (tmp_path / "shop.py").write_text("raise RuntimeError('broken meanwhile')\n")
+    (tmp_path / "shop.py").write_text("raise RuntimeError('broken in the meantime')\n")
     with Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load:
         load.wait_for_more(1)
         status, said = call("tune", "--try", "--seconds", "2", "uwsgi.ini")

@@ -1,8 +1,8 @@
 """Each call and each connection has its own time limit, however many were served before it in one batch. The clock is advanced by
 hand.
 
-A batch is created by holding a call of a worker's only thread: everything that arrives meanwhile is found by one poll. Limits are
-hours here, so that no machine is too slow for them.
+A batch is created by holding a call of a worker's only thread: everything that arrives in the meantime is found by one poll.
+Limits are hours here, so that no machine is too slow for them.
 """
 
 import email.utils

@@ -74,7 +74,7 @@ def test_a_time_of_cron_fires_once_for_all_machines(machine, redis, tmp_path):
     for instance in (here, there, here, there):
         ask(instance, redis)
     wait_for_ticks(tmp_path, 1)
-    # A minute may have ended meanwhile.
+    # A minute may have ended in the meantime.
     assert len(ticks(tmp_path)) <= 2
 
 

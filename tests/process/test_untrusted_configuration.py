@@ -59,7 +59,7 @@ class Site:
 
 def test_a_daemon_of_roots_is_not_started_by_a_reload_and_the_rest_of_the_file_counts(site):
     instance = site.start("processes = 1\n")
-    instance.wait_for_log(r"^bolide: WARNING: the user `nobody` \(uid\) may .*uwsgi\.ini, which root reads at a start")
+    instance.wait_for_log(r"^bolide: WARNING: the user `nobody` \(uid\) may .*uwsgi\.ini, which root reads at startup")
     made = site.directory / "made-by-root"
     site.write(
         f"processes = 3\nharakiri = 77\nattach-daemon2 = cmd=id > {made},uid=0,gid=0\n"
@@ -169,7 +169,7 @@ def test_an_untrusted_python_of_root_is_reported(site):
     os.chown(packages, NOBODY.pw_uid, NOBODY.pw_gid)
     instance = site.start(file=site.directory / "uwsgi.ini", owner=0)
     instance.wait_for_log(
-        rf"^bolide: WARNING: the user `nobody` \(uid\) may .*{packages}.*, which root runs at a start: .*"
+        rf"^bolide: WARNING: the user `nobody` \(uid\) may .*{packages}.*, which root runs at startup: .*"
         "install Bolide where only root may write"
     )
 
@@ -188,7 +188,7 @@ def test_check_warns_at_the_line_of_uid(site, call):
     status, said = call("check", site.file)
     assert f"{site.file}:5:" in said
     assert "the user `nobody` (uid) may write to" in said
-    assert "which root reads at a start" in said
+    assert "which root reads at startup" in said
     assert status == 0
     # It is about files of this machine. The variables of the tests are not options of Bolide.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BOLIDE_")}

@@ -12,7 +12,7 @@ from support_users import NOBODY, python_for_everybody
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to give away")
 
 #: The message at startup.
-RUN_BY_ROOT = r"^bolide: WARNING: the user `nobody` \(uid\) may .*{}.*, which root runs at a start"
+RUN_BY_ROOT = r"^bolide: WARNING: the user `nobody` \(uid\) may .*{}.*, which root runs at startup"
 READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read as that user"
 
 
@@ -48,12 +48,10 @@ class Place:
         os.close(pipe)
 
 
-@pytest.mark.parametrize(
-    "way", ["directory of the start", "PYTHONPATH", "a directory that is not there yet", "pth", "binary-path"]
-)
+@pytest.mark.parametrize("way", ["directory of startup", "PYTHONPATH", "a directory that is not there yet", "pth", "binary-path"])
 def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(place, way):
     more, options = [], {}
-    if way == "directory of the start":
+    if way == "directory of startup":
         options["cwd"] = place.own
     elif way == "PYTHONPATH":
         options["environment"] = [f"PYTHONPATH={place.own}"]
@@ -91,7 +89,7 @@ def test_check_tells_it_too(place):
     command, environment = [place.python, "-m", "bolide", "check", file], {"PYTHONPATH": str(place.own)}
     said = subprocess.check_output(command, cwd=place.directory, env=environment, timeout=TIMEOUT_SECONDS, text=True)
     assert f"{file}:4:" in said
-    assert f"{place.own}, which root runs at a start" in said
+    assert f"{place.own}, which root runs at startup" in said
 
 
 def test_the_users_pipe_orders_no_upgrade_of_roots_master(place):

@@ -10,7 +10,7 @@ from support_load import Load
 from support_upgrade import HELD, pid_of, upgrade
 from support_versions import write
 
-#: Timeout of a start, in seconds: beyond what one needs on a busy machine.
+#: Timeout of startup, in seconds: beyond what one needs on a busy machine.
 LOAD_SECONDS = 10
 
 

@@ -1,4 +1,4 @@
-"""Further resources of an instance at an upgrade: statistics, the service manager, daemons and cron. One master has each at a
+"""More resources of an instance at an upgrade: statistics, the service manager, daemons and cron. One master has each at a
 time.
 """
 
@@ -58,7 +58,7 @@ def test_the_statistics_are_the_old_masters_until_the_new_one_serves_and_no_read
         instance.wait_for_log("^loading$")
         # The new master has the socket by now, and leaves it to the old one.
         seen = len(readers.masters)
-        wait_until(lambda: len(readers.masters) > seen + 5, "further answers")
+        wait_until(lambda: len(readers.masters) > seen + 5, "more answers")
         assert set(readers.masters) == {instance.pid}
         held.unlink()
         new = wait_for_another(tmp_path, instance.pid)

@@ -1,4 +1,4 @@
-"""Values with which uWSGI starts and that it reads in its own way: a start takes them too, and says what it takes."""
+"""Values with which uWSGI starts and that it reads in its own way: Bolide accepts them too, and logs how it read them."""
 
 import pytest
 from support.client import Client
@@ -29,7 +29,7 @@ TAKEN = {
     "a daemon's word without a value": ("attach-daemon2 = cmd=sleep 600,fast", "`fast` is passed over, as in uWSGI"),
     "a key that no job has": ("cron2 = month=12,day=31,hour=23,minute=59,often=yes true", "`often` is passed over, as in uWSGI"),
 }
-#: Lines that ask for what is the case, without a word of the start.
+#: Lines that ask for what is the case, without a word about startup.
 NOTHING = [
     "ssl-enable3 = false",
     "ssl-enable-sslv3 = no",

@@ -37,7 +37,7 @@ WAYS = {
     "threads": (WSGI, ("--module", "shop", "--threads", "2")),
 }
 
-#: More than a stop may wait for such a client, and less than the time that it has at a reload (5 s, and 2 s to read the rest).
+#: More than shutdown may wait for such a client, and less than the time that it has at a reload (5 s, and 2 s to read the rest).
 MAX_MS = 5000
 
 

@@ -6,7 +6,7 @@ import pytest
 from support.client import Client
 from support.terminal import Terminal
 
-#: The last line of a start: the address to open.
+#: The last line of startup: the address to open.
 OPEN = r"open http://127\.0\.0\.1:(\d+)"
 
 
@@ -30,7 +30,7 @@ class Desk:
         return self._terminals[-1]
 
     def ended(self, *words, **environment):
-        """Returns ``(exit status, output)`` of a program that ends by itself."""
+        """Returns ``(exit status, output)`` of a program that exits by itself."""
         shown = self.type(*words, **environment)
         return shown.wait_for_end(), shown.words
 

@@ -1,6 +1,6 @@
 """A real browser: Debian's headless Chromium, controlled by chromedriver. None of its processes outlives the test.
 
-It makes no connections to other machines: driver and browser listen on 127.0.0.1, and pages cannot resolve other hosts.
+It does not connect to other machines: driver and browser listen on 127.0.0.1, and pages cannot resolve other hosts.
 """
 
 import contextlib

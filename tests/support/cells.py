@@ -12,7 +12,7 @@ from support.waiting import wait_until
 
 #: Clients of each kind that every application supports.
 USUAL = {"kept": 2, "fresh": 2, "pairs": 1, "uploads": 2, "large": 1, "long": 2, "idle": 4}
-#: The same for applications whose waiting blocks no other request.
+#: The same for applications whose waiting does not block other requests.
 THREADED = {**USUAL, "streams": 2, "websockets": 1}
 ASYNCHRONOUS = {**USUAL, "streams": 3, "websockets": 3}
 
@@ -88,7 +88,7 @@ class Trial:
             self.after = self.counted()
 
     def wait_for_closed_connections(self):
-        """Workers close connections of disconnected clients after a while, and replaced workers end."""
+        """Workers close connections of disconnected clients after a while, and replaced workers exit."""
         port = self.server.address(self.scheme)[1]
 
         def is_quiet():

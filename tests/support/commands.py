@@ -1,4 +1,4 @@
-"""A command that ends by itself, without the variables of our environment that would be options."""
+"""A command that exits by itself, without the variables of our environment that would be options."""
 
 import os
 import subprocess

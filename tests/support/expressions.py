@@ -21,7 +21,7 @@ def value(address, expression):
 
 
 class Evaluation(threading.Thread):
-    """Expressions that a worker evaluates meanwhile. ``values`` is None if the worker was killed."""
+    """Expressions that a worker evaluates in the meantime. ``values`` is None if the worker was killed."""
 
     def __init__(self, address, *expressions):
         super().__init__(daemon=True)

@@ -74,8 +74,8 @@ class Held:
         return self
 
     def gate(self, name):
-        """Creates a gate before the first call waits at it. The test keeps both ends open, so that opening it blocks no
-        process.
+        """Creates a gate before the first call waits at it. The test keeps both ends open, so that opening it does not
+        block a process.
         """
         if name not in self._gates:
             path = self.directory / name

@@ -487,7 +487,7 @@ class Both:
         self.server = serve(configuration, listen=listen)
 
     def connect(self, way, values=None, **options):
-        """Returns a :class:`Http2` over ``plain`` or ``tls``; further arguments go to the client."""
+        """Returns a :class:`Http2` over ``plain`` or ``tls``; more arguments go to the client."""
         own = {name: options.pop(name) for name in ("gives_back", "preface") if name in options}
         if way == "plain":
             return Http2(self.server.connect(**options), values, **own)

@@ -38,7 +38,7 @@ class RedisServer:
             if READY in line:
                 break
         else:
-            raise AssertionError(f"redis-server ended with status {self.process.wait()}")
+            raise AssertionError(f"redis-server exited with status {self.process.wait()}")
         # The rest is read, so that the server never waits for a reader.
         self._reader = threading.Thread(target=self.process.stdout.read, daemon=True)
         self._reader.start()

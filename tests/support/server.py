@@ -136,7 +136,7 @@ class Server:
         return self.wait_for_exit(seconds)
 
     def finish(self):
-        """The end of the test: checks that no process of the server is left, and that its log contains no alarm."""
+        """The end of the test: checks that no process of the server is left, and that its log does not contain alarms."""
         for client in self._clients:
             client.close()
         self.read_log()
@@ -157,7 +157,7 @@ class Server:
         if not self.expects_alarms:
             log = self.log
             alarms = [line for line in log.splitlines() if any(alarm in line for alarm in ALARMS)]
-            assert not alarms, f"the log has alarms: {alarms}\n{log}"
+            assert not alarms, f"the log contains alarms: {alarms}\n{log}"
 
     def processes(self):
         """Returns all living processes of the server, the master first."""
@@ -270,7 +270,7 @@ class Server:
     # Where it listens, and talking to it.
 
     def places(self):
-        """Returns ``[(scheme, host, port) or path]`` in the order in which the start logs them."""
+        """Returns ``[(scheme, host, port) or path]`` in the order in which they are logged at startup."""
         found = []
         for line in self.everything().splitlines():
             match = PLACE.match(line)

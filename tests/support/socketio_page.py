@@ -1,7 +1,7 @@
 """The browser side of a Socket.IO conversation, for servers with an event `echo` that send `welcome` first."""
 
-#: Socket.IO by hand (protocol version 5 over Engine.IO version 4), so that the page needs no library. `polls` begins with a poll,
-#: as Socket.IO's own client does, and upgrades to a WebSocket.
+#: Socket.IO by hand (protocol version 5 over Engine.IO version 4), so that the page does not need libraries. `polls` begins with
+#: a poll, as Socket.IO's own client does, and upgrades to a WebSocket.
 BY_HAND = """
 const [polls, done] = [arguments[0], arguments[1]];
 (async () => {

@@ -119,7 +119,7 @@ def context_of(authority, client=None, alpn=("http/1.1",), least=None, most=None
 
 
 class TlsClient(Client):
-    """A TLS connection. ``host`` is the name that it sends and verifies; None sends no name."""
+    """A TLS connection. ``host`` is the name that it sends and verifies; with None, no name is sent."""
 
     def __init__(self, address, context, host="localhost", session=None, **options):
         super().__init__(address, **options)

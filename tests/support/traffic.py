@@ -1,12 +1,13 @@
-"""Clients of every kind at once, all in one process, that count each failed request and the reason.
+"""Clients of every kind at the same time, all in one process, that count each failed request and the reason.
 
 A request has failed if it was sent and its whole response, or the right one, did not come. A server may do the following at a
 reload, which is no failure: announce an end (`Connection: close`, GOAWAY, a close frame), or close a kept connection without a
 request in flight.
 
 Some clients keep something in flight until the next turn (:meth:`Traffic.turn`), so that a reload always interrupts it: an upload
-whose chunks come slowly, a response that is read slowly, one that the application generates late, a body that is sent at once
-except for its last byte, a connection that is idle until the very moment.
+whose chunks come slowly, a response that is read slowly, one that the application generates late, a body that is sent together
+except
+ for its last byte, a connection that is idle until the very moment.
 """
 
 import collections
@@ -29,7 +30,7 @@ FIRST_BYTES = 100_000
 #: Size of one chunk of an upload in bytes, and the pause after each, in seconds.
 CHUNK = b"0123456789abcdef" * 64
 CHUNK_PAUSE_SECONDS = 0.02
-#: Size of a body that is sent at once except for its last byte.
+#: Size of a body that is sent together except for its last byte.
 LARGE_BYTES = 10 << 20
 #: Maximum time that something is in flight, in seconds, if no turn comes.
 UNDER_WAY_SECONDS = 3.0
@@ -38,7 +39,7 @@ PAUSE_SECONDS = 0.002
 #: Timeout of a client for a byte, and of a test for its clients, in seconds: all of them share a busy machine.
 ANSWER_SECONDS = 60
 TOGETHER_SECONDS = 120
-#: Close codes of a server that ends: "going away" and "service restart".
+#: Close codes of a server that exits: "going away" and "service restart".
 CLOSE_CODES = (1001, 1012)
 #: Concurrent streams of an HTTP/2 connection.
 STREAMS = 3
@@ -66,7 +67,7 @@ class Traffic:
         self.spanned = collections.Counter()
         #: Ends of connections that the server announced, or that came on an idle one.
         self.orderly_ends = collections.Counter()
-        #: Failures: (seconds since the start, kind, reason).
+        #: Failures: (seconds since startup, kind, reason).
         self.failures = []
         self.kinds = kinds
         self._turn = 0
@@ -159,7 +160,7 @@ class Traffic:
         self._over.wait(PAUSE_SECONDS)
 
     def _wait_for_turn(self, kind, step=None):
-        """Stays in flight until the next turn; ``step`` is called repeatedly meanwhile."""
+        """Stays in flight until the next turn; ``step`` is called repeatedly in the meantime."""
         with self._changed:
             turn = self._turn
             self._under_way[kind] += 1

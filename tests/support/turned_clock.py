@@ -28,7 +28,7 @@ class TurnedClock:
         self.environment = {"LD_PRELOAD": compiled(SOURCE, directory), "TURNED_CLOCK": str(self._path)}
 
     def turn(self, seconds):
-        """Advances the server's clocks by ``seconds`` at once."""
+        """Advances the server's clocks by ``seconds`` in one step."""
         assert seconds >= 0, "no clock of the kernel goes back"
         self._seconds += seconds
         with self._path.open("r+b", buffering=0) as file:

@@ -1,11 +1,11 @@
-//! The answers of the test applications, by the path of the request. It knows no response and no connection. The threads of a
+//! The answers of the test applications, by the path of the request. It knows neither responses nor connections. The threads of a
 //! test worker run it.
 //!
 //! | path | answer |
 //! | --- | --- |
 //! | `/echo…` | the method, the target, and the request's body, with a Content-Length |
 //! | `/fields` | the request's header fields, one a line |
-//! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` holds the language meanwhile |
+//! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` holds the language in the meantime |
 //! | `/stream/PARTS/BYTES` | a body of unknown length: PARTS parts of BYTES bytes each |
 //! | `/fail` | the application fails before it has sent anything |
 //! | `/fail/PARTS/BYTES` | it fails after these parts |

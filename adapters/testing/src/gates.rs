@@ -1,5 +1,5 @@
 //! Named gates at which an application waits until the test opens them; the request gives the name. The threads of a test worker
-//! wait here. It knows no requests.
+//! wait here. It does not know requests.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,7 +40,7 @@ impl LocalGates {
         let is_empty = |gates: &mut HashMap<String, GateState>| gates.get(name).is_none_or(|gate| gate.waiting == 0);
         let (_guard, waited) =
             self.changed.wait_timeout_while(self.lock(), TEST_TIMEOUT, is_empty).unwrap_or_else(PoisonError::into_inner);
-        assert!(!waited.timed_out(), "nobody came to the gate {name}");
+        assert!(!waited.timed_out(), "no client came to the gate {name}");
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, GateState>> {
@@ -56,7 +56,7 @@ impl Gates for LocalGates {
         let is_shut = |gates: &mut HashMap<String, GateState>| gates.get(name).is_some_and(|gate| !gate.is_open);
         let (mut gates, waited) =
             self.changed.wait_timeout_while(gates, TEST_TIMEOUT, is_shut).unwrap_or_else(PoisonError::into_inner);
-        assert!(!waited.timed_out(), "nobody opened the gate {name}");
+        assert!(!waited.timed_out(), "no thread opened the gate {name}");
         gates.entry(name.to_owned()).or_default().waiting -= 1;
     }
 }

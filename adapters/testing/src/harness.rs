@@ -78,7 +78,7 @@ impl<L: Language> Harness<L> {
         self.client_of(HTTP, None)
     }
 
-    /// Connects a client to a listener. `room`: about how many bytes the worker's socket takes at once.
+    /// Connects a client to a listener. `room`: about how many bytes the worker's socket takes at a time.
     pub fn client_of(&mut self, listener: u32, room: Option<usize>) -> Client {
         let (near, far) = UnixStream::pair().expect("a pair");
         for stream in [&near, &far] {
@@ -238,7 +238,7 @@ pub fn log() -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Discards the log of this process, so that it takes no memory.
+/// Discards the log of this process, so that it does not take memory.
 pub fn discard_log() {
     LOG.get_or_init(|| {
         let file = File::options().write(true).open("/dev/null").expect("there");

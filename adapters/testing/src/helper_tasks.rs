@@ -1,5 +1,6 @@
 //! Helpers of the test language. The task of each is a word. All of them note when they begin and end, so that a test sees which
-//! of them ran at once. They know no requests. A process that was forked as a helper runs them; the master asks for the list.
+//! of them ran at the same time. They do not know requests. A process that was forked as a helper runs them; the master asks for
+//! the list.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! The lock of the test language, which has one holder at a time, like CPython's: the tests check that the engine releases and
-//! acquires it where it should. It also counts violations of the engine's promises to an adapter. It knows no requests. Every
-//! thread of a worker uses it.
+//! acquires it where it should. It also counts violations of the engine's promises to an adapter. It does not know requests.
+//! Every thread of a worker uses it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! The application that is called: one request at a time on a thread, its body collected before the call, its answer suspended
-//! while the client is slow. It does all that an adapter for an interpreter has to do, and nothing else. It knows no sockets. The
-//! threads of a test worker run it.
+//! while the client is slow. It does all that an adapter for an interpreter has to do, and nothing else. It does not know
+//! sockets. The threads of a test worker run it.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -204,7 +204,7 @@ pub fn bytes_of(body: Body) -> Vec<u8> {
         Body::File { mut file, length } => {
             let mut bytes = Vec::new();
             let read = file.read_to_end(&mut bytes).map(|count| count as u64);
-            assert!(read.is_ok_and(|count| count == length), "a body's file has another length than was told");
+            assert!(read.is_ok_and(|count| count == length), "the length of a body's file differs from the announced one");
             bytes
         }
     }

@@ -1,5 +1,5 @@
 //! The test language under a real master: its implementation of a prototype. It loads one application, `testing`; any other name
-//! is an application that can't be loaded. It knows no requests. The prototype's process runs it, and each worker.
+//! is an application that can't be loaded. It does not know requests. The prototype's process runs it, and each worker.
 
 use std::io;
 use std::os::fd::RawFd;

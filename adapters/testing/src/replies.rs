@@ -9,7 +9,7 @@ pub struct Reply {
     pub is_whole: bool,
 }
 
-/// Parses all answers. `is_head` returns whether the request of this number was HEAD, whose answer has no body.
+/// Parses all answers. `is_head` returns whether the request of this number was HEAD, which is answered without a body.
 ///
 /// # Errors
 /// A sentence that describes the invalid bytes.

@@ -1,6 +1,6 @@
 //! The application that keeps its exchanges: it gets a request with its head, and takes the body as it arrives, or gets it with a
 //! whole body. It answers from within [`App::client_event`] or, later, from outside by [`EmbeddedWorker::visit`], like an
-//! asynchronous application. It knows no sockets. One thread runs it.
+//! asynchronous application. It does not know sockets. One thread runs it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

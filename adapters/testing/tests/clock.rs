@@ -106,7 +106,7 @@ fn an_idle_connection_ends_in_its_time_and_not_before() {
     client.send(QUICK);
     worker.settle();
     worker.pass(3_599_000);
-    assert_eq!(worker.connections(), 1, "each answer begins it anew");
+    assert_eq!(worker.connections(), 1, "each answer begins it again");
     worker.pass(2_000);
     assert_eq!(worker.connections(), 0);
 }

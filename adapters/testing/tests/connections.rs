@@ -289,7 +289,7 @@ fn what_follows_a_kept_request_is_served_after_it<const STREAMS_BODY: bool>(lang
     worker.settle();
     assert_eq!((client.received(), language.going_on()), (Vec::new(), 1));
     language.open("gate", &worker.engine);
-    // The visit leaves work to do, and schedules a turn at once.
+    // The visit leaves work to do, and schedules a turn immediately.
     assert!(worker.turn());
     worker.settle();
     assert_eq!(bodies(&client.received()), ["POST /slow/gate\nabcd", "GET /echo/next\n"]);

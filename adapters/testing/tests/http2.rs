@@ -105,7 +105,7 @@ fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
         assert_eq!(got.bodies[&1].len(), before + 1);
     }
     client.send(&window(1, 1 << 20));
-    // A socket takes fewer bytes than that at once.
+    // A socket takes fewer bytes than that at a time.
     while worker.settle() > 0 {
         got.read(&mut client);
     }
@@ -188,7 +188,7 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     got.read(&mut client);
     assert_eq!(got.text(3), "GET /echo\n");
     let mut of_idle = Got::default();
-    worker.wait("the last word of farewell", |_| {
+    worker.wait("the last frame of the shutdown", |_| {
         got.read(&mut client);
         of_idle.read(&mut idle);
         got.goaways.len() == 2 && of_idle.goaways.len() == 2

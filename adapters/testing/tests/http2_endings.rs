@@ -52,7 +52,7 @@ fn impatient<L: Language>(language: &'static L) -> Harness<L> {
     limited(language, KEEPALIVE_MS, TIMEOUT_MS)
 }
 
-/// The worker ends its connection although the client neither reads nor sends: both would be events of the connection.
+/// The worker closes its connection although the client neither reads nor sends: both would be events of the connection.
 fn wait_for_the_end<L: Language>(worker: &mut Harness<L>) {
     worker.wait("the end of a connection of which there is no news", |worker| worker.connections() == 0);
 }
@@ -107,7 +107,7 @@ fn a_worker_that_drains_ends_with_a_last_stream_whose_client_stays() {
     client.send(&get(1, "/slow/gate"));
     worker.settle();
     worker.order(&Order::Drain { has_successors: false }, None);
-    worker.wait("the last word of farewell", |_| {
+    worker.wait("the last frame of the shutdown", |_| {
         got.read(&mut client);
         got.goaways.len() == 2
     });
@@ -320,7 +320,7 @@ proptest! {
             worker.settle();
             language.open(gate, &worker.engine);
         }
-        // A socket takes fewer bytes than all answers at once.
+        // A socket takes fewer bytes than all answers have.
         while worker.settle() > 0 {
             peers.iter_mut().for_each(Peer::read);
         }

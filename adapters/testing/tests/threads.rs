@@ -1,5 +1,5 @@
-//! Several threads of one worker: a thread that is blocked in a call delays no other, and events of a connection meanwhile are
-//! handled when the call returns, without the clock.
+//! Several threads of one worker: a thread that is blocked in a call does not delay others, and events of a connection in the
+//! meantime are handled when the call returns, without the clock.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -41,7 +41,7 @@ impl Worker {
         worker
     }
 
-    /// A thread has started when it has held the language for the first time: this many requests run at once then.
+    /// A thread has started when it has held the language for the first time: this many requests run at the same time then.
     fn wait_for_threads(&self, count: usize) {
         let clients: Vec<TcpStream> = (0..count).map(|_| self.client()).collect();
         for (number, client) in clients.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Worker {
     /// Asserts that it ends as ordered: everything is answered, every thread has released the language, and no event had to be
     /// found by the clock.
     fn assert_ends(self) {
-        self.ended.recv_timeout(TEST_TIMEOUT).expect("the worker ends").expect("well");
+        self.ended.recv_timeout(TEST_TIMEOUT).expect("the worker exits").expect("well");
         assert_eq!(self.language.interpreter.balance(), (0, 0));
         self.language.interpreter.acquire();
         self.language.interpreter.release();
@@ -317,6 +317,6 @@ fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
     worker.gates.open("gate");
     hear(&slow, "/slow/gate");
     drop(slow);
-    // It may have ended already, and then it takes no order any more.
+    // It may have ended already, and then it does not take orders any more.
     worker.assert_ends();
 }

@@ -77,7 +77,7 @@ fn called() -> Harness<TestLanguage> {
 struct TlsClient {
     client: Client,
     tls: ClientConnection,
-    /// Bytes that are moved in each direction at once.
+    /// Bytes that are moved in each direction at a time.
     piece: usize,
     has_ended: bool,
     /// Plaintext that has arrived, and whether the server has sent `close_notify`.
@@ -363,7 +363,7 @@ fn http_to_an_https_port_gets_a_plain_text_error() {
         worker.settle();
         assert_eq!(worker.connections(), 0);
     }
-    // The log is shared by all tests of this program, and each line names its worker's socket.
+    // The log is shared by all tests of this program, and each line contains its worker's socket.
     let log = harness::log();
     let told: Vec<&str> = log.lines().filter(|line| line.contains("it speaks plain HTTP")).collect();
     let places: HashSet<&str> = told.iter().copied().collect();

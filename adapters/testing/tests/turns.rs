@@ -119,7 +119,7 @@ fn an_answer_goes_on_when_there_is_room<L: Language>(mut worker: Harness<L>) {
     let mut answer = client.received();
     assert!(!answer.ends_with(&wanted), "the socket was to be full");
     while !answer.ends_with(&wanted) {
-        assert!(worker.turn(), "the socket has room, and the poll does not say so, after {} bytes", answer.len());
+        assert!(worker.turn(), "the socket has room, and the poll does not report it, after {} bytes", answer.len());
         let more = client.received();
         assert!(!more.is_empty(), "nothing came in the turn in which there was room, after {} bytes", answer.len());
         answer.extend_from_slice(&more);

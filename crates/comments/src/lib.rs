@@ -1,4 +1,4 @@
-//! The texts of a table's rows, written as the comments above them. They are taken apart while the table is compiled: a start
+//! The texts of a table's rows, written as the comments above them. They are taken apart while the table is compiled: startup
 //! pays nothing for them, and a malformed comment does not compile. It must not know any table.
 
 /// The texts of the comments in `///` that it gets, as attributes. They are first what the row is about; after `uWSGI:` at the

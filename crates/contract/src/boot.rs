@@ -33,7 +33,7 @@ pub struct Boot {
     pub message_queues: Vec<MessageQueueFiles>,
     /// The log, opened by the master, because the prototype's user may lack permission.
     pub log: Option<i32>,
-    /// Further logs, in the order of `settings.logging.targets`.
+    /// The other logs, in the order of `settings.logging.targets`.
     pub log_targets: Vec<i32>,
     /// The memory file in which the processes of an instance count the lines that their logs have lost.
     pub log_losses: Option<i32>,

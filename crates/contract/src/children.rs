@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub enum ChildKind {
     /// It serves requests.
     RequestWorker,
-    /// It does the work of its entry in the settings' `helpers`. It receives no requests.
+    /// It does the work of its entry in the settings' `helpers`. It does not receive requests.
     Helper,
 }
 
@@ -38,7 +38,7 @@ impl ChildKind {
 pub struct Helper {
     /// The helper's work. The language adapter interprets it; the master reads its name alone.
     pub task: Task,
-    /// Maximum time for work in progress at a stop or a reload, in milliseconds; `None` is that of workers.
+    /// Maximum time for work in progress at shutdown or a reload, in milliseconds; `None` is that of workers.
     pub reload_mercy_ms: Option<u64>,
     /// Maximum time for one piece of its work, in milliseconds; `None` is no limit.
     pub harakiri_ms: Option<u64>,
@@ -61,7 +61,7 @@ pub enum Task {
         number: u32,
         directory: PathBuf,
     },
-    /// `pyrun`: it executes a file, and the instance ends with it.
+    /// `pyrun`: it executes a file, and the instance exits with it.
     Script { file: PathBuf },
     /// A word that only the language knows: a test.
     Word(String),
@@ -98,7 +98,7 @@ impl Helper {
         }
     }
 
-    /// The option that sets its time for work in progress at a stop or a reload.
+    /// The option that sets its time for work in progress at shutdown or a reload.
     pub fn mercy_option(&self) -> &'static str {
         match (&self.task, self.reload_mercy_ms) {
             (Task::Mule { .. }, Some(_)) => "mule-reload-mercy",

@@ -21,7 +21,7 @@ pub struct EngineRow {
     pub unreported: AtomicU64,
     /// Calls that have failed in this absence.
     pub missed: AtomicU64,
-    /// 1: the log has a line about this absence, so it gets one about its end.
+    /// 1: the log contains a line about this absence, so another one reports its end.
     pub is_told: AtomicU64,
     /// When the log had its last line about a command that was refused, and such commands since.
     pub refusal_line_at_ms: AtomicU64,

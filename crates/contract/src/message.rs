@@ -64,14 +64,14 @@ messages! {
         /// To a prototype: fork the worker or helper of this number for this scoreboard row. The packet carries a descriptor. A
         /// worker on trial sends `reload-probe` to its application before it serves.
         1 => Fork { row: u32, number: u32, is_on_trial: bool, kind: ChildKind },
-        /// To a prototype: fork no more, and end after the last worker has ended.
+        /// To a prototype: do not fork any more, and exit after the last worker has exited.
         2 => Retire,
-        /// To a worker whose successor serves: accept no more connections, answer further requests on open connections with
+        /// To a worker whose successor serves: accept no more connections, answer more requests on open connections with
         /// `Connection: close`, and end when these are closed. No request is lost. With `has_successors`, other workers of the
         /// instance keep running: they take over the connections that can move, and these are not closed.
         3 => Drain { has_successors: bool },
-        /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a
-        /// helper: end.
+        /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed immediately. To a
+        /// helper: exit.
         4 => Stop,
         /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket
         /// of this number when that socket was closed. Its request is answered like those of connections that the worker has
@@ -88,7 +88,7 @@ messages! {
         9 => Resume,
         /// To a worker that will be killed: give its idle connections, and connections with unread input, to the queue of
         /// connections that other workers take from, close in order those that can't move, and report `HandedOver`. Without
-        /// `has_takers` the instance ends, and idle connections are closed.
+        /// `has_takers` the instance exits, and idle connections are closed.
         11 => HandOver { has_takers: bool },
         /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
         12 => Spare,
@@ -111,7 +111,7 @@ messages! {
         /// Prototype: the application can't be loaded; the reason is in the log.
         102 => LoadFailed,
         /// Prototype, with `fork-safety = lazy`: the application has opened resources that workers can't share, as logged. This
-        /// prototype ends; the next one of its generation leaves loading to the workers.
+        /// prototype exits; the next one of its generation leaves loading to the workers.
         111 => Unshared,
         /// Prototype: the worker or helper of this row was forked.
         103 => Forked { row: u32, pid: u32 },
@@ -119,7 +119,7 @@ messages! {
         104 => ForkFailed { row: u32, errno: u32 },
         /// Prototype: the worker or helper of this row has ended; `status` is the raw wait status.
         105 => Ended { row: u32, pid: u32, status: u32 },
-        /// Worker on trial: its application has answered `reload-probe`. It accepts no connections until `Admit`.
+        /// Worker on trial: its application has answered `reload-probe`. It does not accept connections until `Admit`.
         122 => Passed { row: u32, pid: u32 },
         /// Worker: it accepts connections. Helper: it is set up, and begins its work.
         106 => Serving { row: u32, pid: u32 },
@@ -212,14 +212,14 @@ pub const TIMERS_REFUSED: &str =
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
-/// Exit status of a helper that has done as much as it may (`spooler-max-tasks`): its successor follows at once.
+/// Exit status of a helper that has done as much as it may (`spooler-max-tasks`): its successor follows immediately.
 pub const EXIT_RECYCLED: i32 = 23;
 
 /// Maximum time for a worker's interpreter to end, in milliseconds, with non-daemon threads and exit handlers. A worker of
 /// CPython stops waiting before that, and logs what it waited for (`bolide/shutdown.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;
 
-/// Signals that a service manager, an operator or a terminal sends to every process of an instance at once. Only the master acts
+/// Signals that a service manager, an operator or a terminal sends to every process of an instance. Only the master acts
 /// on them; it sends orders to prototypes and workers.
 pub const GROUP_SIGNALS: [i32; 7] =
     [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP];

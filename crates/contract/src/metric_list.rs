@@ -1,5 +1,5 @@
 //! The list of all metrics of an instance: those of the server with uWSGI's names and numbers (oids), then those of the
-//! configuration. Their places in the memory follow from it. Pure data: it knows no values.
+//! configuration. Their places in the memory follow from it. Pure data: it does not know values.
 
 use crate::sharing::{MetricKind, MetricSource, Metrics};
 

@@ -109,7 +109,7 @@ pub struct Application {
     /// The application is a positional argument of the command line. Without a `callable`, the loader searches for one and logs
     /// its choice.
     pub is_positional: bool,
-    /// The command that serves the only application of the directory, if the command line names a module that the directory
+    /// The command that serves the only application of the directory, if the module on the command line is one that the directory
     /// lacks.
     pub alternative: Option<String>,
     /// Directory that is put first in `sys.path`, if the configuration named a file or a directory whose module is imported.
@@ -156,7 +156,7 @@ pub enum ApplicationSource {
 /// The application's environment and mount behavior, independent of its language.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct ApplicationSettings {
-    /// `chdir`, or the directory of the start if its path can be entered. Applied before sockets and files are opened, and again
+    /// `chdir`, or the startup directory if its path can be entered. Applied before sockets and files are opened, and again
     /// before each generation loads the application.
     pub chdir: Option<PathBuf>,
     /// `chdir2`: applied after the application has been loaded.
@@ -217,7 +217,7 @@ pub struct Python {
     /// A body for which a WSGI application sets `Transfer-Encoding: chunked` consists of chunks, as under uWSGI; otherwise the
     /// server frames it, as under other servers.
     pub frames_chunks: bool,
-    /// The loggers of other servers; `None` in a start with uWSGI's options.
+    /// The loggers of other servers; `None` with uWSGI's options.
     pub server_loggers: Option<ServerLoggers>,
     /// `wsgi-disable-file-wrapper`: `environ` has no `wsgi.file_wrapper`.
     pub no_file_wrapper: bool,
@@ -307,7 +307,7 @@ crate::with_defaults! {
         /// The shortest limit that a route (`harakiri:`) may give a request.
         pub shortest_route_harakiri_ms: Option<u64>,
         pub harakiri_policy: HarakiriPolicy,
-        /// Maximum time for requests in flight at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
+        /// Maximum time for requests in flight at shutdown or a reload (`reload-mercy`, `worker-reload-mercy`).
         pub reload_mercy_ms: u64 = RELOAD_MERCY_MS,
         pub process: Process,
         /// Maximum time from the start of a generation until it serves (`load-timeout`).
@@ -437,7 +437,7 @@ crate::with_defaults! {
 pub struct Gevent {
     /// The option that asks for it, and where, for messages: ``uwsgi.ini:3: `gevent = 100` ``.
     pub origin: String,
-    /// The number of requests that a worker serves at the same time; at this number it accepts no connections.
+    /// The number of requests that a worker serves at the same time; at this number it does not accept connections.
     pub greenlets: u32,
     /// `gevent-monkey-patch`: the prototype patches the standard library before it imports the application.
     pub patching: bool,

@@ -63,7 +63,7 @@ pub enum Step {
     Failed,
     /// From the old master: it no longer serves, and no longer talks to the service manager.
     HandedOver,
-    /// From the old master: its daemons have ended.
+    /// From the old master: its daemons have exited.
     DaemonsGone,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::attendant::Schedule;
 
-/// Signals that wait for a target, at most; further ones are dropped and counted.
+/// Signals that wait for a target, at most; others are dropped and counted.
 pub const MAX_PENDING: u32 = 64;
 /// Timers of each kind, cron times and file monitors that a generation may have, at most, as in uWSGI.
 pub const MAX_EACH: usize = 64;
@@ -41,7 +41,7 @@ pub struct Registrations {
     /// The process does not serve yet. Where each worker loads the application, all of them report the same, which counts once.
     pub is_loading: bool,
     pub list: Vec<Registration>,
-    /// Signals that were raised meanwhile.
+    /// Signals that were raised in the meantime.
     pub raised: Vec<u8>,
 }
 

@@ -1,22 +1,22 @@
-//! When an engine that is away may be tried again, and which lines the log gets meanwhile.
+//! When an engine that is away may be tried again, and which lines the log gets in the meantime.
 //!
 //! The numbers are atomics in a row of their own, which may be in memory that the processes of an instance share: then one call
-//! that has waited in vain spares the other processes their wait, and the log has one line a minute for all of them. No process
-//! ever holds the row, so the death of one leaves it whole. It knows no socket.
+//! that has waited in vain spares the other processes their wait, and the log contains one line a minute for all of them. No
+//! process ever holds the row, so the death of one leaves it whole. It does not know sockets.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::engine_row::EngineRow;
 
-/// Milliseconds without a try after a first fault; each further fault doubles them.
+/// Milliseconds without a try after a first fault; each later fault doubles them.
 const MIN_REST_MS: u64 = 100;
 const MAX_REST_MS: u64 = 5_000;
 /// Milliseconds between two lines about the same state of an engine.
 const LINE_MS: u64 = 60_000;
 
 /// Returns whether a call may be sent. While the engine rests, none may; afterwards one call tries it, and the others fail
-/// at once until that call has ended or `longest_ms` have passed.
+/// immediately until that call has ended or `longest_ms` have passed.
 pub(crate) fn admit(row: &EngineRow, now_ms: u64, longest_ms: u64) -> bool {
     row.calls.fetch_add(1, Relaxed);
     if row.away_since_ms.load(Relaxed) == 0 {
@@ -57,7 +57,7 @@ pub(crate) fn note_away(row: &EngineRow, now_ms: u64, name: &str, reason: &str) 
     }
     row.unreported.store(0, Relaxed);
     row.is_told.store(1, Relaxed);
-    Some(format!("engine {name} is away: {reason}; calls fail at once until it is back"))
+    Some(format!("engine {name} is away: {reason}; calls fail immediately until it is back"))
 }
 
 /// The engine has answered.
@@ -75,7 +75,7 @@ pub(crate) fn note_answer(row: &EngineRow, now_ms: u64, name: &str) -> Option<St
     (since != 0 && is_told).then(|| {
         let (missed, seconds) = (row.missed.swap(0, Relaxed), now_ms.saturating_sub(since) / 1000);
         row.unreported.store(0, Relaxed);
-        format!("engine {name} is back after {seconds} s; {missed} calls failed meanwhile")
+        format!("engine {name} is back after {seconds} s; {missed} calls failed in the meantime")
     })
 }
 
@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines[1].contains("away for 60 s; 60 calls failed"), "{lines:?}");
         assert_eq!(row.state(121_000), State::Away { for_ms: 120_000 });
-        assert_eq!(note_answer(&row, 121_000, "e").as_deref(), Some("engine e is back after 120 s; 121 calls failed meanwhile"));
+        assert_eq!(
+            note_answer(&row, 121_000, "e").as_deref(),
+            Some("engine e is back after 120 s; 121 calls failed in the meantime")
+        );
         assert_eq!((note_answer(&row, 121_000, "e"), row.state(121_000)), (None, State::Connected));
     }
 

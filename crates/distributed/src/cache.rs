@@ -14,7 +14,7 @@ const SCAN_COUNT: u32 = 1_000;
 const MAX_KEYS: usize = 100_000;
 /// How long `keys` and `clear` go on. The server serves others between their calls.
 const SCAN_MS: u64 = 10_000;
-/// Tries of a product or a quotient, if other writers change the number meanwhile.
+/// Tries of a product or a quotient, if other writers change the number in the meantime.
 const MAX_TRIES: u32 = 16;
 /// Milliseconds of the longest expiry, 100 years. Redis refuses those that overflow its clock.
 const MAX_EXPIRY_MS: u64 = 100 * 365 * 86_400_000;
@@ -117,7 +117,7 @@ impl RemoteCache {
         self.change(key, expires, |number| if divisor == 0 { 0 } else { number.wrapping_div(divisor) })
     }
 
-    /// Computes here, as Lua's numbers have 53 bits, and writes only if no other process has changed the number meanwhile.
+    /// Computes here, as Lua's numbers have 53 bits, and writes only if no other process has changed the number in the meantime.
     fn change(&self, key: &[u8], expires: u64, compute: impl Fn(i64) -> i64) -> bool {
         let Some(full) = self.key(key) else { return false };
         let expiry = milliseconds(expires).to_string();

@@ -1,6 +1,6 @@
 //! A socket whose reads and writes end at a moment, so that no number of small pieces can make a call longer.
 //!
-//! It knows no protocol. Sockets are non-blocking, and a wait is one poll.
+//! It does not know protocols. Sockets are non-blocking, and a wait is one poll.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -44,7 +44,7 @@ impl Channel {
         Err(failure)
     }
 
-    /// A UNIX socket whose queue is full refuses at once, as a non-blocking connect does not wait for it.
+    /// A UNIX socket whose queue is full refuses immediately, as a non-blocking connect does not wait for it.
     pub fn unix(path: &Path, deadline: Instant) -> io::Result<Channel> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let descriptor = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -1,6 +1,6 @@
-//! One connection to an engine: the handshake, and a command with its answer, within TLS if the address says so.
+//! One connection to an engine: the handshake, and a command with its answer, within TLS if the address asks for it.
 //!
-//! A call has one time limit for all of its parts, and an answer has a bound of bytes.
+//! A call has one time limit for all of its parts, and an answer is bounded in bytes.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a further command can be sent: this process has made the connection, and the server has not closed it.
+    /// Returns whether another command can be sent: this process has made the connection, and the server has not closed it.
     pub fn is_usable(&self) -> bool {
         let channel = match &self.stream {
             Stream::Plain(channel) => channel,

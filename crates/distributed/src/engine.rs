@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::wire::{Command, Value};
 
-/// Connections of a process that wait for the next call. A process with more threads makes further ones, and closes them.
+/// Connections of a process that wait for the next call. A process with more threads makes more connections, and closes them.
 const MAX_IDLE: usize = 8;
 /// Bytes that an answer may have beside its values.
 const ANSWER_BYTES_BESIDE: u64 = 64 << 10;
@@ -60,7 +60,7 @@ impl Engine {
         self.row.state(clock::now_ms())
     }
 
-    /// Sends one command, whose answer has at most `answer_bytes` bytes of values.
+    /// Sends one command, which is answered by at most `answer_bytes` bytes of values.
     pub(crate) fn call(&self, command: &Command, answer_bytes: u64) -> Result<Value, Fault> {
         let longest = self.address.connect + self.address.answer;
         if !admit(self.row, clock::now_ms(), longest.as_millis() as u64) {

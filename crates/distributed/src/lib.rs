@@ -1,8 +1,8 @@
 //! A cache, leases, a queue of jobs and timers that the instances of several machines share, on a Redis or Valkey server.
 //!
 //! The network hears plain Redis commands and scripts for the server (`EVAL`) alone. Each call has a time limit, and while the
-//! server is away, calls fail at once. This room must not know Python, the files of a spooler, or who logs: it hands its lines to
-//! the caller. Workers and helpers run it; the master and the command `check` only parse addresses.
+//! server is away, calls fail immediately. This crate must not know Python, the files of a spooler, or who logs: it hands its
+//! lines to the caller. Workers and helpers run it; the master and the command `check` only parse addresses.
 
 mod address;
 mod breaker;

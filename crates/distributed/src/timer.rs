@@ -1,8 +1,8 @@
 //! Timers that fire once for all machines: each instance asks, and the engine names one of them for each period.
 //!
 //! A firing is at least once: an instance that dies before it says that it is done loses the period after `hold`, and another one
-//! that asks within the period fires again. It knows no clock of its own: the engine's clock says which period it is, or the
-//! caller does (a cron's minute).
+//! that asks within the period fires again. It does not have a clock of its own. The engine's clock says which period it is, or
+//! the caller does (a cron's minute).
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,7 +35,7 @@ pub struct Firing {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// This process fires, and says so with [`UniqueTimer::finish`].
+    /// This process fires, and announces it with [`UniqueTimer::finish`].
     Fire(Firing),
     /// This period is done.
     Done,

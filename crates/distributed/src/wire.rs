@@ -1,7 +1,7 @@
 //! Redis' protocol, RESP2 (redis.io/docs/latest/develop/reference/protocol-spec): commands as bytes, and answers read from bytes.
 //!
 //! The reader bounds the bytes, the depth and the length of lines, so that no answer of a server can take the process' memory or
-//! stack. It knows no socket: it reads from anything.
+//! stack. It does not know sockets. It reads from anything.
 
 use std::io::{self, Read};
 

@@ -1,5 +1,5 @@
-//! Turns a file and a request's conditions into an answer: which head, which bytes. Pure, except that the boundary of a multipart
-//! answer has a counter. It must not know sockets: the engine sends the answer. Workers run it.
+//! Turns a file and a request's conditions into an answer: which head, which bytes. Pure, except that a counter is part of
+//! the boundary of a multipart answer. It must not know sockets: the engine sends the answer. Workers run it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub struct Answer {
     head: AnswerHead,
     /// Fields that depend on the moment.
     extra: Head,
-    /// The value of Content-Length; `None` if the answer has none.
+    /// The value of Content-Length; `None` if the answer does not contain one.
     pub length: Option<u64>,
     pub body: Body,
 }
@@ -81,7 +81,7 @@ impl Answer {
         }
     }
 
-    /// A short text answer without a file. `fields` are further lines of its head.
+    /// A short text answer without a file. `fields` are more lines of its head.
     pub fn plain_text(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
         let body = format!("{text}\n").into_bytes();
         let head = Head::status(&format!("{status} {reason}"))
@@ -194,7 +194,7 @@ fn whole_or_parts(
         },
         RequestedRange::Nothing => {
             let fields = Head::default().with("Content-Range", format!("bytes */{size}")).with("Accept-Ranges", "bytes");
-            Answer::plain_text(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
+            Answer::plain_text(416, "Range Not Satisfiable", fields, "The file does not contain these bytes.")
         }
         RequestedRange::Parts(ranges) => match ranges.as_slice() {
             [range] => one_part(variant, range.clone()),

@@ -45,7 +45,7 @@ pub struct Entry {
     /// The original first.
     pub variants: Vec<Variant>,
     pub expires: Expires,
-    /// The content in memory was read so long after its last change that any further change shows in the version.
+    /// The content in memory was read so long after its last change that any later change shows in the version.
     is_settled: bool,
 }
 
@@ -198,7 +198,7 @@ fn etag(version: &FileVersion) -> String {
     format!("\"{:x}-{:x}-{:x}\"", version.inode, version.bytes, changed)
 }
 
-/// Opens a file, and reads it into memory if it is small and does not change meanwhile.
+/// Opens a file, and reads it into memory if it is small and does not change in the meantime.
 fn read(root: &OpenedRoot, resolved: &ResolvedPath, keep: bool) -> Result<(Content, FileVersion), Refusal> {
     let (mut file, mut version) = root.read(resolved)?;
     for _ in 0..READ_TRIES {

@@ -141,7 +141,7 @@ impl Files {
         Some(found.full).filter(|_| found.bare != UNKNOWN)
     }
 
-    /// Whether a request may be for a file without a route that says so.
+    /// Whether a request may be for a file without a route that allows it.
     pub fn has_maps(&self) -> bool {
         !self.maps.is_empty() || self.settings.document_root
     }
@@ -264,7 +264,9 @@ impl Files {
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
                 if self.may_log_shortage(request.now_ms) {
-                    complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
+                    complain(&format!(
+                        "a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at the same time"
+                    ));
                 }
                 let later = Head::default().with("Retry-After", "1");
                 Some(Answer::plain_text(503, "Service Unavailable", later, "The server is busy."))

@@ -1,4 +1,4 @@
-//! MIME types and charsets by file name. Reads `mime-file` at the start only. Workers run it.
+//! MIME types and charsets by file name. Reads `mime-file` at startup only. Workers run it.
 
 use std::collections::HashMap;
 use std::fs;

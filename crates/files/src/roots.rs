@@ -1,5 +1,5 @@
 //! The directories that files are served from, and how a path below one is opened: it cannot leave its root, whatever links exist
-//! and even if they are moved meanwhile. It must not know HTTP. Workers run it.
+//! and even if they are moved in the meantime. It must not know HTTP. Workers run it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -57,7 +57,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
+    /// Whether the content is the same, though the file may have been renamed or removed in the meantime.
     pub fn is_same_content(&self, other: &FileVersion) -> bool {
         (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
     }
@@ -85,7 +85,7 @@ impl FileVersion {
         }
     }
 
-    /// Whether the last change is so long ago that any further change shows in the version. `now` is in seconds since 1970.
+    /// Whether the last change is so long ago that any later change shows in the version. `now` is in seconds since 1970.
     pub fn is_settled(&self, now: i64, seconds: i64) -> bool {
         now - self.inode_changed.0 >= seconds
     }
@@ -191,8 +191,8 @@ impl OpenedRoot {
         nix::sys::stat::stat(target).is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.identity)
     }
 
-    /// Finds the file that `relative` names below this root. Opens the name only (O_PATH): touches no device and waits for no
-    /// pipe.
+    /// Finds the file that `relative` names below this root. Opens the name only (O_PATH): does not touch devices or wait for
+    /// pipes.
     ///
     /// # Errors
     /// See [`Refusal`].

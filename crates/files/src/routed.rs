@@ -1,4 +1,4 @@
-//! Files that a route names: their directories are known at the start, and the route gives the path within them.
+//! Files that a route names: their directories are known at startup, and the route gives the path within them.
 //!
 //! They are looked up like all files, through the same cache and with the same checks. It must not know route rules. Workers run
 //! it.

@@ -28,7 +28,7 @@ impl ModeChange {
 }
 
 /// Operations on files by path. Each method fails as the system call of its name does.
-#[expect(clippy::missing_errors_doc, reason = "further ones are not logged")]
+#[expect(clippy::missing_errors_doc, reason = "others are not logged")]
 pub trait Files {
     fn make_directory(&self, path: &Path) -> io::Result<()>;
     fn remove_directory(&self, path: &Path) -> io::Result<()>;

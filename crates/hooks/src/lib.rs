@@ -20,7 +20,7 @@ pub use self::files::{Files, ModeChange, OwnFiles};
 
 /// Time that a hook waits for a file, a directory or an address, in milliseconds, as in uWSGI.
 const MAX_WAIT_MS: u64 = 60_000;
-/// Time between two checks meanwhile, in milliseconds.
+/// Time between two checks in the meantime, in milliseconds.
 const WAIT_LOOK_MS: u64 = 100;
 /// Time that one attempt to connect may take.
 const MAX_CONNECT: Duration = Duration::from_millis(1000);
@@ -65,7 +65,7 @@ impl std::fmt::Display for HookError {
 
 impl std::error::Error for HookError {}
 
-/// For phases in processes without a language: the crate `options` allows no functions there.
+/// For phases in processes without a language: the crate `options` does not allow functions there.
 pub fn no_functions(function: &Function<'_>) -> Result<(), String> {
     Err(format!("there is no function `{}` in this process", function.name))
 }
@@ -274,8 +274,8 @@ mod tests {
 
     #[test]
     fn an_address_is_there_when_it_accepts() {
-        // The socket is bound before it listens, and never closed: another program can get a released port at once, and a command
-        // that another test starts holds a copy of the socket until its exec.
+        // The socket is bound before it listens, and never closed: another program can get a released port immediately, and a
+        // command that another test starts holds a copy of the socket until its exec.
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("made");
         bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("bound");
         let port = getsockname::<SockaddrIn>(socket.as_raw_fd()).expect("known").port();

@@ -1,9 +1,9 @@
 //! The greenlets of a process that wait: the stack of each one, and what it waits for. The one that runs is the stack of its
 //! thread. Pure.
 //!
-//! No list has all greenlets, but the garbage collector knows each one, so they are found in its lists by their type. greenlet's
-//! structures are in no header that is installed everywhere, and differ by version: the frame is the one word of a greenlet that
-//! points to a frame, and whatever is read must be one.
+//! No list contains all greenlets, but the garbage collector knows each one, so they are found in its lists by their type.
+//! greenlet's structures are in no header that is installed everywhere, and differ by version: the frame is the one word of a
+//! greenlet that points to a frame, and whatever is read must be one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ use crate::memory::{Memory, Read, Unreadable, is_plausible};
 use crate::objects::Objects;
 use crate::python::Python;
 
-/// Objects of the collector that are looked at, greenlets that are listed, walks through lists that change meanwhile.
+/// Objects of the collector that are looked at, greenlets that are listed, walks through lists that change in the meantime.
 const MAX_OBJECTS: u32 = 2_000_000;
 const MAX_GREENLETS: usize = 10_000;
 pub const MAX_WALKS: u32 = 3;

@@ -18,7 +18,7 @@ pub fn files(maps: &str) -> Vec<MappedFile> {
     for line in maps.lines().take(MAX_LINES) {
         let Some((start, end, offset, path)) = parts(line) else { continue };
         match files.last_mut() {
-            // A library's further parts follow its first one.
+            // The other parts of a library follow its first one.
             Some(last) if last.path == path && offset > 0 => last.end = end,
             _ if offset == 0 => files.push(MappedFile { path: path.to_owned(), start, end }),
             _ => {}

@@ -25,11 +25,11 @@ const MAX_BYTES: usize = 64 * 1024;
 /// Why an address can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Nothing is there, or the structure that is read has changed meanwhile.
+    /// Nothing is there, or the structure that is read has changed in the meantime.
     Nothing,
     /// The kernel does not let this process read that one.
     Forbidden,
-    /// The process has ended.
+    /// The process has exited.
     Ended,
     /// The bound on the reads of one snapshot is reached.
     TooMuch,
@@ -95,7 +95,7 @@ pub fn is_plausible(pointer: u64) -> bool {
     (PAGE * 16..1 << 56).contains(&pointer) && pointer.is_multiple_of(8)
 }
 
-/// The memory of a process that runs on meanwhile.
+/// The memory of a process that runs on in the meantime.
 #[derive(Debug)]
 pub struct ProcessMemory {
     pid: Pid,

@@ -120,7 +120,7 @@ impl<M: Memory> Objects<'_, M> {
     /// The entries of a dictionary, as addresses of keys and values.
     ///
     /// # Errors
-    /// It is none, or changes meanwhile.
+    /// It is none, or changes in the meantime.
     pub fn entries(&self, dict: u64) -> Read<Vec<(u64, u64)>> {
         if !self.is_dict(dict) {
             return Err(Unreadable::Nothing);

@@ -9,7 +9,7 @@ use crate::python::NoPython;
 use crate::trace::{Reader, Sample};
 use crate::waits::{self, Wait};
 
-/// Attempts to read a stack that changes meanwhile.
+/// Attempts to read a stack that changes in the meantime.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// What is read of tasks and greenlets: their thread is in no call for their socket.

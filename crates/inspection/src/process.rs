@@ -83,7 +83,7 @@ pub fn advice(pid: i32) -> String {
 /// `own` and `other` are the texts of `/proc/PID/status`.
 fn advice_of(own: &str, other: &str, yama: &str) -> String {
     let (Some(user), Some(group)) = (effective(other, "Uid"), effective(other, "Gid")) else {
-        return "the process has ended, or /proc hides it (`hidepid`)".to_owned();
+        return "the process has exited, or /proc hides it (`hidepid`)".to_owned();
     };
     if effective(own, "Uid").is_none_or(|own| own != user && own != "0") {
         return format!("it runs as user {user} and group {group}: try it as that user, or as root");

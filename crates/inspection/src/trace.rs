@@ -12,7 +12,7 @@ use crate::process::{self, Task};
 use crate::python::{NoPython, Python, ThreadState};
 use crate::tasks;
 
-/// Attempts to read a process whose structures change meanwhile.
+/// Attempts to read a process whose structures change in the meantime.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// In the name of greenlet's file, `_greenlet.cpython-311-x86_64-linux-gnu.so`.
@@ -93,7 +93,7 @@ impl Reader {
     /// Reads all threads. The attempt with the fewest torn stacks counts.
     ///
     /// # Errors
-    /// The process has ended, or nothing of it can be read.
+    /// The process has exited, or nothing of it can be read.
     pub fn process(&self, detail: Detail) -> Result<Process, NoPython> {
         let (greenlets, not_listed, lacks) = self.greenlets();
         let mut best: Option<(usize, Process)> = None;
@@ -151,7 +151,7 @@ impl Reader {
     /// looked for where it is wanted.
     ///
     /// # Errors
-    /// The process has ended, or nothing of it can be read.
+    /// The process has exited, or nothing of it can be read.
     pub fn sample(
         &self,
         wanted: impl Fn(&Sample) -> bool,

@@ -1,7 +1,7 @@
 //! What a thread waits for in the kernel: the system call that it is in, and the descriptor that the call waits for, as
 //! `/proc/PID/task/TID/syscall` tells them. Calls that wait for several descriptors have none here.
 //!
-//! It knows no socket and no peer. Pure, over the text and the memory; workers with `slow-request` run it.
+//! It knows neither sockets nor peers. Pure, over the text and the memory; workers with `slow-request` run it.
 
 use nix::libc;
 

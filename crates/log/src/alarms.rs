@@ -35,7 +35,7 @@ pub fn set_message_bytes(most: u32) {
     MESSAGE_BYTES.store(most.min(MAX_MESSAGE_BYTES), Relaxed);
 }
 
-/// Raises nothing in this process any more, so that the output of an alarm raises no other one.
+/// Raises nothing in this process any more, so that the output of an alarm does not raise another one.
 pub fn be_silent() {
     IS_SILENT.store(true, Relaxed);
 }

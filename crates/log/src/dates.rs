@@ -1,4 +1,4 @@
-//! Local times in log lines: by strftime(3), and as RFC 3339. It knows no line. Every process runs it.
+//! Local times in log lines: by strftime(3), and as RFC 3339. It does not know lines. Every process runs it.
 
 use std::cell::RefCell;
 use std::ffi::CString;

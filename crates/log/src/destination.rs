@@ -1,4 +1,4 @@
-//! The destination of a log, and non-blocking writes to it. It knows no lines. Every process runs it.
+//! The destination of a log, and non-blocking writes to it. It does not know lines. Every process runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -74,7 +74,7 @@ impl Destination {
         self.descriptor.as_fd()
     }
 
-    /// Writes as much of these bytes as is accepted at once. Never blocks.
+    /// Writes as much of these bytes as is accepted without waiting. Never blocks.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self.mode {
             WriteMode::Write => write(&self.descriptor, bytes),

@@ -128,7 +128,7 @@ fn object(line: &mut Vec<u8>, text: &[u8]) {
     event(line, Level::of_text(&String::from_utf8_lossy(text)), "message", text, b"");
 }
 
-/// Appends an object with further members, each with a comma before it.
+/// Appends an object with more members, each with a comma before it.
 pub fn event(line: &mut Vec<u8>, level: Level, kind: &str, message: &[u8], members: &[u8]) {
     json::begin_object(line, level, kind);
     line.extend_from_slice(b",\"message\":");

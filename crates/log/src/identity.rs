@@ -1,5 +1,5 @@
-//! Which process writes: its pid, and the number of the worker or the name of the helper. It knows no form. Every process runs
-//! it.
+//! Which process writes: its pid, and the number of the worker or the name of the helper. It does not know forms. Every process
+//! runs it.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};

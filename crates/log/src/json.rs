@@ -1,4 +1,4 @@
-//! Objects and strings of JSON, for any bytes. It knows no event. Every process runs it.
+//! Objects and strings of JSON, for any bytes. It does not know events. Every process runs it.
 
 use crate::level::Level;
 use crate::{dates, identity};
@@ -71,7 +71,7 @@ pub fn string(line: &mut Vec<u8>, text: &[u8]) {
 /// Nearly every text of a request is plain: it is copied as a whole, since a look at each character costs ten times as much.
 #[inline]
 pub fn escaped(line: &mut Vec<u8>, text: &[u8]) {
-    // Not `all`, which stops at the first other byte: without that, the compiler looks at many bytes at once.
+    // Not `all`, which stops at the first other byte: without that, the compiler looks at many bytes at a time.
     match text.iter().fold(true, |is_plain, byte| is_plain & is_copied(*byte)) {
         true => line.extend_from_slice(text),
         false => escaped_one_by_one(line, text),

@@ -1,4 +1,5 @@
-//! The level of a line: how much it matters to the people who operate the instance. It knows no form. Every process runs it.
+//! The level of a line: how much it matters to the people who operate the instance. It does not know forms. Every process runs
+//! it.
 
 /// The levels of Python's `logging`, with names that Grafana Loki, Cloud Logging and Datadog know. The server itself uses the
 /// three in the middle.
@@ -23,7 +24,7 @@ const ERROR_WORDS: [&str; 14] = [
     ": killing it",
     "killing worker ",
     "internal error",
-    "the worker ends",
+    "the worker exits",
     "did not serve within",
     "did not call start_response",
     "ERROR",
@@ -59,7 +60,7 @@ impl Level {
     }
 
     /// The level of a request by its status. A fault of the server is an error. A fault of the client is none of the server's: a
-    /// scanner that asks for a thousand missing pages must raise no alert, so 4xx is `info`, as in Caddy. A slow request is a
+    /// scanner that asks for a thousand missing pages must not raise an alert, so 4xx is `info`, as in Caddy. A slow request is a
     /// warning.
     pub fn of_request(status: u16, is_slow: bool) -> Level {
         match status {

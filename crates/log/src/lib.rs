@@ -4,14 +4,14 @@
 //! The log is a descriptor of our own above 2, so that an application that closes descriptor 2 does not send our lines into a
 //! client's socket. If the kernel allows it, it has an open file description of its own, which is non-blocking while the
 //! application's standard error stays as it was. Lines that are not accepted wait in memory, up to [`MAX_WAITING_BYTES`].
-//! Further ones are dropped and counted, and the log reports their number when it accepts lines again. The same is true of a
+//! Others are dropped and counted, and the log reports their number when it accepts lines again. The same is true of a
 //! destination out of reach that the master opens again.
 //!
 //! The log itself has number 0; the loggers of the settings have the numbers after it, and `flow` decides which line goes to
 //! which.
 //!
 //! A caller writes with [`write`]. A process with an event loop calls [`flush`] after [`retry_ms`]. The
-//! crate knows no format: the caller decides what a line says, and that no client can forge one. Every process runs it.
+//! crate does not know formats. The caller decides what a line says, and that no client can forge one. Every process runs it.
 
 pub mod alarms;
 pub mod dates;
@@ -187,7 +187,7 @@ pub fn report(lines: &[u8]) {
     write_messages(&form::report(lines));
 }
 
-/// Writes an event of the form JSON, with further members of its object, each with a comma before it.
+/// Writes an event of the form JSON, with more members of its object, each with a comma before it.
 pub fn event(level: Level, kind: &str, message: &[u8], members: &[u8]) {
     let mut line = Vec::with_capacity(message.len() + members.len() + 128);
     form::event(&mut line, level, kind, message, members);
@@ -221,7 +221,7 @@ pub fn announce_stack(worker: u32, pid: u32, text: &str, otherwise: impl FnOnce(
 /// Begins the line of the captured output that announces a stack.
 pub const STACK_FOLLOWS: u8 = 0x1e;
 
-/// Whether a pipe accepts this number of bytes at once. The master must not wait for a pipe that it reads itself.
+/// Whether a pipe accepts this number of bytes without waiting. The master must not wait for a pipe that it reads itself.
 fn can_take(pipe: &OwnedFd, bytes: usize) -> bool {
     let mut poll_fds = [nix::poll::PollFd::new(pipe.as_fd(), nix::poll::PollFlags::POLLOUT)];
     let is_ready = matches!(nix::poll::poll(&mut poll_fds, nix::poll::PollTimeout::ZERO), Ok(1));
@@ -242,7 +242,7 @@ pub fn write_requests(lines: &[u8]) {
 }
 
 /// Writes the last line of a process that is about to abort, without its writer, which the calling thread may have locked. The
-/// part that is not accepted at once is lost.
+/// part that would have to wait is lost.
 pub fn write_last(line: &[u8]) {
     if let Some(destination) = destination() {
         let _ = destination.write(line);
@@ -269,8 +269,8 @@ pub fn framed(text: &str) -> Vec<u8> {
     form::message(text)
 }
 
-/// The milliseconds after which lines that are waiting are tried again by [`flush`], if no line is written meanwhile. `None`:
-/// none are waiting.
+/// The milliseconds after which lines that are waiting are tried again by [`flush`], if no line is written in the meantime.
+/// `None`: none are waiting.
 pub fn retry_ms() -> Option<u64> {
     Some(WAITING.load(Relaxed)).filter(|milliseconds| *milliseconds > 0)
 }
@@ -326,7 +326,7 @@ fn sooner(one_ms: u64, other_ms: u64) -> u64 {
     if one_ms == 0 || other_ms == 0 { one_ms.max(other_ms) } else { one_ms.min(other_ms) }
 }
 
-/// Writes `bolide: text` as one line that raises no alarm: a line about an alarm.
+/// Writes `bolide: text` as one line that does not raise alarms: a line about an alarm.
 pub fn quiet_line(text: &str) {
     deliver_messages(NO_TAG, &framed(text));
 }

@@ -1,5 +1,5 @@
 //! The condition of a rule about lines. Regular expressions are those of the crate `regex`, so matching takes time linear in the
-//! length of a line. It knows no rule. Every process runs it, if the settings have rules.
+//! length of a line. It does not know rules. Every process runs it, if the settings have rules.
 
 use bolide_contract::logging::LinePattern;
 use regex::bytes::Regex;

@@ -35,12 +35,12 @@ impl Sink {
     }
 
     pub fn install(&self, destination: Destination) {
-        // Neither is ever freed: a thread may be writing, and there is one for each log of a start.
+        // Neither is ever freed: a thread may be writing, and there is one for each log of startup.
         self.destination.store(Box::into_raw(Box::new(destination)), Release);
         self.writer.store(null_mut(), Release);
     }
 
-    /// Compresses its lines, from the first one on. Loggers stay as they were at the start.
+    /// Compresses its lines, from the first one on. Loggers stay as they were at startup.
     pub fn pack(&self, packing: &Packing) {
         self.packing.get_or_init(|| packing.clone());
     }

@@ -1,5 +1,5 @@
 //! Lines for a destination that may not accept them, or may be out of reach: written in atomic pieces, queued up to a bound,
-//! dropped and counted beyond it. It knows no other logs. Every process runs it.
+//! dropped and counted beyond it. It does not know other logs. Every process runs it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use crate::destination::{self, ATOMIC_BYTES, Destination};
 use crate::packing::Packer;
 use crate::{flow, losses};
 
-/// Bytes of waiting lines, in each process; further lines are dropped.
+/// Bytes of waiting lines, in each process; more lines are dropped.
 pub const MAX_WAITING_BYTES: usize = 1024 * 1024;
 
 /// The lines of one process.
@@ -89,7 +89,7 @@ impl Writer {
         std::mem::take(&mut self.uncounted)
     }
 
-    /// The process ends: lines that still wait are lost.
+    /// The process exits: lines that still wait are lost.
     pub fn give_up(&mut self) {
         let lines = count_lines(&self.waiting) + u64::from(!self.begun.is_empty());
         (self.waiting, self.begun) = (Vec::new(), Vec::new());
@@ -445,7 +445,7 @@ mod tests {
         let (plain, mut reader) = small_pipe();
         let gzip = Packing { form: PackedForm::Gzip, before: String::new(), after: String::new() };
         let mut writer = Writer::new(1, plain.destination, &NEVER, Some(&gzip));
-        // Hardly compressible, each is longer than the pipe accepts at once.
+        // Hardly compressible, each is longer than what the pipe accepts at a time.
         let mut noise = 1u32;
         let mut digit = || {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,4 +1,4 @@
-//! The log lines of a start: addresses, workers and threads, and the URL to open once workers serve. It decides nothing and opens
+//! The log lines of startup: addresses, workers and threads, and the URL to open once workers serve. It decides nothing and opens
 //! nothing. The master runs it.
 
 use std::io::IsTerminal;
@@ -27,7 +27,7 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
 }
 
-/// The facts about a start that decide the words of its last lines.
+/// The facts about startup that decide the words of its last lines.
 #[derive(Debug, Clone, Copy)]
 pub struct What {
     /// In development: the page that says why the application could not be loaded.
@@ -45,7 +45,7 @@ impl What {
     }
 }
 
-/// Logs the lines for the moment when the first generation serves, `how_long` after the start. The URL to open comes last, where
+/// Logs the lines for the moment when the first generation serves, `how_long` after startup. The URL to open comes last, where
 /// it is easiest to see.
 pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: &str, what: What) {
     let advice = if what.is_advised { idle_cpus_in_words(&settings.workers) } else { String::new() };
@@ -63,7 +63,7 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
     }
 }
 
-/// Returns the lines of a start. A person at a terminal gets the address that the last line will have once.
+/// Returns the lines of startup. A person at a terminal gets the address that the last line will have once.
 fn start_lines(settings: &Settings, endpoints: &[Endpoint], at_terminal: bool) -> Vec<String> {
     let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
     let told_later = endpoints.iter().position(|endpoint| at_terminal && endpoint.is_web());

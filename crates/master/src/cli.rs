@@ -1,5 +1,6 @@
 //! The command line: turns arguments and environment into settings, with the options crate, and settings into a running master.
-//! It knows no option itself. Both the program `bolide` and the console script of the Python package call it. The master runs it.
+//! It does not know options itself. Both the program `bolide` and the console script of the Python package call it. The master
+//! runs it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -99,7 +100,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
         Ok(Reading::Observe(request)) => bolide_observing::run(&request),
         Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {
-            // Warnings precede errors, so the last line has the reason.
+            // Warnings precede errors, so the reason is in the last line.
             let lines = in_order(failure.diagnostics);
             lines.iter().for_each(|line| log_sink::line(line));
             FailureReport::of_environment().say(lines.last().map_or("its configuration is invalid", String::as_str));

@@ -1,5 +1,5 @@
 //! Differences of the master in development (`develop`): requests wait while changed code is loaded, a reload waits for a
-//! debugger, the old generation ends quickly, and the log has fewer lines. It watches no files. The master runs it.
+//! debugger, the old generation ends quickly, and fewer lines are logged. It watches no files. The master runs it.
 
 use std::os::fd::OwnedFd;
 use std::time::SystemTime;
@@ -83,7 +83,7 @@ impl Development {
     }
 
     /// Lets requests continue if no code is being loaded any more, or if that takes too long. `page` is the file of the page that
-    /// says so to browsers.
+    /// tells browsers.
     pub fn let_requests_go(&mut self, is_loading: bool, page: Option<&OwnedFd>, children: &mut Children, now_ms: u64) {
         if self.hold.take_if(|hold| !is_loading || hold.is_over(page, now_ms)).is_some() {
             children.pause(false);
@@ -106,7 +106,7 @@ pub fn extend_if_halted(worker: &mut Child, now_ms: u64) -> bool {
     worker.is_halted
 }
 
-/// Kills workers that are stopped in a debugger: during a stop there is no user to continue them.
+/// Kills workers that are stopped in a debugger: during shutdown there is no user to continue them.
 pub fn kill_halted(children: &mut Children, now_ms: u64) {
     for id in children.ids(|child| child.is_halted) {
         children.kill(id, KillReason::StopNow, now_ms);

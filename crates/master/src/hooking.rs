@@ -1,7 +1,7 @@
 //! The hooks of the master. A child runs each of them, so that a hook that hangs does not block the master: a signal that
 //! requests the end kills the hook, with all processes that it started. The master itself runs hooks that change its process (a
-//! directory, an exit). A child that has become the application's user runs the hooks of that user. It knows no hook's meaning.
-//! The master runs it, before and after its event loop.
+//! directory, an exit). A child that has become the application's user runs the hooks of that user. It does not know what a hook
+//! does. The master runs it, before and after its event loop.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -53,16 +53,16 @@ impl HookError {
     }
 }
 
-/// Runs the hooks of a phase of the start, with the rights that the master was started with.
+/// Runs the hooks of a phase of startup, with the rights that the master was started with.
 ///
 /// # Errors
-/// The first hook that fails, or a signal that ends the start.
+/// The first hook that fails, or a signal that ends startup.
 pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError> {
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     if hooks.is_empty() {
         return Ok(());
     }
-    // A user that does not exist yet, because a hook creates it, owns no file. The start reports other errors about the user
+    // A user that does not exist yet, because a hook creates it, does not own files. Startup reports other errors about the user
     // later.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     let guarded = HookFiles { rights: Rights::root_first(user.as_ref()) };
@@ -95,7 +95,7 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
 /// Runs the hooks of the master's start, as the user of the application.
 ///
 /// # Errors
-/// The first hook that fails, a child that can't be created, or a signal that ends the start.
+/// The first hook that fails, a child that can't be created, or a signal that ends startup.
 pub fn at_master_start(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
@@ -222,7 +222,7 @@ impl WaitLimit {
     }
 }
 
-/// How the wait for hooks ended.
+/// How the wait for hooks was over.
 enum Waited {
     /// They are done; the text is empty unless one failed.
     Done(String),

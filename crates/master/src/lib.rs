@@ -1,5 +1,5 @@
 //! The master: it owns the listening sockets, the scoreboard, the timers and the signals, starts prototypes, has them fork
-//! workers, and replaces processes that die. It contains no application code, no HTTP and no thread.
+//! workers, and replaces processes that die. It does not contain application code, HTTP or threads.
 //!
 //! The entry points are [`main`], for the program `bolide` and for the console script of the Python package, and [`run`] for the
 //! program of another language. [`supervise`] runs settings that exist already.

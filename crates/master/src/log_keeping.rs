@@ -1,5 +1,5 @@
 //! The logs of a running instance: rotates and reopens files, opens again what was out of reach, and restarts log programs, in
-//! this process and in all children. It knows no log line. The master runs it.
+//! this process and in all children. It does not know log lines. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -171,7 +171,7 @@ impl Owner for LogKeeping {
 }
 
 impl Processes for LogKeeping {
-    /// Restarts log programs that have ended, and writes a stack in the captured output that is complete.
+    /// Restarts exited log programs, and writes a stack in the captured output that is complete.
     fn due(&mut self, context: OwnerContext<'_>) {
         let means = LaunchMeans { privileges: context.privileges, application: &context.settings.application };
         log_sink::lines(&self.programs.start_due(means, context.now_ms));

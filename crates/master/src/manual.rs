@@ -24,7 +24,7 @@ pub fn page() -> String {
          and in `crates/supervision/src/processes/auxiliary.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
          They count if the master did not get the same signal: a signal to the whole group acts once, as in the table \
-         above. The log has a line for each one.\n\n{single}\n\
+         above. The log contains a line for each one.\n\n{single}\n\
          ## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n\
          {letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\

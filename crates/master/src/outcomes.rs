@@ -5,8 +5,8 @@
 //! have, so that no later connection gets the old code. The master runs it.
 //!
 //! A worker reports when it has stopped accepting (`Report::Left`). A worker that is stuck in a call of the application reports
-//! it after the call; the outcome does not wait that long, because such a worker accepts no connection any more (`LATE_DRAIN_MS`
-//! in the crate `contract`).
+//! it after the call; the outcome does not wait that long, because such a worker does not accept connections any more
+//! (`LATE_DRAIN_MS` in the crate `contract`).
 
 use bolide_contract::clock::now_ms as clock_ms;
 use bolide_contract::message::LATE_DRAIN_MS;
@@ -21,8 +21,8 @@ use crate::generations::generation::Reason;
 use crate::owner::{Owner, Turn, Waits};
 
 /// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
-/// than [`LATE_DRAIN_MS`] accepts no connection; the rest of the time is for a worker that has read it in time and gets no CPU
-/// time while it accepts.
+/// than [`LATE_DRAIN_MS`] does not accept connections; the rest of the time is for a worker that has read it in time and does not
+/// get CPU time while it accepts.
 const MAX_LEAVE_MS: u64 = 5 * LATE_DRAIN_MS;
 
 /// Most warnings that a client gets with the outcome of a reload.
@@ -97,7 +97,7 @@ impl Outcomes {
     }
 
     /// Records that a generation has taken over. The first one counts as no reload, but clients that asked for a reload during
-    /// the start wait for it.
+    /// startup wait for it.
     pub fn note_serving(&mut self, number: u32, reason: Reason, channel: &mut ControlSocket) {
         match reason {
             Reason::Ordered => self.note_reload(Ok(number), channel),

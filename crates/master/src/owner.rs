@@ -1,6 +1,6 @@
-//! What the master's loop asks each part of the instance for before it waits and when a process has ended: descriptors, the next
-//! time, processes. A part without them says so. It knows only the parts of the crate `supervision`, which it answers for. The
-//! master runs it.
+//! What the master's loop asks each part of the instance for before it waits and when a process has exited: descriptors, the next
+//! time, processes. A part without them declares it. It knows only the parts of the crate `supervision`, which it answers for.
+//! The master runs it.
 
 use std::os::fd::AsFd;
 
@@ -84,7 +84,7 @@ pub trait Processes: Owner {
     /// The instance stops immediately.
     fn stop_now(&mut self, now_ms: u64);
 
-    /// The instance ends, and no worker is left: orders its processes to end, once, and returns whether all have ended. An owner
+    /// The instance exits, and no worker is left: orders its processes to end, once, and returns whether all have ended. An owner
     /// that the others need ends when they have: then `is_last`.
     fn finish(&mut self, is_last: bool, context: OwnerContext<'_>) -> bool;
 }

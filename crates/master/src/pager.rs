@@ -1,5 +1,5 @@
 //! The pager of `bolide --help` and other long texts in a terminal: this process becomes it, and the text is a memory file at its
-//! standard input. It knows no text. The process of a command runs it; no server does.
+//! standard input. It does not know texts. The process of a command runs it; no server does.
 
 use std::ffi::OsString;
 use std::fs::File;

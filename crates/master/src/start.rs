@@ -95,8 +95,8 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
 /// `immediate-uid`: from here on nothing is done as root, including the log of `daemonize`. If a reload could not read the
 /// configuration any more, this is detected now.
 fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &mut Vec<String>) -> Result<(), StartError> {
-    // A pipe that only root may open stays the log, because it is opened first. A daemon has a log of its own, and keeps no
-    // descriptor of the terminal.
+    // A pipe that only root may open stays the log, because it is opened first. A daemon has a log of its own, and does not
+    // keep descriptors of the terminal.
     let Confinement { user, group, .. } = &settings.confinement;
     if (user.is_some() || group.is_some()) && settings.control.background.is_none() {
         bolide_log::descriptor();
@@ -202,7 +202,7 @@ fn enter_namespaces(settings: &Settings, is_successor: bool) -> Result<(), Start
     hooking::phases_in_namespaces(&settings.confinement).iter().try_for_each(|phase| hooking::at_start(settings, *phase))
 }
 
-/// The resources that a start has opened and looked up.
+/// The resources that startup has opened and looked up.
 struct Prepared {
     program: Program,
     privileges: Option<Privileges>,
@@ -238,7 +238,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
 
-/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, a limit that can't be set does not end the start.
+/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, a limit that can't be set does not end startup.
 fn limit_descriptors(most: u64) {
     let wanted = Rlimit { current: Some(most), maximum: Some(most) };
     let Err(error) = setrlimit(Resource::Nofile, wanted) else { return };

@@ -1,5 +1,5 @@
 //! The terminal that an instance was started in: its settings, which a debugger changes, and its end. It reads and writes nothing
-//! there, and knows no debugger. The master runs it.
+//! there, and does not know debuggers. The master runs it.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
-/// The terminal settings at the start: a debugger that is killed while it reads a line leaves the terminal without echo.
+/// The terminal settings at startup: a debugger that is killed while it reads a line leaves the terminal without echo.
 pub struct TerminalSettings(Option<Termios>);
 
 impl TerminalSettings {
@@ -34,8 +34,9 @@ pub fn is_attached() -> bool {
     io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 
-/// Whether the instance ends with its terminal. An instance with a configuration file is operated, and reloads at SIGHUP as uWSGI
-/// does. Without one, or in development, a person has typed the command and expects the server to end with the terminal's window.
+/// Whether the instance exits with its terminal. An instance with a configuration file is operated, and reloads at SIGHUP as
+/// uWSGI does. Without one, or in development, a person has typed the command and expects the server to end with the terminal's
+/// window.
 #[derive(Debug)]
 pub struct EndsWithTerminal(bool);
 
@@ -58,7 +59,7 @@ impl EndsWithTerminal {
     }
 }
 
-/// Returns whether SIGHUP was ignored at the start, as nohup(1) asks: this process never changes its disposition.
+/// Returns whether SIGHUP was ignored at startup, as nohup(1) asks: this process never changes its disposition.
 fn ignores_hangups() -> bool {
     std::fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| ignored_signals(&status) & 1 << (Signal::SIGHUP as u32 - 1) != 0)

@@ -254,7 +254,7 @@ fn kill(process: &OwnedFd) {
     let _ = system::signal_process(process, libc::SIGKILL);
 }
 
-/// Sets whether descriptors survive an exec. The master has one thread, so no other program is started meanwhile.
+/// Sets whether descriptors survive an exec. The master has one thread, so no other program is started in the meantime.
 fn keep_at_exec(descriptors: &[RawFd], is_kept: bool) {
     let flags = if is_kept { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
     for descriptor in descriptors {

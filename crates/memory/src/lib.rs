@@ -3,7 +3,7 @@
 //!
 //! The master makes the memory, a prototype recovers what a dead process held, and every process that has the application reads
 //! and writes it.
-//! It knows no language, no options and no log.
+//! It knows neither languages nor options nor logs.
 
 pub mod atomics;
 pub mod attached;

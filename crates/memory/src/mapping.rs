@@ -136,7 +136,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Returns whether the head still says so: another process may have written anything there.
+    /// Returns whether the head still matches: another process may have written anything there.
     pub fn is_of(&self, identity: &Identity) -> bool {
         self.head().check(identity).is_ok()
     }
@@ -188,7 +188,7 @@ impl Drop for Mapping {
 }
 
 /// Returns whether a file is finished memory of exactly this identity. It maps nothing: another process may cut the file
-/// meanwhile, which is then an error, and not the end of this process.
+/// in the meantime, which is then an error, and not the end of this process.
 ///
 /// # Errors
 /// Why it is not that memory.

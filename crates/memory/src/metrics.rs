@@ -1,6 +1,6 @@
 //! The values of metrics (`metric`, `uwsgi.metric_inc`): signed numbers, each of which is changed by one instruction, or by a
-//! loop that no dead process holds up. It knows no names and no configuration. The application's processes and the master change
-//! them.
+//! loop that no dead process holds up. It knows neither names nor configurations. The application's processes and the master
+//! change them.
 
 use std::collections::HashMap;
 use std::io;
@@ -137,7 +137,7 @@ impl<'a> MetricValues<'a> {
         true
     }
 
-    /// Replaces a value that has not changed meanwhile: a threshold's reset loses no increment.
+    /// Replaces a value that has not changed in the meantime: a threshold's reset does not lose increments.
     pub fn replace(&self, place: usize, old: i64, new: i64) -> bool {
         self.values.get(place).is_some_and(|value| value.compare_exchange(old, new, Relaxed, Relaxed).is_ok())
     }

@@ -1,5 +1,5 @@
 //! The queue that processes share (`queue`): a ring of blocks of one size, with uWSGI's layout, so that the file of `queue-store`
-//! can be read by uWSGI and back. It knows no configuration and opens no file. Every process of an instance runs it.
+//! can be read by uWSGI and back. It does not know configurations or open files. Every process of an instance runs it.
 //!
 //! One robust lock guards it. Each change is noted in a journal first: if its process dies half-way, the next holder of the lock
 //! takes the change back, so that no item is torn and the order of items stays.
@@ -98,7 +98,7 @@ pub fn begin(mapping: &Mapping) -> io::Result<()> {
     control(mapping).begin()
 }
 
-/// Frees the lock of a process that has ended inside of it. The journal stays, and the next holder takes the change back: the
+/// Frees the lock of an exited process inside of it. The journal stays, and the next holder takes the change back: the
 /// master does not touch the data, which a file may hold that another process shortens.
 pub fn recover(mapping: &Mapping, pid: u32) -> Vec<Recovery> {
     match control(mapping).lock.recover(pid) {
@@ -165,17 +165,17 @@ impl<'a> Queue<'a> {
         is_position(PUSH_AT) && is_position(PULL_AT) && (0..self.slots).all(|slot| self.length(slot) <= self.item_bytes() as u64)
     }
 
-    /// The position of the next push. It needs no lock.
+    /// The position of the next push. It does not need locks.
     pub fn push_position(&self) -> u64 {
         self.position(PUSH_AT)
     }
 
-    /// The position of the next pull. It needs no lock.
+    /// The position of the next pull. It does not need locks.
     pub fn pull_position(&self) -> u64 {
         self.position(PULL_AT)
     }
 
-    /// The number of slots with an item. It needs no lock.
+    /// The number of slots with an item. It does not need locks.
     pub fn count(&self) -> u64 {
         (0..self.slots).filter(|slot| self.length(*slot) > 0).count() as u64
     }
@@ -235,7 +235,7 @@ impl<'a> Queue<'a> {
         self.control.change.store(NONE, SeqCst);
     }
 
-    /// The length is 0 while the item is written: a reader without the lock and a journal that is lost find no torn item.
+    /// The length is 0 while the item is written: a reader without the lock and a journal that is lost do not find a torn item.
     fn write_item(&self, slot: u64, item: &[u8], now_s: u64) {
         let block = self.block(slot);
         self.set_length(slot, 0);

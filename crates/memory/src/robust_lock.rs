@@ -27,7 +27,7 @@ unsafe impl Sync for RobustLock {}
 
 /// The held lock. It is released when the guard is dropped.
 #[derive(Debug)]
-#[must_use = "the lock is released at once"]
+#[must_use = "the lock is released immediately"]
 pub struct Guard<'a> {
     lock: &'a RobustLock,
     /// The last holder died inside the lock: its pid, or 0 if it died before it could write its pid. The data may be half
@@ -37,7 +37,7 @@ pub struct Guard<'a> {
     _thread: std::marker::PhantomData<*const ()>,
 }
 
-/// What a process that has ended did with a lock.
+/// What an exited process did with a lock.
 #[derive(Debug)]
 pub enum Left<'a> {
     /// It did not die inside of it.
@@ -66,7 +66,7 @@ impl std::fmt::Debug for RobustLock {
 
 impl RobustLock {
     /// Makes a free lock of this memory. Call it before other processes know the memory, or when none of them can hold the lock:
-    /// the locks in a file are made again at each start.
+    /// the locks in a file are made again at startup.
     ///
     /// # Errors
     /// The system has no robust mutexes.
@@ -163,7 +163,7 @@ impl RobustLock {
         self.deaths.load(Relaxed)
     }
 
-    /// Takes over the lock of a process that has ended, if it died inside of it. It never waits. A lock that was left by a
+    /// Takes over the lock of an exited process, if it died inside of it. It never waits. A lock that was left by a
     /// process whose pid is not written is taken for this one's.
     ///
     /// # Errors
@@ -246,7 +246,7 @@ fn look_up_pid() -> u32 {
         PID.store(0, Relaxed);
     }
     /// Not a `Once`: a fork while another thread is in it would leave one that the child waits for without end. Two threads that
-    /// register the function both do no harm.
+    /// register the function are harmless.
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     let pid = std::process::id();
     // SAFETY: the function only stores a number, which any thread may do at any time.

@@ -1,5 +1,5 @@
 //! A memory area of the application (`sharedarea`): bytes that processes read and write in place, a lock that no dead process
-//! holds up, and a count of changes that can be waited for. It knows no configuration and no language. Every process of an
+//! holds up, and a count of changes that can be waited for. It knows neither configurations nor languages. Every process of an
 //! instance runs it.
 //!
 //! One robust mutex guards the bytes. `rlock` may be held by several processes at a time, and no count of readers would survive a
@@ -62,7 +62,7 @@ pub enum AreaError {
     Outside,
     /// The thread itself holds a lock that this needs to be free.
     OwnLock,
-    /// The thread holds no lock of the area.
+    /// The thread does not hold locks of the area.
     NotLocked,
     Broken(io::Error),
 }
@@ -111,7 +111,7 @@ pub fn begin(mapping: &Mapping) -> io::Result<()> {
     control(mapping).begin()
 }
 
-/// Frees the locks of a process that has ended.
+/// Frees the locks of an exited process.
 pub fn recover(number: &str, mapping: &Mapping, pid: u32) -> Vec<Recovery> {
     let control = control(mapping);
     // Each lock is visited, so that none stays with the dead process.
@@ -309,7 +309,7 @@ impl SharedArea {
     }
 
     fn reading<R>(&self, read: impl FnOnce(Region) -> Result<R, AreaError>) -> Result<R, AreaError> {
-        // A thread that has locked the area reads at once: no other thread writes.
+        // A thread that has locked the area reads immediately: no other thread writes.
         let _guard = match self.own_hold() {
             Some(_) => None,
             None => Some(self.take()?),
@@ -346,7 +346,7 @@ impl SharedArea {
         lock.try_lock().map_err(of_lock)?.ok_or(AreaError::Busy)
     }
 
-    /// Waits for each holder of `rlock`. The caller has the lock, so that no further one comes.
+    /// Waits for each holder of `rlock`. The caller has the lock, so that no other one comes.
     fn await_readers(&self) -> Result<(), AreaError> {
         if self.control.has_readers.load(SeqCst) == 0 {
             return Ok(());

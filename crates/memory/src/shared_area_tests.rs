@@ -72,7 +72,7 @@ fn readers_share_an_area_and_a_writer_waits_for_all_of_them() {
         })
         .collect();
     assert_eq!([(); 2].map(|()| hears.recv_timeout(LONG)), [Ok("reads"); 2], "both at a time");
-    assert!(area.get::<i64>(0).is_ok(), "another thread reads meanwhile");
+    assert!(area.get::<i64>(0).is_ok(), "another thread reads in the meantime");
     assert!(matches!(area.without_waiting().set(0, 1i64), Err(AreaError::Busy)));
     assert!(matches!(area.without_waiting().lock_for_writing(), Err(AreaError::Busy)));
     let writer = std::thread::spawn(move || {
@@ -101,7 +101,7 @@ fn a_process_that_dies_with_a_lock_holds_nobody_up() {
         match unsafe { fork() }.expect("a process") {
             ForkResult::Child => {
                 let held = lock(&area).is_ok();
-                // SAFETY: ends the process at once, as a kill does.
+                // SAFETY: ends the process immediately, as a kill does.
                 unsafe { libc::_exit(i32::from(!held)) }
             }
             ForkResult::Parent { child } => {

@@ -1,5 +1,5 @@
 //! The locks of the application (`locks`, `uwsgi.lock`): numbered locks that any process of the instance may take, and that no
-//! dead process holds up. It knows no language. The master makes them and takes none, because their
+//! dead process holds up. It does not know languages. The master makes them and takes none, because their
 //! memory is the application's, which may have written anything there; the processes with the application take them.
 
 use std::io;
@@ -31,7 +31,7 @@ pub fn begin(mapping: &Mapping) -> io::Result<()> {
     all(mapping).iter().try_for_each(RobustLock::begin)
 }
 
-/// Frees the locks of a process that has ended.
+/// Frees the locks of an exited process.
 pub fn recover(mapping: &Mapping, pid: u32) -> Vec<Recovery> {
     let is_left = |lock: &RobustLock| matches!(lock.recover(pid), Ok(Left::Held(_) | Left::Recovered));
     let left = all(mapping).iter().enumerate().filter(|(_, lock)| is_left(lock));

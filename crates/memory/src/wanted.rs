@@ -1,7 +1,7 @@
 //! The memories that settings ask for: what each one holds, how it begins, and how it is recovered when a process has died. It
-//! creates no files. The master runs it, a child of it for a memory in a file, and prototypes recover.
+//! does not create files. The master runs it, a child of it for a memory in a file, and prototypes recover.
 //!
-//! A further structure is a variant of [`Wanted`] with its arms here.
+//! Another structure is a variant of [`Wanted`] with its arms here.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -156,7 +156,8 @@ impl Wanted {
         self.store().is_some()
     }
 
-    /// Repairs what a process held that has ended. It never waits: what it can't take at once, another process has or repairs.
+    /// Repairs what a process held that has ended. It never waits: what it can't take without waiting, another process has or
+    /// repairs.
     pub fn recover(&self, mapping: &Mapping, pid: u32) -> Vec<Recovery> {
         match self {
             Wanted::Cache(settings) => cache::recover(settings, &Parts::of(settings, mapping), pid).into_iter().collect(),

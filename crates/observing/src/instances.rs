@@ -97,7 +97,7 @@ pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value
             return Err((EXIT_NO_ANSWER, why));
         }
         Located::Fifo(path) => {
-            let why = format!("{}: a FIFO gives no answer; name the pidfile or the configuration", path.display());
+            let why = format!("{}: a FIFO does not answer; name the pidfile or the configuration", path.display());
             return Err((EXIT_NO_ANSWER, why));
         }
     };

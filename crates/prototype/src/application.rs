@@ -53,7 +53,7 @@ pub trait Application {
     /// Calls a function of the application that a hook names. The error says why it failed.
     ///
     /// # Errors
-    /// There is no such function, it raised an exception, or its result says so.
+    /// There is no such function, it raised an exception, or its result is a failure.
     fn call(&mut self, function: &Function<'_>) -> Result<(), String> {
         bolide_hooks::no_functions(function)
     }
@@ -65,7 +65,7 @@ pub trait Application {
     /// An error that prevents the language from working.
     fn freeze(&mut self) -> Result<(), Self::Error>;
 
-    /// Waits for the master without holding the language's lock, if its threads may run meanwhile.
+    /// Waits for the master without holding the language's lock, if its threads may run in the meantime.
     fn aside<R: Send>(&mut self, wait: impl FnOnce() -> R + Send) -> R {
         wait()
     }
@@ -81,14 +81,14 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
-    /// In the prototype: a child has ended otherwise than with status 0, maybe inside a lock of memory that processes share. What
-    /// it held there is recovered before the master hears of its end.
+    /// In the prototype: a child has exited otherwise than with status 0, maybe inside a lock of memory that processes share.
+    /// What it held there is recovered before the master hears of its end.
     fn recover(&mut self, pid: u32) {
         let _ = pid;
     }
 
     /// In the prototype: a worker or a helper has ended, and the master was told. It is not called for children of other
-    /// prototypes, or for children that end because the master is gone.
+    /// prototypes, or for children that exit because the master is gone.
     ///
     /// # Errors
     /// An error that prevents the language from working.
@@ -112,8 +112,8 @@ pub trait Application {
         Ok(())
     }
 
-    /// This worker replaces no other one of its generation: if it can't load the application, the generation fails, and the
-    /// master logs the reason.
+    /// This worker does not replace another one of its generation: if it can't load the application, the generation fails, and
+    /// the master logs the reason.
     ///
     /// # Errors
     /// An error that prevents the language from working.
@@ -152,7 +152,7 @@ pub trait Application {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loading {
     Loaded,
-    /// The application can't be loaded: the reason, as a line that the master shows at the start. Details are in the log.
+    /// The application can't be loaded: the reason, as a line that the master shows at startup. Details are in the log.
     Failed(String),
     /// In a prototype, with `fork-safety = lazy`: it is loaded, and has opened resources that forked workers can't share. The log
     /// lists them.

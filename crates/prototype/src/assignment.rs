@@ -1,5 +1,5 @@
-//! Builds the engine's [`Assignment`] from the master's boot message. It sends and receives no orders. Each worker runs it once,
-//! before it serves.
+//! Builds the engine's [`Assignment`] from the master's boot message. It does not send or receive orders. Each worker runs it
+//! once, before it serves.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,7 +17,8 @@ use bolide_scoreboard::ticket_keys::TicketKeys;
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
 
-/// `max-requests` is reached up to this percentage earlier, differently in each worker, so that they do not all restart at once.
+/// `max-requests` is reached up to this percentage earlier, differently in each worker, so that they do not all restart at the
+/// same time.
 const JITTER_PERCENT: u64 = 10;
 
 /// The role of a new child of the prototype.

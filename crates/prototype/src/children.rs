@@ -19,7 +19,7 @@ pub struct Children {
 struct Child {
     row: u32,
     pid: Pid,
-    /// Becomes readable when the child has ended (pidfd_open(2)).
+    /// Becomes readable when the child has exited (pidfd_open(2)).
     descriptor: OwnedFd,
 }
 
@@ -41,7 +41,7 @@ impl Children {
         self.alive.clear();
     }
 
-    /// Removes the children that have ended, and returns the reports of their ends.
+    /// Removes the exited children, and returns the reports of their ends.
     pub fn take_ended(&mut self) -> Vec<Report> {
         let mut ended = Vec::new();
         self.alive.retain(|child| match wait_status(child.pid) {
@@ -61,13 +61,13 @@ impl Children {
 
     pub fn kill(&self) {
         for child in &self.alive {
-            // A child that has just ended needs no signal, and keeps its pid until it is reaped.
+            // A child that has just ended does not need signals, and keeps its pid until it is reaped.
             let _ = kill(child.pid, Signal::SIGKILL);
         }
     }
 }
 
-/// The raw wait status of a child that has ended. A child that can't be waited for was reaped by the application: status 0.
+/// The raw wait status of an exited child. A child that can't be waited for was reaped by the application: status 0.
 fn wait_status(pid: Pid) -> Option<u32> {
     let pid = process::Pid::from_raw(pid.as_raw())?;
     match waitpid(Some(pid), WaitOptions::NOHANG) {
@@ -77,7 +77,7 @@ fn wait_status(pid: Pid) -> Option<u32> {
     }
 }
 
-/// A pidfd, which becomes readable when the child has ended.
+/// A pidfd, which becomes readable when the child has exited.
 fn watch(pid: Pid) -> Result<OwnedFd, Errno> {
     pidfd_open(process::Pid::from_raw(pid.as_raw()).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }

@@ -1,5 +1,5 @@
-//! The prototype's inheritance from the master: the boot message, the descriptors that it names, and the note for a failure. It
-//! knows no order and no application. The prototype runs it, and each new child.
+//! The prototype's inheritance from the master: the boot message, the descriptors that it lists, and the note for a failure. It
+//! knows neither orders nor applications. The prototype runs it, and each new child.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -123,7 +123,7 @@ impl Helper {
         Ok(self.end()?.is_some())
     }
 
-    /// Whether it must end, as far as the orders that were read say. Costs no system call: the signal of the master
+    /// Whether it must end, as far as the orders that were read say. Does not make a system call: the signal of the master
     /// ([`message::helper_signal`]) has the language read new ones.
     pub fn has_to_end(&self) -> bool {
         self.end.is_some()

@@ -1,9 +1,9 @@
 //! The prototype of any language: it loads the application once and forks workers, which share the loaded pages, on the master's
 //! orders. It never serves requests.
 //!
-//! The language's part is an [`Application`]. The crate does not know which language that is, and knows no HTTP. The process that
-//! the master executes runs it, and each worker that is forked from it, up to [`Application::serve`], with hooks at the phases of
-//! both.
+//! The language's part is an [`Application`]. The crate does not know which language that is, and does not know HTTP. The process
+//! that the master executes runs it, and each worker that is forked from it, up to [`Application::serve`], with hooks at the
+//! phases of both.
 
 mod application;
 mod assignment;
@@ -38,7 +38,7 @@ pub use prototype::report_imports;
 pub fn run<A: Application>(boot: RawFd, application: &mut A) -> Result<i32, A::Error> {
     let mut prototype = Prototype::take_over(boot)?;
     let status = live(&mut prototype, application);
-    // Closing the control socket would tell the master that this process has ended, but the application may take time to exit.
+    // Closing the control socket would tell the master that this process has exited, but the application may take time to exit.
     std::mem::forget(prototype);
     status
 }
@@ -111,7 +111,7 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
     }
     let is_mule = matches!(prototype.helper_task(child), Some(Task::Mule { .. }));
     if is_mule && let Loading::Failed(_) = run_hooks(prototype, application, HookPhase::AsMule) {
-        // The log has the reason.
+        // The log contains the reason.
         return Ok(EXIT_LOAD_FAILED);
     }
     let helper = prototype.helper(child)?;

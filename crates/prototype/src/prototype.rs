@@ -43,21 +43,21 @@ pub struct Prototype {
     children: Children,
     /// Numbers of the workers that were forked.
     numbers: BTreeSet<u32>,
-    /// It forks no more, and ends when its last child has ended.
+    /// It does not fork any more, and exits when its last child has exited.
     is_retiring: bool,
 }
 
 /// The result of waiting for orders.
 enum Wake {
     Fork(ForkedAs, OwnedFd),
-    /// Children have ended, which the master is not told yet.
+    /// Children have exited, which the master is not told yet.
     Ended(Vec<Report>),
     Retired,
     Orphaned,
 }
 
 impl Prototype {
-    /// Reads the boot message from this descriptor, and takes ownership of the descriptors that it names.
+    /// Reads the boot message from this descriptor, and takes ownership of the descriptors that it lists.
     pub fn take_over(boot: RawFd) -> io::Result<Prototype> {
         let boot = read_boot(boot)?;
         if let Some(log) = boot.log {
@@ -91,7 +91,7 @@ impl Prototype {
         // While the application is loaded, the control socket is not read: if the master dies now, the kernel kills us as well
         // (the master has set the death signal). It may have died before it could set it.
         if getppid().as_raw() as u32 != boot.master_pid {
-            return Err(io::Error::other("the master has ended before its prototype began"));
+            return Err(io::Error::other("the master has exited before its prototype began"));
         }
         signals::in_prototype(control.as_fd(), boot.master_pid as i32, boot.at_terminal)?;
         reader::allow_by_signal(boot.reader_secret)?;
@@ -129,7 +129,7 @@ impl Prototype {
     /// Reports to the master that workers can be ordered.
     pub fn report_loaded(&self, took: Duration) -> io::Result<()> {
         // From here on the end of the control socket is noticed, so that workers get their time to finish. A prototype that was
-        // stopped meanwhile (SIGSTOP) is woken for it.
+        // stopped in the meantime (SIGSTOP) is woken for it.
         nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?;
         self.report(&Report::Loaded { milliseconds: u32::try_from(took.as_millis()).unwrap_or(u32::MAX) })
     }
@@ -241,7 +241,7 @@ impl Prototype {
         }
     }
 
-    /// Waits until an order arrives, a child ends, or the time is over. The control socket stays readable until it is read.
+    /// Waits until an order arrives, a child exits, or the time is over. The control socket stays readable until it is read.
     fn sleep(&self, most: Option<Duration>) -> io::Result<()> {
         let mut waits = self.children.waits();
         if let (Some(control), None) = (&self.control, most) {

@@ -7,8 +7,8 @@
 //! application sets itself stay.
 //!
 //! No worker outlives both master and prototype: the kernel signals the death of a worker's parent by [`orphan_signal`], and a
-//! worker that has neither left is killed by its own timer after [`ORPHAN_KILL_MS`], whatever its threads are doing. This needs
-//! no interpreter.
+//! worker that has neither left is killed by its own timer after [`ORPHAN_KILL_MS`], whatever its threads are doing. This does
+//! not need interpreters.
 //!
 //! The handlers make async-signal-safe calls only (signal-safety(7)). Prototypes and workers run it.
 
@@ -116,7 +116,7 @@ extern "C" fn on_group_signal(signal: c_int, information: *mut libc::siginfo_t, 
         if !is_owner() {
             // A child of the application: act as if no handler had been set. The signal is raised again and delivered when this
             // handler returns.
-            // SAFETY: both calls take numbers; the default action runs no code of ours.
+            // SAFETY: both calls take numbers; the default action does not run our code.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 libc::raise(signal);
@@ -148,7 +148,7 @@ fn send(report: &Report) {
     }
     let report = packet(report);
     // If the master does not read, the report is dropped; it can be sent again.
-    // SAFETY: the bytes are ours for the call, which does not block and raises no SIGPIPE.
+    // SAFETY: the bytes are ours for the call, which does not block and does not raise SIGPIPE.
     unsafe { libc::send(control, report.as_ptr().cast(), report.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
 }
 
@@ -157,7 +157,7 @@ extern "C" fn on_orphan_signal(_: c_int) {
 }
 
 fn end_soon_if_orphaned() {
-    // SAFETY: the call takes no arguments and can't fail.
+    // SAFETY: the call can't fail and does not have arguments.
     let parent = unsafe { libc::getppid() };
     let timer = TIMER.load(Relaxed);
     if !is_owner() || timer == NO_TIMER || parent == MASTER.load(Relaxed) || parent == PROTOTYPE.load(Relaxed) {
@@ -172,7 +172,7 @@ fn end_soon_if_orphaned() {
 }
 
 pub(crate) fn is_owner() -> bool {
-    // SAFETY: the call takes no arguments and can't fail.
+    // SAFETY: the call can't fail and does not have arguments.
     unsafe { libc::getpid() == OWNER.load(Relaxed) }
 }
 

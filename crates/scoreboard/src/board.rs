@@ -56,7 +56,7 @@ counters! {
         /// average. If threads finish at the same moment, one of their values may be lost, which does not matter for an average.
         pub average_us: AtomicU64,
         /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
-        /// application's iterator and read no orders meanwhile.
+        /// application's iterator and do not read orders in the meantime.
         pub stopped_ms: AtomicU64,
         /// Messages for mules that this process could not send because their queue was full.
         pub refused_messages: AtomicU64,
@@ -109,7 +109,7 @@ impl Row {
         self.accepting.load(Relaxed) == Accepting::Yes.code()
     }
 
-    /// True for a request worker's row, false for a helper's row, which serves no requests.
+    /// True for a request worker's row, false for a helper's row, which does not serve requests.
     pub fn is_of_request_worker(&self) -> bool {
         self.kind.load(Relaxed) == ChildKind::RequestWorker.code()
     }
@@ -369,7 +369,7 @@ impl Scoreboard {
             || self.slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0)
     }
 
-    /// Clears a row for its next worker. The master calls it after the last worker has ended.
+    /// Clears a row for its next worker. The master calls it after the last worker has exited.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
         found.clear();
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(row.average_us.load(Relaxed), 300);
         let works: Vec<Work> = board.work(1).collect();
         assert_eq!(works.iter().map(|work| work.requests).collect::<Vec<u64>>(), [3, 4]);
-        // Further applications are counted together with the last one that has a counter.
+        // More applications are counted together with the last one that has a counter.
         assert_eq!(works[0].applications[MAX_APPLICATIONS - 1].exceptions, 1);
         let mut sum = works[0];
         sum += &works[1];

@@ -148,7 +148,7 @@ impl Counted {
         }
     }
 
-    /// Notes calls that have begun since: a worker takes no count inside a call, which may last. Their connections were idle or
+    /// Notes calls that have begun since: a worker does not count inside a call, which may last. Their connections were idle or
     /// new, of the kind that has most of these.
     pub fn note_calls(&mut self, calls: usize) {
         for _ in 0..calls {

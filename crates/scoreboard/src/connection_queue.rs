@@ -9,7 +9,7 @@
 //! write are refused.
 //!
 //! Each connection in the queue is a descriptor in flight. The kernel counts those of all processes of a user together, and
-//! refuses further ones above the sender's RLIMIT_NOFILE (unix(7), ETOOMANYREFS). Orders of masters carry descriptors too. So the
+//! refuses others above the sender's RLIMIT_NOFILE (unix(7), ETOOMANYREFS). Orders of masters carry descriptors too. So the
 //! queue has room for a small part of that limit ([`room`]), and several instances of a user leave room for the orders of each.
 
 use std::io::{self, IoSlice, IoSliceMut};

@@ -1,5 +1,5 @@
 //! Numbers in shared memory, which one thread counts without a lock, and their copies, which can be added up. One table makes
-//! both structs, so a new number is a row of it. It knows no number. `models` runs it with the slot.
+//! both structs, so a new number is a row of it. It does not know numbers. `models` runs it with the slot.
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 
@@ -8,11 +8,11 @@ pub trait Shared {
     /// `()` for numbers that are no part of a sum.
     type Copied: Summed;
 
-    /// Reads them. Each is read separately: a request that ends meanwhile may be in one and not in another.
+    /// Reads them. Each is read separately: a request that ends in the meantime may be in one and not in another.
     fn read(&self) -> Self::Copied;
 
     /// Sets them to zero, after their writer has ended. A number that is zero is not written, so that pages that were never used
-    /// cost no memory.
+    /// do not use memory.
     fn clear(&self);
 }
 
@@ -44,7 +44,7 @@ impl std::ops::Deref for Gauge {
     }
 }
 
-/// A struct of numbers in shared memory, and the struct of their copies: the same fields (`..`) and further ones, which come from
+/// A struct of numbers in shared memory, and the struct of their copies: the same fields (`..`) and others, which come from
 /// elsewhere. A struct without copies can only be cleared.
 macro_rules! counters {
     (

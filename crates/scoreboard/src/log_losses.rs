@@ -1,4 +1,4 @@
-//! The number of lines that each log has lost since the instance started, in one page of shared memory. Each process counts the
+//! The number of lines that each log lost since the instance started, in one page of shared memory. Each process counts the
 //! lines that it drops, and the counts outlive it. The master reads the sums. This file must not know lines or destinations.
 
 use std::io;

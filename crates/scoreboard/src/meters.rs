@@ -1,6 +1,6 @@
 //! What a thread measures of the requests that it serves, beside the counters of its slot: how long they take, and what each
 //! group of routes has of them. It is apart from the slot because it is large: the pages of a thread that measures nothing are
-//! never touched, and cost no memory.
+//! never touched, and do not use memory.
 //!
 //! One thread writes, without locks; others read and add up. It knows neither row nor memory.
 

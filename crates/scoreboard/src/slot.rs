@@ -19,7 +19,7 @@ pub const IDENTIFIER_BYTES: usize = 48;
 /// Bytes of a request's place in a trace: the identifiers of the trace, of its span, and of the span's parent.
 pub const TRACE_BYTES: usize = 32;
 
-/// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
+/// Read attempts before a reader gives up, so that a slot that changes quickly does not block readers.
 const MAX_READS: u32 = 8;
 
 /// Requests that the threads of a worker remember together, at least.
@@ -164,7 +164,7 @@ pub struct Remembered {
 /// The end of a remembered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// 0: no answer has begun, or the work was no request.
+    /// 0: the answer has not begun, or the work was no request.
     pub status: u16,
     pub microseconds: u64,
 }
@@ -399,7 +399,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Returns the requests in the ring, the oldest first, without those that were overwritten meanwhile.
+    /// Returns the requests in the ring, the oldest first, without those that were overwritten in the meantime.
     pub fn remembered(&self) -> Vec<Remembered> {
         let newest = self.slot.newest.load(Acquire);
         let oldest = newest.saturating_sub(self.ring.len() as u64).max(self.slot.before.load(Relaxed));

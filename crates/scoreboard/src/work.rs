@@ -1,10 +1,10 @@
 //! The counters of a thread: in its slot as `Tally`, which only the thread writes, and as plain numbers that can be added up, as
-//! `Work`. It knows no row. `models` runs it with the slot.
+//! `Work`. It does not know rows. `models` runs it with the slot.
 
 use crate::atomics::AtomicU64;
 use crate::counters::{Gauge, Shared, Summed, counters};
 
-/// Applications whose requests are counted separately; further ones are counted together with the last of these.
+/// Applications whose requests are counted separately; others are counted together with the last of these.
 pub const MAX_APPLICATIONS: usize = 8;
 
 /// Classes of statuses: 1xx to 5xx, and requests without a valid status.

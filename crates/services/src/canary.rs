@@ -1,5 +1,5 @@
-//! `reload-canary`: compares the error rate of one worker with new code with that of the workers with old code. It knows no
-//! process and no clock.
+//! `reload-canary`: compares the error rate of one worker with new code with that of the workers with old code. It knows neither
+//! processes nor clocks.
 
 /// Errors that a canary needs to be judged worse: a single one can happen to any worker.
 const MIN_ERRORS: u64 = 2;
@@ -76,7 +76,7 @@ impl Answers {
 
 impl Standard {
     /// The answers of the same time are the best comparison: the same clients, the same database. If there are too few of them,
-    /// all answers since the start count.
+    /// all answers since startup count.
     fn answers(&self) -> (Answers, bool) {
         let is_meanwhile = self.meanwhile.requests >= MIN_ANSWERS;
         (if is_meanwhile { self.meanwhile } else { self.since_start }, is_meanwhile)

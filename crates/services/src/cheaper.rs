@@ -1,5 +1,5 @@
 //! How many workers there should be: uWSGI's algorithms for `cheaper`, each a function of the numbers of the scoreboard and the
-//! sockets, evaluated once a second, and the detection of bursts, which runs more often. It knows no process and no clock.
+//! sockets, evaluated once a second, and the detection of bursts, which runs more often. It knows neither processes nor clocks.
 
 use bolide_contract::scaling::{Algorithm, Cheaper};
 
@@ -196,7 +196,7 @@ fn spare(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     Decision::stay()
 }
 
-/// `spare2`: `cheaper` workers should be free. Missing ones are added at once, `cheaper-step` at most; after `cheaper-idle`
+/// `spare2`: `cheaper` workers should be free. Missing ones are added immediately, `cheaper-step` at most; after `cheaper-idle`
 /// seconds with more, one is removed.
 fn spare2(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let Cheaper { least, step, idle_s, .. } = rules.cheaper;

@@ -1,5 +1,5 @@
-//! When a job of `cron` is due: uWSGI's five numbers compared with a minute of local time. It knows no clock: the caller passes
-//! the time.
+//! When a job of `cron` is due: uWSGI's five numbers compared with a minute of local time. It does not know the clock. The
+//! caller passes the time.
 //!
 //! Local time is the time of a wall clock. A time that is skipped in spring does not occur, and a job for it is not due on that
 //! day. A time that occurs twice in autumn makes the job due twice.

@@ -1,4 +1,4 @@
-//! A row of the table: a family of series. It knows no family by name. The master runs it.
+//! A row of the table: a family of series. It does not know families by name. The master runs it.
 
 use bolide_scoreboard::Measured;
 use bolide_scoreboard::coarse_histogram::CoarseCounts;

@@ -1,5 +1,5 @@
-//! JSON in the form of uWSGI's statistics: each value on its own line, indented by tabs, or everything on one line. It knows no
-//! meaning.
+//! JSON in the form of uWSGI's statistics: each value on its own line, indented by tabs, or everything on one line. It does not
+//! know meanings.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! The memory of a process by the kernel's numbers, and whether it exceeds a worker's limits. It reads no file: the texts of
-//! /proc and of a cgroup are passed in.
+//! The memory of a process by the kernel's numbers, and whether it exceeds a worker's limits. It does not read files. The texts
+//! of /proc and of a cgroup are passed in.
 
 use bolide_contract::recycling::MemoryLimits;
 

@@ -1,5 +1,5 @@
 //! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers, and the words about a metric that has
-//! reached a threshold. It knows no socket and no clock.
+//! reached a threshold. It knows neither sockets nor clocks.
 
 use bolide_contract::metric_list::{OF_CORE, OF_WORKER};
 use bolide_contract::sharing::{MetricKind, Threshold};

@@ -1,5 +1,5 @@
 //! Messages in Protocol Buffers' format, written field by field: metrics for Prometheus and spans for OpenTelemetry need a dozen
-//! fields, and no code generator. It knows no message. Any process may use it.
+//! fields, and no code generator. It does not know messages. Any process may use it.
 
 /// Fields that are read of a message.
 const MAX_FIELDS: usize = 64;

@@ -1,5 +1,5 @@
-//! The reloads and upgrades of an instance that have ended: how many, why they were asked for, and the last one. It knows no
-//! process and no clock. The master runs it.
+//! The reloads and upgrades of an exited instance: how many, why they were asked for, and the last one. It knows neither
+//! processes nor clocks. The master runs it.
 
 /// What has asked for a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,6 @@
 //! A request as a span of OpenTelemetry: the message `Span` of OTLP, and the request of an export around many of them. Field
 //! numbers are those of opentelemetry-proto 1.x (trace.proto, common.proto, resource.proto), names those of the semantic
-//! conventions for HTTP servers. It knows no request of the engine, no clock and no socket. Workers encode a span, the exporter
+//! conventions for HTTP servers. It does not know the engine's requests, clocks or sockets. Workers encode a span, the exporter
 //! the export.
 
 use crate::protobuf::{Message, fields};

@@ -1,5 +1,5 @@
-//! A snapshot of an instance's numbers. The master takes it; each view of it is a function elsewhere. It knows no process and no
-//! socket.
+//! A snapshot of an instance's numbers. The master takes it; each view of it is a function elsewhere. It knows neither processes
+//! nor sockets .
 
 use bolide_contract::attendant::Schedule;
 use bolide_contract::sharing::MetricKind;
@@ -36,7 +36,7 @@ pub struct Snapshot {
     /// With `enable-metrics`.
     pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
-    /// Workers that have ended, by the cause.
+    /// Exited workers, by the cause.
     pub worker_ends: Vec<(&'static str, u64)>,
     pub jobs: Vec<JobFacts>,
     /// `None` without `otlp`.

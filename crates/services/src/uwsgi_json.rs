@@ -1,4 +1,4 @@
-//! uWSGI's statistics of a snapshot as JSON, with its keys and units. It knows no process and no socket. The master runs it.
+//! uWSGI's statistics of a snapshot as JSON, with its keys and units. It knows neither processes nor sockets. The master runs it.
 
 use bolide_contract::attendant::Schedule;
 

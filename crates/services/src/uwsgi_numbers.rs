@@ -1,6 +1,6 @@
 //! uWSGI's numbers. Each is a row: its key in the JSON of `stats`, its name for the pushers, its family in uwsgi-exporter, and
-//! its value. A dash says that an output does not have it. The tables have the order of the JSON. It knows no format of an
-//! output. The master runs it.
+//! its value. A dash says that an output does not have it. The tables have the order of the JSON. It does not know the formats
+//! of outputs. The master runs it.
 
 use bolide_comments::texts;
 

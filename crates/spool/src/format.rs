@@ -1,6 +1,6 @@
 //! The bytes of a job: a uwsgi packet with modifier1 17 whose variables describe the job, and the job's body after it.
 //!
-//! It knows no file. Every process that writes or reads a job uses it.
+//! It does not know files. Every process that writes or reads a job uses it.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub enum Reading {
     Job(Layout),
     /// The packet ends before the length that it states: it is being written, or its writer died.
     Unfinished,
-    /// It can't become a job by further bytes. The reason completes "it is no job: ".
+    /// It can't become a job by more bytes. The reason completes "it is no job: ".
     Junk(&'static str),
 }
 

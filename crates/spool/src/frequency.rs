@@ -1,4 +1,4 @@
-//! `uwsgi.set_spooler_frequency`: how often the spoolers of an instance look for jobs, if the application says so while they run.
+//! `uwsgi.set_spooler_frequency`: how often the spoolers of an instance look for jobs, if the application sets it while they run.
 //!
 //! A file in the directory has the number, with the pid of the master whose spoolers it is for: the directory may have spoolers
 //! of other instances, and outlives them all. Processes of the application write it, and spoolers read it.

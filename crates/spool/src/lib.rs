@@ -1,7 +1,7 @@
 //! The spooler's directory. A job is a file in uWSGI's format and with uWSGI's name, so a directory with unfinished jobs can be
 //! handed from uWSGI to Bolide and back.
 //!
-//! It knows no language, no process and no log: its errors are values. Processes of the application write jobs (`writing`),
+//! It knows neither languages nor processes nor logs: its errors are values. Processes of the application write jobs (`writing`),
 //! spoolers find them (`scan`, `watch`), lock them and finish them (`claiming`), and `bolide spool` lists them (`inspection`).
 //!
 //! Beside the jobs a directory has three directories of ours, which uWSGI ignores: `.new` has jobs that are being written,

@@ -1,6 +1,6 @@
 //! The names of jobs: uWSGI's form, the order in which `spooler-ordered` works on them, and priorities.
 //!
-//! It opens no file.
+//! It does not open files.
 
 use std::cmp::Ordering;
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! Finding jobs: the names in a spooler's directory and in the directories of its priorities, in the order in which a spooler
 //! takes them.
 //!
-//! It opens no job. A scan is lazy: a directory of any size needs a bounded amount of memory. Spoolers and `bolide spool` run it.
+//! It does not open jobs. A scan is lazy: a directory of any size needs a bounded amount of memory. Spoolers and `bolide spool`
+//! run it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -85,7 +86,7 @@ impl Iterator for Scan {
             }
             match Level::open(level.path.join(OsStr::from_bytes(&name)), Some(name), self.is_ordered) {
                 Ok(inner) => self.stack.push(inner),
-                // It was removed meanwhile.
+                // It was removed in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Some(Err(error)),
             }
@@ -139,7 +140,7 @@ fn read(path: &std::path::Path) -> io::Result<ReadDir> {
     fs::read_dir(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The name of an entry, if it is a job or the directory of a priority. A priority's directory has no further ones.
+/// The name of an entry, if it is a job or the directory of a priority. A priority's directory has no other ones.
 fn wanted(entry: &fs::DirEntry, is_ordered: bool, is_inner: bool) -> Option<ByVersion> {
     let name = entry.file_name().into_vec();
     let is_number = names::is_priority(&name);

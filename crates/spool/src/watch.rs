@@ -1,7 +1,7 @@
 //! Notices that jobs arrive, with inotify(7), so that a spooler need not wait for its next scan.
 //!
 //! Jobs are renamed into their directory, so a rename means a whole job. Other programs create files there and write them, which
-//! takes a moment. It reads no job. Spoolers run it.
+//! takes a moment. It does not read jobs. Spoolers run it.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +15,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use crate::directory::Directory;
 use crate::names;
 
-/// Most directories of priorities that are watched. Jobs of further ones are found by the next scan.
+/// Most directories of priorities that are watched. Jobs of others are found by the next scan.
 pub const MAX_PRIORITIES: usize = 256;
 /// Most reads of one call, each of up to 4096 bytes. A scan finds the jobs of the events that stay.
 const MAX_READS: usize = 64;
@@ -102,7 +102,7 @@ impl Watch {
         self.priorities += 1;
         let path: &Path = name.as_ref();
         match self.inotify.add_watch(&self.directory.path().join(path), flags()) {
-            // It was removed meanwhile.
+            // It was removed in the meantime.
             Ok(_) | Err(Errno::ENOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

@@ -135,7 +135,7 @@ fn test_a_job_that_has_ended_its_spooler_three_times_is_given_up_with_the_reason
         spool.write(priority, None);
         let place = spool.only_place();
         for count in 1..=3 {
-            // A killed process ends no attempt.
+            // A killed process ends its attempt without a result.
             let job = spool.job(&place);
             job.begin().expect("a note");
             drop(job);

@@ -1,5 +1,5 @@
 //! `daemonize`: the instance goes on in a session of its own, and its parent, the command that was typed, waits until workers
-//! serve or the start has failed. Then the parent shows the outcome and ends with its status. It knows no other option. The
+//! serve or startup has failed. Then the parent shows the outcome and ends with its status. It does not know other options. The
 //! process of the command line runs it before it becomes a master; the parent in the foreground runs `wait_for_start`.
 
 use std::fs::File;
@@ -22,12 +22,12 @@ use crate::log_sink;
 use crate::logs::log_files::{self, OpenedLog};
 use crate::privileges::{self, Privileges};
 
-/// Bytes of the log, counted from its end, that the terminal shows of a start.
+/// Bytes of the log, counted from its end, that the terminal shows of startup.
 const MAX_SHOWN_BYTES: u64 = 64 * 1024;
 /// Characters of a reason, each of four bytes at most, and bytes of the whole report.
 const MAX_WHY_CHARACTERS: usize = 800;
 const MAX_OUTCOME_BYTES: u64 = 4096;
-/// Exit status if the background process ended without a report.
+/// Exit status if the background process exited without a report.
 const EXIT_LOST: i32 = 1;
 
 /// The two processes after the fork.
@@ -47,7 +47,7 @@ pub enum Side {
 pub struct ParentPipe(File);
 
 impl ParentPipe {
-    /// Reports that workers serve: the command ends with status 0.
+    /// Reports that workers serve: the command exits with status 0.
     pub fn ready(self) {
         self.tell(0, "");
     }
@@ -68,7 +68,7 @@ impl ParentPipe {
 /// Forks the process that goes on in the background. Returns which of the two processes the caller is.
 ///
 /// # Errors
-/// No further process can be created.
+/// No other process can be created.
 pub fn detach(background: &Background, settings: &Settings, warnings: &[String]) -> Result<Side, StartError> {
     let trouble = |error: Errno| StartError::new(format!("can't go to the background (daemonize): {error}"));
     let nowhere = File::options().read(true).write(true).open("/dev/null");
@@ -79,7 +79,7 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
     let shown_from = guarded_files::look(&background.log, Rights::root_first(privileges)).map_or(0, |found| found.st_size);
     let shown_from = shown_from.max(0).cast_unsigned();
     let shown = ShownLog { background, privileges, from: shown_from };
-    // SAFETY: this process has one thread: nothing was started yet, and the interpreter of a console script has ended.
+    // SAFETY: this process has one thread: nothing was started yet, and the interpreter of a console script has exited.
     match unsafe { fork() }.map_err(trouble)? {
         ForkResult::Parent { child } => {
             drop(writer);
@@ -91,7 +91,7 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
             let starter = ParentPipe(writer.into());
             let left = leave_terminal(background, privileges, &nowhere);
             if let Err(error) = left {
-                // The command in the foreground shows the error, so this process ends without a line of its own.
+                // The command in the foreground shows the error, so this process exits without a line of its own.
                 starter.failed(EXIT_START_FAILED, &format!("not started: {error}"));
                 return Ok(Side::Foreground { status: EXIT_START_FAILED });
             }
@@ -108,14 +108,14 @@ fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowh
     let opened = log_files::open_log(&background.log, &Logging::default(), privileges)?;
     let log = match &opened {
         OpenedLog::File(file) => file,
-        // The start opens the log again, and knows how to write to a pipe.
+        // Startup opens the log again, and knows how to write to a pipe.
         OpenedLog::Pipe(_) => nowhere,
     };
     log_sink::redirect(log).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
     Ok(())
 }
 
-/// Waits for the outcome of the start and shows it. Returns the exit status. Ctrl-C stops the instance that is being started.
+/// Waits for the outcome of startup and shows it. Returns the exit status. Ctrl-C stops the instance that is being started.
 fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: &[String]) -> i32 {
     let outcome = read_outcome(child, reader);
     let log = shown.background.log.display();
@@ -173,16 +173,16 @@ fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
     said
 }
 
-/// The part of the log that belongs to a start, as the command in the foreground shows it.
+/// The part of the log that belongs to startup, as the command in the foreground shows it.
 struct ShownLog<'a> {
     background: &'a Background,
     privileges: Option<&'a Privileges>,
-    /// Its length before the start.
+    /// Its length before startup.
     from: u64,
 }
 
 impl ShownLog<'_> {
-    /// Prints the log lines since the start. Returns false if there is nothing to show: the log is not a readable file, or has no
+    /// Prints the log lines since startup. Returns false if there is nothing to show: the log is not a readable file, or has no
     /// new lines.
     fn show(&self) -> bool {
         let opened = guarded_files::open(&self.background.log, How::Read, Rights::root_first(self.privileges));

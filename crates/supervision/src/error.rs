@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Exit status of a start that failed before an application could be loaded.
+/// Exit status of a startup that failed before an application could be loaded.
 pub const EXIT_START_FAILED: i32 = 1;
 
-/// Why a start failed, as a message for the user.
+/// Why startup failed, as a message for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError {
     message: String,

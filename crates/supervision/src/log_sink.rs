@@ -47,7 +47,7 @@ pub fn copy_of_standard_error() -> io::Result<File> {
 pub fn line_to(output: &File, text: &str) {
     let mut poll_fds = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
     if matches!(poll(&mut poll_fds, PollTimeout::from(WRITE_WAIT_MS)), Ok(count) if count > 0) {
-        // The log has the same line.
+        // The log contains the same line.
         let _ = (&mut &*output).write_all(format!("bolide: {text}\n").as_bytes());
     }
 }

@@ -1,5 +1,5 @@
-//! The one blocking wait of a supervising process: on descriptors, each with a token of the caller's that names its owner, and on
-//! the clock. It knows no owner of a descriptor. The master runs it.
+//! The one blocking wait of a supervising process: on descriptors, each with a token of the caller's that identifies its owner,
+//! and on the clock. It does not know the owners of descriptors. The master runs it.
 
 use std::os::fd::BorrowedFd;
 

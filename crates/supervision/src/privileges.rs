@@ -1,6 +1,6 @@
 //! User and groups of prototypes and workers: it resolves the names of the configuration to numbers before any fork, because
-//! names can't be looked up between fork and exec. It changes no identity: `child_setup` does so in the child, and `confinement`
-//! for the master. The master runs it, at the start.
+//! names can't be looked up between fork and exec. It does not change identities: `child_setup` does so in the child, and
+//! `confinement` for the master. The master runs it, at startup.
 
 use std::ffi::CString;
 
@@ -44,7 +44,9 @@ pub fn resolve_immediate(confinement: &Confinement) -> Result<Option<Privileges>
         (OF_MASTER.group, group.is_some() && privileges.gid.as_raw() == 0),
     ] {
         if is_root {
-            return Err(StartError::new(format!("{option} = root drops no rights: name an ordinary user, or leave it out")));
+            return Err(StartError::new(format!(
+                "{option} = root does not drop privileges: name an ordinary user, or leave it out"
+            )));
         }
     }
     Ok(Some(privileges))
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_identity_is_resolved_for_root_and_refused_to_others() {
-        let nobody = User::from_name("nobody").expect("looked up").expect("every Linux has nobody");
+        let nobody = User::from_name("nobody").expect("looked up").expect("every Linux has the user nobody");
         if geteuid().is_root() {
             let privileges = resolve(&identity(Some("nobody"), None)).expect("resolved").expect("a change");
             assert_eq!((privileges.uid, privileges.gid), (nobody.uid, nobody.gid));

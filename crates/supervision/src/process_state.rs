@@ -3,7 +3,7 @@
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// A process has ended and waits for its parent to reap it.
+/// A process has exited and waits for its parent to reap it.
 pub fn is_zombie(pid: Pid) -> bool {
     process_state(pid.as_raw()).is_some_and(|(state, _)| state == "Z")
 }
@@ -19,7 +19,7 @@ pub fn cpu_ms_of(pid: i32) -> Option<u64> {
 }
 
 /// The time in which the threads of a process could have run and had no CPU, in nanoseconds, since each was started. `None`: the
-/// kernel does not count it (`CONFIG_SCHED_INFO`), or the process has ended.
+/// kernel does not count it (`CONFIG_SCHED_INFO`), or the process has exited.
 pub fn delayed_ns_of(pid: i32) -> Option<u64> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     // A thread may end while the others are read.

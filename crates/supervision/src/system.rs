@@ -1,5 +1,5 @@
-//! The few system calls without a safe interface. It makes no decisions. The master, its attendant and the guards of log programs
-//! run it.
+//! The few system calls without a safe interface. It does not make decisions. The master, its attendant and the guards of log
+//! programs run it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -104,7 +104,7 @@ pub fn next_pause() -> Option<(Pid, Pause)> {
     Some((pid, if code == libc::CLD_CONTINUED { Pause::Continued } else { Pause::Stopped(status) }))
 }
 
-/// The next child that has ended, if there is one. Never blocks. The child keeps its pid, and its process group's number, until
+/// The next child that has exited, if there is one. Never blocks. The child keeps its pid, and its process group's number, until
 /// [`take_status`]. The master calls it.
 pub fn next_end() -> Option<Pid> {
     wait_for_any(libc::WEXITED | libc::WNOWAIT).map(|(pid, _, _)| pid)
@@ -180,7 +180,7 @@ pub fn signal_group(leader: Pid, signal: i32) {
     // SAFETY: numbers only.
     unsafe {
         if libc::kill(-leader.as_raw(), signal) != 0 {
-            // It may have ended meanwhile, which is the purpose of most signals.
+            // It may have ended in the meantime, which is the purpose of most signals.
             libc::kill(leader.as_raw(), signal);
         }
     }
@@ -221,7 +221,7 @@ pub fn wait_for(child: Pid, most_ms: u64) {
     let _ = take_status(child);
 }
 
-/// Ends this process at once, without running inherited destructors or exit handlers. The last call of the attendant.
+/// Ends this process immediately, without running inherited destructors or exit handlers. The last call of the attendant.
 pub fn leave(status: i32) -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(status) }
@@ -274,7 +274,7 @@ pub fn local_minute(seconds: i64) -> Option<LocalMinute> {
 /// # Errors
 /// The error of signal(2).
 pub fn default_child_signal() -> io::Result<()> {
-    // SAFETY: the default action runs no code of ours.
+    // SAFETY: the default action does not run our code.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

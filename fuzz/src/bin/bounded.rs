@@ -1,6 +1,6 @@
 //! Runs every fuzz target for a bounded time on stable Rust: `bounded --seconds 10`.
 //!
-//! There is no coverage to guide it: an input is kept, and mutated further, if its outcome is of a new kind. For each target it
+//! There is no coverage to guide it: an input is kept, and mutated again, if its outcome is of a new kind. For each target it
 //! prints how many inputs it tried. A broken invariant, a panic or an endless loop ends it with status 1. It then prints the
 //! input in hexadecimal digits, which `--target NAME --input DIGITS` tries again.
 

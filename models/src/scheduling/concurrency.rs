@@ -11,7 +11,7 @@ pub use loom::sync::atomic::Ordering;
 use loom::sync::atomic::fence;
 pub use loom::sync::{Condvar, Mutex, MutexGuard};
 
-/// A standby that sees no event goes to sleep at once.
+/// A standby that does not see an event goes to sleep immediately.
 pub const IDLE_TICKS: u32 = 0;
 
 /// Microseconds, one more at each reading.
@@ -56,14 +56,14 @@ impl Doorbell {
     }
 
     pub fn ring(&self) {
-        *self.is_ringing.lock().expect("nobody panicked") = true;
+        *self.is_ringing.lock().expect("no thread panicked") = true;
         self.rang.notify_all();
     }
 
     pub fn wait(&self) {
-        let mut is_ringing = self.is_ringing.lock().expect("nobody panicked");
+        let mut is_ringing = self.is_ringing.lock().expect("no thread panicked");
         while !*is_ringing {
-            is_ringing = self.rang.wait(is_ringing).expect("nobody panicked");
+            is_ringing = self.rang.wait(is_ringing).expect("no thread panicked");
         }
         *is_ringing = false;
     }

@@ -27,7 +27,7 @@ crate::with_defaults! {
         /// `alarm-segfault`: names of alarms, raised when a fault of the processor has ended a process.
         pub segfault: Vec<String>,
         pub descriptors: Vec<AlarmDescriptor>,
-        /// `alarm-list`: the start logs the alarms.
+        /// `alarm-list`: alarms are logged at startup.
         pub is_listed: bool,
     }
 }

@@ -29,13 +29,13 @@ impl Attendant {
 pub struct Daemon {
     /// A command of the shell.
     pub command: String,
-    /// `pidfile`: the program is the process that this file names ("smart"), and outlives the instance.
+    /// `pidfile`: the program is the process whose pid is in this file ("smart"), and outlives the instance.
     pub pidfile: Option<PathBuf>,
     /// `daemonize`: the program stays in the foreground, and the attendant writes its pid to `pidfile`.
     pub is_detached: bool,
     /// `freq`: how many times, one second apart, the pidfile is checked before the program is started again.
     pub checks: u32,
-    /// `control`: the instance ends when the program does.
+    /// `control`: the instance exits when the program does.
     pub is_control: bool,
     /// `touch`: the program is stopped, and therefore restarted, when one of these files changes.
     pub touch: Vec<PathBuf>,

@@ -17,12 +17,12 @@ pub struct Control {
     pub origin: Origin,
 }
 
-/// The configuration and directory of the start, by which commands find the instance.
+/// The configuration and directory of startup, by which commands find the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Origin {
     /// The configuration files that were read, in this order.
     pub configurations: Vec<PathBuf>,
-    /// The working directory of the start.
+    /// The working directory of startup.
     pub directory: PathBuf,
 }
 
@@ -38,7 +38,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// The abstract name of a master's control socket; if it is in use, further attempts append a number.
+    /// The abstract name of a master's control socket; if it is in use, more attempts append a number.
     pub fn name_of(pid: i32, attempt: u32) -> String {
         if attempt == 0 { format!("bolide/{pid}") } else { format!("bolide/{pid}.{attempt}") }
     }
@@ -52,7 +52,7 @@ impl Channel {
 pub struct Background {
     /// The log of the instance: standard output and standard error of all its processes.
     pub log: PathBuf,
-    /// `daemonize2`: log lines up to the moment when workers serve are also shown at the terminal, even if the start succeeds.
+    /// `daemonize2`: log lines up to the moment when workers serve are also shown at the terminal, even if startup succeeds.
     pub shows_start: bool,
 }
 

@@ -9,7 +9,7 @@ pub struct Development {
     pub shows_tracebacks: bool,
     /// `reload-browser`: pages can poll for a reload.
     pub tells_browsers: bool,
-    /// `develop-values`: the traceback page has the values of local variables.
+    /// `develop-values`: the traceback page contains the values of local variables.
     pub shows_values: bool,
     /// `develop-editor`: a name that the traceback page knows, or an address with `{path}` and `{line}`.
     pub editor: Option<String>,
@@ -17,8 +17,8 @@ pub struct Development {
     pub opens: Option<String>,
 }
 
-/// Maximum time for requests in flight at a reload or a stop if `reload-mercy` is not set, in milliseconds: the new code already
-/// serves, and an open page must not keep the old code alive.
+/// Maximum time for requests in flight at a reload or shutdown if `reload-mercy` is not set, in milliseconds: the new code
+/// already serves, and an open page must not keep the old code alive.
 pub const MERCY_MS: u64 = 3_000;
 
 /// The path that pages poll (`reload-browser`).

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Which static files are served, and how. Absent if the configuration names no files.
+/// Which static files are served, and how. Absent if there are no files in the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
     /// In the order of lookup: `check-static`, then `static-map`, then `static-map2`.

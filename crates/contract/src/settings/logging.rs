@@ -15,9 +15,9 @@ crate::with_defaults! {
         pub always: AlwaysLogged,
         /// `logto`: standard output and standard error go to this file.
         pub file: Option<PathBuf>,
-        /// `log-output`: standard output and standard error go to the log. Off: they stay as they were at the start.
+        /// `log-output`: standard output and standard error go to the log. Off: they stay as they were at startup.
         pub takes_all_output: bool = true,
-        /// Further destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
+        /// Other destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
         pub targets: Vec<LogTarget>,
         /// The routing of lines; `None`: all lines go to the log.
         pub flows: Option<LogFlows>,
@@ -32,7 +32,7 @@ crate::with_defaults! {
         pub date: LogDate = LogDate::Iso,
         /// `logformat-strftime`
         pub dates_format: bool,
-        /// `log-micros`: uWSGI's request line has microseconds.
+        /// `log-micros`: uWSGI's request line shows microseconds.
         pub microseconds: bool,
         /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
         pub memory_report: bool,
@@ -40,7 +40,7 @@ crate::with_defaults! {
         pub leak_report_requests: Option<u64>,
         /// `slow-request`: requests that take longer are looked at and reported, in milliseconds.
         pub slow_request_ms: Option<u64>,
-        /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
+        /// `log-x-forwarded-for`: the request line shows this field's value instead of the client's address.
         pub x_forwarded_for: bool,
         /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
         /// application.

@@ -16,7 +16,7 @@ pub struct PythonModule {
     pub shown_magic: Vec<(char, String)>,
     /// `post-fork`: called in each worker before it serves.
     pub post_fork: Vec<NamedFunction>,
-    /// `worker-exit`: called in each worker that ends orderly.
+    /// `worker-exit`: called in each worker that exits orderly.
     pub worker_exit: Vec<NamedFunction>,
     /// `rpc-max`: functions that `uwsgi.register_rpc` registers at most.
     pub rpc_most: u32,

@@ -34,7 +34,7 @@ pub struct MemoryLimits {
     pub unique: Option<u64>,
     /// `reload-on-pss`: resident memory, shared pages counted proportionally.
     pub proportional: Option<u64>,
-    /// `evil-reload-on-rss`: the worker is killed at once.
+    /// `evil-reload-on-rss`: the worker is killed immediately.
     pub evil_resident: Option<u64>,
     /// `evil-reload-on-as`.
     pub evil_address_space: Option<u64>,

@@ -10,9 +10,9 @@ pub struct Scaling {
     pub cheaper: Option<Cheaper>,
     /// `cheap`: no worker is started before the first connection arrives.
     pub starts_empty: bool,
-    /// `idle`: time without a request after which all workers end, in milliseconds.
+    /// `idle`: time without a request after which all workers exit, in milliseconds.
     pub idle_ms: Option<u64>,
-    /// `die-on-idle`: the instance ends instead.
+    /// `die-on-idle`: the instance exits instead.
     pub dies_idle: bool,
 }
 
@@ -70,7 +70,7 @@ crate::with_defaults! {
         pub multiplier: u32 = 10,
         pub penalty: u32 = 2,
         pub is_verbose: bool,
-        /// Number of queued connections beyond which workers are added at once.
+        /// Number of queued connections beyond which workers are added immediately.
         pub backlog_alert: u32 = 33,
         pub backlog_multiplier: u32 = 3,
         pub backlog_step: u32 = 1,

@@ -1,5 +1,5 @@
-//! Settings of a listening socket: its address, its protocol, and the options that the master sets. It does no I/O. Plain data,
-//! the same in every process.
+//! Settings of a listening socket: its address, its protocol, and the options that the master sets. It does not do I/O. Plain
+//! data, the same in every process.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub struct Listener {
     pub http2: Http2,
     /// `http-to-https`: each request is redirected to the same path with HTTPS, at this port.
     pub redirects_to_https: Option<u16>,
-    /// `enable-proxy-protocol`: each connection begins with a PROXY header that names its client.
+    /// `enable-proxy-protocol`: each connection begins with a PROXY header with its client's address.
     pub has_proxy_header: bool,
     /// Peers of `trusted-proxies` may connect without that header.
     pub may_lack_proxy_header: bool,
@@ -56,7 +56,7 @@ crate::with_words! {
     pub enum Protocol {
         Http = "http",
         Uwsgi = "uwsgi",
-        /// Like `Uwsgi`, but a connection carries further packets if the answer had a known length.
+        /// Like `Uwsgi`, but a connection carries more packets if the answer had a known length.
         PersistentUwsgi = "puwsgi",
         FastCgi = "fastcgi",
         /// Answers have HTTP heads instead of CGI's ("non-parsed headers").

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The TLS configuration of a listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tls {
-    /// Never empty. The first one is used for clients that send no server name, or one that no other certificate matches.
+    /// Never empty. The first one is used for clients without a server name, or with one that no other certificate matches.
     pub certificates: Vec<Certificate>,
     pub least_version: TlsVersion,
     /// Cipher suites by their names in rustls, in the order of preference; empty: the default of rustls.
@@ -25,7 +25,7 @@ pub struct Tls {
     pub session_lifetime_s: u32,
     /// `https-export-cert`: the application gets the client's certificate itself, in addition to its names.
     pub exports_certificate: bool,
-    /// `sni-dir`: a directory of further certificates, which a reload reads again.
+    /// `sni-dir`: a directory of more certificates, which a reload reads again.
     pub directory: Option<PathBuf>,
     /// `tls-keylog`: the secrets of all sessions are written here, for debugging with a packet analyser.
     pub key_log: Option<PathBuf>,

@@ -23,7 +23,7 @@ pub struct Watching {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchedFile {
     pub path: PathBuf,
-    /// The option that names it, for the log.
+    /// The option that it comes from, for the log.
     pub option: String,
     pub subject: WatchSubject,
     pub action: FileAction,

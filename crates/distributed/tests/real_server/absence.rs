@@ -1,4 +1,5 @@
-//! An engine that is away: calls end in time and fail at once afterwards, the log has few lines, and it comes back by itself.
+//! An engine that is away: calls return in time and fail immediately afterwards, few lines are logged, and it comes back by
+//! itself.
 
 use std::time::{Duration, Instant};
 

@@ -63,7 +63,7 @@ impl Server {
         self.process = launch(&self.directory, &self.arguments);
     }
 
-    /// The server gets no time, as on a machine that hangs.
+    /// The server does not get CPU time, as on a machine that hangs.
     pub fn freeze(&self) {
         kill(Pid::from_raw(self.process.id() as i32), Signal::SIGSTOP).expect("SIGSTOP");
     }
@@ -175,7 +175,7 @@ pub fn lines_of(engine: &Engine) -> Vec<String> {
 
 /// An engine of this process, as if the process were another one for each call.
 pub fn engine(url: &str) -> &'static Engine {
-    // Two slow seconds on a busy machine are no absence, unless a test says so.
+    // Two slow seconds on a busy machine are not an absence, unless a test expects it.
     let url = if url.contains('?') { url.to_owned() } else { format!("{url}?connect-ms=5000&answer-ms=5000") };
     let address = Address::parse(&url, Purpose::Jobs).expect("an address");
     Box::leak(Box::new(Engine::new(address, Box::leak(Box::<EngineRow>::default()), keep_line)))

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Reports that a directory keeps, and their bytes together.
 const MAX_REPORTS: usize = 50;
 const MAX_REPORTS_BYTES: u64 = 32 * 1024 * 1024;
-/// A report may have values of the application in its stacks' file names alone, but it is still only its owner's.
+/// A report may contain values of the application only where its stacks contain names of files, but it is still only its owner's.
 const MODE: u32 = 0o600;
 const BEGIN: &str = "crash-";
 const END: &str = ".json";

@@ -30,7 +30,7 @@ use self::descriptors::Descriptors;
 pub use self::descriptors::check as check_descriptors;
 use self::running::Actions;
 
-/// Messages that are taken in a turn, so that a process that raises alarms without end delays no other work.
+/// Messages that are taken in a turn, so that a process that raises alarms without end does not delay other work.
 const MESSAGES_A_TURN: usize = 64;
 /// How often lost and unknown messages are logged, in milliseconds.
 const COMPLAINT_MS: u64 = 60_000;

@@ -1,5 +1,6 @@
 //! The process that executes one action of an alarm: a child of the master that has become the application's user, starts the
-//! command or `curl`, writes its output to the log, and ends with it. It may wait. Its lines raise no alarm. The master forks it.
+//! command or `curl`, writes its output to the log, and ends with it. It may wait. Its lines do not raise alarms. The master
+//! forks it.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Seek, Write};
@@ -97,7 +98,7 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
     environment::give(&mut command, &settings.application);
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
-    // SAFETY: the closure makes async-signal-safe calls only, and touches no memory of the parent.
+    // SAFETY: the closure makes async-signal-safe calls only, and does not touch memory of the parent.
     unsafe {
         command.pre_exec(|| child_setup::reset_signals(&[]));
     }

@@ -33,7 +33,7 @@ pub struct Actions {
     running: Auxiliaries<String>,
     /// Alarms with dropped messages, and their number since the last line about it.
     dropped: Vec<(String, u64)>,
-    /// The instance ends: when the rest is killed.
+    /// The instance exits: when the rest is killed.
     end_ms: Option<u64>,
 }
 

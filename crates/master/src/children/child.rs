@@ -1,5 +1,5 @@
 //! The life cycle of a child: one table of states and events for prototypes, workers and helpers, and the record that the master
-//! keeps of each child. It makes no system call. The master runs it.
+//! keeps of each child. It does not make system calls. The master runs it.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -132,7 +132,7 @@ pub enum KillReason {
     Stopped,
 }
 
-/// The progress of a worker that ends, from its own reports.
+/// The progress of a worker that exits, from its own reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     AtWork,
@@ -174,7 +174,7 @@ pub struct Child {
     pub pid: Option<Pid>,
     /// The prototype that was ordered to fork it, which is its process group. `None`: it is a prototype.
     pub forker: Option<Pid>,
-    /// The pidfd: it names this process even after its pid was reused.
+    /// The pidfd. It refers to this process even after its pid was reused.
     pub handle: Option<OwnedFd>,
     /// The master's end of the order socket; `None` when the other end is closed.
     pub channel: Option<OwnedFd>,
@@ -190,7 +190,7 @@ pub struct Child {
     pub notified_pause: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
-    /// When the lifetime of a worker ends.
+    /// When the lifetime of a worker is over.
     pub expires_ms: Option<u64>,
     /// The deadline of the current state. The state determines what happens when it passes.
     pub deadline_ms: Option<u64>,
@@ -256,7 +256,7 @@ impl Child {
         matches!(self.role, Role::Worker { .. })
     }
 
-    /// Moves the deadline closer, never further away. Returns whether it moved.
+    /// Moves the deadline closer, never back. Returns whether it moved.
     pub fn shorten_deadline(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
         let nearer = self.deadline_ms.is_none_or(|before| deadline_ms < before);
         if nearer {

@@ -18,7 +18,7 @@ use crate::provision::Provision;
 /// last request before the stuck one.
 const LOOK_MS: u64 = 10;
 
-/// A worker whose loop has not turned for this many milliseconds takes no connection soon.
+/// A worker whose loop has not turned for this many milliseconds will not take a connection soon.
 const RESPONSIVE_MS: u64 = 20;
 
 impl Children {
@@ -202,7 +202,7 @@ pub struct Prospects {
 }
 
 impl Prospects {
-    /// Returns whether connections of a killed worker are served by others: not at a stop.
+    /// Returns whether connections of a killed worker are served by others: not at shutdown.
     pub fn has_takers(self) -> bool {
         !self.is_stopping || self.continues_elsewhere
     }

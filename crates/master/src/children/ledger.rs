@@ -1,6 +1,6 @@
 //! The records of a worker's number beyond its present process: how many processes had it, how many of them harakiri killed, and
-//! the work of those that have ended. The scoreboard forgets a worker when it ends; these statistics continue. It knows no
-//! process. The master runs it.
+//! the work of those that have ended. The scoreboard forgets a worker when it ends; these statistics continue. It does not
+//! know processes. The master runs it.
 
 use bolide_scoreboard::{Measured, Work};
 use bolide_supervision::system::seconds_since_1970;
@@ -10,17 +10,17 @@ use bolide_supervision::system::seconds_since_1970;
 pub struct Ledger {
     /// The account of worker 1 comes first.
     accounts: Vec<Account>,
-    /// Messages that processes which have ended could not send.
+    /// Messages that exited processes could not send.
     refused_messages: u64,
     /// Processes of each helper number that have ended, of number 1 first.
     ended_helpers: Vec<u64>,
-    /// What workers that have ended had measured.
+    /// What exited workers had measured.
     measured: Measured,
-    /// Workers that have ended, by [`EndKind`].
+    /// Exited workers, by [`EndKind`].
     ends: [u64; EndKind::ALL.len()],
 }
 
-/// Why a worker has ended.
+/// Why a worker has exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndKind {
     /// By an order: a reload, `max-requests`, fewer workers, the end of the instance.
@@ -61,9 +61,9 @@ pub struct Account {
     /// Seconds since 1970; 0 means never.
     pub last_spawn_s: u64,
     pub harakiri_count: u64,
-    /// Calls of handlers of uWSGI's signals by processes that have ended.
+    /// Calls of handlers of uWSGI's signals by exited processes.
     pub signals: u64,
-    /// The work of each thread, summed over the processes that have ended.
+    /// The work of each thread, summed over the exited processes.
     pub past: Vec<Work>,
 }
 
@@ -102,7 +102,7 @@ impl Ledger {
         account.add(works);
     }
 
-    /// Adds what a worker that has ended had measured.
+    /// Adds what an exited worker had measured.
     pub fn note_measured(&mut self, measured: &Measured) {
         self.measured += measured;
     }
@@ -111,7 +111,7 @@ impl Ledger {
         self.ends[kind as usize] += 1;
     }
 
-    /// Returns how many workers have ended, by cause.
+    /// Returns how many workers have exited, by cause.
     pub fn ends(&self) -> Vec<(&'static str, u64)> {
         EndKind::ALL.iter().zip(self.ends).map(|((_, name), count)| (*name, count)).collect()
     }
@@ -120,7 +120,7 @@ impl Ledger {
         &self.measured
     }
 
-    /// Adds the messages that a process which has ended could not send.
+    /// Adds the messages that an exited process could not send.
     pub fn note_refused_messages(&mut self, count: u64) {
         self.refused_messages = self.refused_messages.saturating_add(count);
     }

@@ -113,7 +113,7 @@ impl Children {
         executed.note
     }
 
-    /// Removes a child that has ended.
+    /// Removes an exited child.
     pub fn remove(&mut self, id: u64) -> Option<Child> {
         let position = self.list.iter().position(|child| child.id == id)?;
         let child = self.list.remove(position);
@@ -123,12 +123,12 @@ impl Children {
         Some(child)
     }
 
-    /// Counts a worker that has ended, by cause.
+    /// Counts an exited worker, by cause.
     pub fn count_end(&mut self, kind: EndKind) {
         self.ledger.count_end(kind);
     }
 
-    /// Closes the row of a worker that has ended: adds its work to the account of its number and frees the row.
+    /// Closes the row of an exited worker: adds its work to the account of its number and frees the row.
     pub fn close_row(&mut self, row: u32, number: Option<u32>) {
         if let Some(number) = number {
             let signals = self.scoreboard.row(row).map_or(0, |row| row.signals.load(Relaxed));
@@ -290,7 +290,9 @@ impl Children {
         let mercy = duration(mercy_ms);
         let line = match kill_reason {
             KillReason::Mercy if child.is_prototype() => format!("{child} has not ended in time: killing it"),
-            KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet and takes no order: killing it"),
+            KillReason::Mercy if child.ready_ms.is_none() => {
+                format!("{child} does not serve yet and does not take orders: killing it")
+            }
             KillReason::Mercy => format!("{child} has not finished within {mercy} ({mercy_option}): killing it{served}"),
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
@@ -430,7 +432,7 @@ impl Children {
         i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
     }
 
-    /// Returns whether a worker has certainly exited without a report: its channel is closed, its prototype has ended, and its
+    /// Returns whether a worker has certainly exited without a report: its channel is closed, its prototype has exited, and its
     /// pid is free.
     pub fn has_exited_unreported(&self, child: &Child) -> bool {
         let is_pid_free = match (&child.handle, child.pid) {
@@ -441,8 +443,8 @@ impl Children {
         !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && is_pid_free
     }
 
-    /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of a prototype that
-    /// has ended are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in
+    /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of an exited prototype
+    /// are children of the master, as the attendant, the exporter, a successor and others are. Only the workers are in
     /// the prototype's process group, which no process can enter from outside, and whose number is taken as long as one is in it.
     fn is_forked_by(&self, pid: i32, prototype: Pid) -> bool {
         let parent = parent_of(pid);
@@ -521,7 +523,7 @@ fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
     (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
 }
 
-/// Says what a worker could not hand over: requests that wait within TLS or at a stop, or all that rests if it has not reported
+/// Says what a worker could not hand over: requests that wait within TLS or at shutdown, or all that rests if it has not reported
 /// in time.
 fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
     let Some(handover) = worker.handover else { return String::new() };

@@ -23,7 +23,7 @@ pub fn verify_pid(id: u64, pid: u32, children: &mut Children) -> bool {
     is_known
 }
 
-/// Records that a worker serves or a helper works. Returns whether it was not ready before. `stop_ms` is the deadline of a stop
+/// Records that a worker serves or a helper works. Returns whether it was not ready before. `stop_ms` is the deadline of shutdown
 /// that is in progress.
 pub fn note_ready(child: &mut Child, stop_ms: Option<u64>, now_ms: u64) -> bool {
     child.apply(Event::Ready);
@@ -38,7 +38,7 @@ pub fn note_ready(child: &mut Child, stop_ms: Option<u64>, now_ms: u64) -> bool 
     true
 }
 
-/// Records the progress of a worker that ends. From `Leaving` on, when all requests are answered, the end of its interpreter has
+/// Records the progress of a worker that exits. From `Leaving` on, when all requests are answered, the end of its interpreter has
 /// a deadline of its own.
 pub fn advance_end(worker: &mut Child, progress: Progress, now_ms: u64) {
     worker.progress = progress;
@@ -63,8 +63,8 @@ pub fn note_stopped_accepting(id: u64, somebody_waits: bool, children: &mut Chil
         candidates.extend(children.find(id));
     }
     for channel in candidates.iter().filter_map(|candidate| candidate.channel.as_ref()) {
-        // A worker whose socket is full has orders to read and checks its sockets after them; a worker that has exited needs no
-        // order.
+        // A worker whose socket is full has orders to read and checks its sockets after them; a worker that has exited does not
+        // need orders.
         let _ = message::send(channel.as_fd(), &Order::Look, None);
     }
 }

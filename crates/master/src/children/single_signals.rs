@@ -36,7 +36,7 @@ pub enum Effect {
 struct Row(Signal, [(Effect, &'static str); 2]);
 
 const REPLACED: &str = "It is replaced: its requests are completed, and a worker's replacement serves before it ends.";
-const ENDED: &str = "It ends at once, and is replaced. Its open connections without a request go to the other workers.";
+const ENDED: &str = "It exits immediately, and is replaced. Its open connections without a request go to the other workers.";
 const NO_EFFECT_ALONE: &str = "None, and the log says that it arrived.";
 const ROWS: [Row; 4] = [
     Row(
@@ -83,7 +83,7 @@ pub fn step(child: &Child, signal: i32, has_other_rights: bool) -> (Step, &'stat
         Some(Effect::Replace) if child.state == State::Serving && child.is_request_worker() => (Step::Replace, "it is replaced"),
         Some(Effect::Replace) if child.state == State::Serving => (Step::EndAfterWork, "it ends after its work, and is replaced"),
         Some(Effect::Replace) if !is_new => (Step::Nothing, ""),
-        Some(Effect::Replace | Effect::End) if child.state != State::Killed => (Step::EndAtOnce, "it ends at once"),
+        Some(Effect::Replace | Effect::End) if child.state != State::Killed => (Step::EndAtOnce, "it exits immediately"),
         Some(Effect::Replace | Effect::End) | None => (Step::Nothing, ""),
         Some(Effect::Reload) => (Step::Command(Command::Reload), "the master reloads"),
         Some(Effect::Stop) if has_other_rights => {

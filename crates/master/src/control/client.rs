@@ -111,7 +111,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
 /// Without a control socket (another version, uWSGI, `control-socket = off`), a signal can be sent but no question asked.
 fn signal(pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     let row = commands::of_request(request).map(Command::row);
-    // A stop with `--now` needs no wait.
+    // A shutdown with `--now` is not waited for.
     let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
         let hint = row.map_or("", |row| row.hints.1).replace("{pid}", &pid.to_string());
         let why = format!("its control socket is not known here; name its `control-socket`{hint}");
@@ -130,11 +130,11 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, Refusa
     let shown = path.display();
     let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
     let Some(row) = commands::of_request(request).map(Command::row) else {
-        return refuse("a FIFO gives no answer; name the pidfile or the configuration");
+        return refuse("a FIFO does not answer; name the pidfile or the configuration");
     };
     let Some((letter, _)) = row.letters.first() else { return refuse(row.hints.0) };
     if request.waits {
-        return refuse("a FIFO gives no answer to wait for; name the pidfile or the configuration");
+        return refuse("a FIFO does not answer; name the pidfile or the configuration");
     }
     let letters = letter.to_string().repeat(request.change.unsigned_abs().max(1) as usize);
     // Opening a FIFO without a reader fails immediately.
@@ -150,14 +150,14 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, Refusa
 
 fn send_signal(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     let text = guarded_files::read_text(path, pidfile::MAX_BYTES, Rights::Own).map_err(|error| {
-        // `--reload` of other servers takes no file, so the application may have been written behind it.
+        // `--reload` of other servers does not take files, so the application may have been written behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
     // In a container the master may be PID 1; elsewhere PID 1 is not a server.
     let number = text.trim().parse::<i32>().ok().filter(|number| *number > 0);
-    let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("it contains no pid".to_owned()))?;
+    let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("it does not contain a pid".to_owned()))?;
     check(pid).map_err(not_sent)?;
     match kill(pid, signal) {
         Ok(()) => Ok(pid),

@@ -1,5 +1,5 @@
-//! The sources of commands other than signals: the master FIFO and the control socket, as one feature of the loop. It knows no
-//! command. The master runs it.
+//! The sources of commands other than signals: the master FIFO and the control socket, as one feature of the loop. It does not
+//! know commands. The master runs it.
 
 use bolide_contract::control::Control;
 use bolide_supervision::error::StartError;
@@ -41,7 +41,7 @@ impl ControlEndpoints {
         ControlEndpoints { fifo, channel }
     }
 
-    /// Returns no endpoints, for a master that has not taken over its instance yet.
+    /// Returns an empty set of endpoints, for a master that has not taken over its instance yet.
     pub fn none() -> ControlEndpoints {
         ControlEndpoints { fifo: None, channel: ControlSocket::default() }
     }
@@ -59,7 +59,7 @@ impl ControlEndpoints {
         }
     }
 
-    /// Removes the files of both when the instance ends.
+    /// Removes the files of both when the instance exits.
     pub fn remove_files(&mut self) {
         self.channel.remove_file();
         if let Some(fifo) = &mut self.fifo {

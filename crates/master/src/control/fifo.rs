@@ -53,7 +53,7 @@ impl Fifo {
     /// Makes the first of the pipes. Returns `None` if none is configured.
     ///
     /// # Errors
-    /// The pipe can't be made, or another kind of file has its name.
+    /// The pipe can't be made, or its name belongs to another kind of file.
     pub fn open(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Result<Option<Fifo>, StartError> {
         let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {

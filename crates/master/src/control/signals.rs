@@ -11,7 +11,7 @@ use crate::control::commands::{COMMANDS, Command, SignalNumber};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
     Command(Command),
-    /// A child has ended.
+    /// A child has exited.
     Reap,
     /// No action; the signal is blocked so that it does not end the master.
     Ignore,

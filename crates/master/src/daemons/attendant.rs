@@ -35,7 +35,7 @@ const ORPHANED_MERCY_MS: u64 = 1000;
 const MAX_OUTPUTS: usize = 256;
 /// Delay before reports that the master had no buffer space for are sent again, in milliseconds.
 const RESEND_MS: u64 = 50;
-/// The longest wait, in milliseconds, because the clock may be set meanwhile.
+/// The longest wait, in milliseconds, because the clock may be set in the meantime.
 const MAX_TURN_MS: u64 = 60_000;
 const MINUTE_S: i64 = 60;
 
@@ -191,7 +191,7 @@ impl AttendantLoop {
     }
 
     fn reap(&mut self, now: u64) {
-        // The signal only says that a child ended; the kernel's list of children says which.
+        // The signal only says that a child exited; the kernel's list of children says which.
         while let Ok(Some(_)) = self.signals.read_signal() {}
         while let Some(pid) = system::next_end() {
             if self.daemons.iter().any(|daemon| daemon.is_child(pid) && daemon.is_attached()) {

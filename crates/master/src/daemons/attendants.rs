@@ -33,9 +33,9 @@ const END_GRACE_MS: u64 = 2000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     AtWork,
-    /// Its daemons end, so that another attendant can start them again.
+    /// Its daemons exit, so that another attendant can start them again.
     Retiring,
-    /// Its daemons have ended; commands of `cron` may still run.
+    /// Its daemons have exited; commands of `cron` may still run.
     Retired,
     Stopping,
 }
@@ -115,7 +115,7 @@ impl Attendants {
         Attendants { is_held: true, ..Attendants::default() }
     }
 
-    /// Records that the daemons of the previous master have ended.
+    /// Records that the daemons of the previous master have exited.
     pub fn release(&mut self) {
         self.is_held = false;
     }
@@ -182,7 +182,8 @@ impl Attendants {
         Ok(())
     }
 
-    /// Orders all attendants to end, once, within the time limit of their programs. The master's own children have ended by then.
+    /// Orders all attendants to end, once, within the time limit of their programs. The master's own children have exited by
+    /// then.
     pub fn stop(&mut self, settings: &Settings, now_ms: u64) {
         self.is_wanted = false;
         let deadline_ms = now_ms + settings.attendant.mercy_ms + END_GRACE_MS;
@@ -221,7 +222,7 @@ impl Attendants {
         ended
     }
 
-    /// Returns the pid and the start in monotonic milliseconds of each attendant, and whether it has been ordered to end.
+    /// Returns the pid and the start time in monotonic milliseconds of each attendant, and whether it has been ordered to end.
     pub fn processes(&self) -> impl Iterator<Item = (Pid, u64, bool)> {
         self.attendants.processes()
     }
@@ -289,7 +290,7 @@ impl Processes for Attendants {
         self.tell(AttendantOrder::StopNow, Task::Stopping, now_ms + END_GRACE_MS, |_| true);
     }
 
-    /// Daemons end last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but not
+    /// Daemons exit last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but not
     /// the instance.
     fn finish(&mut self, _is_last: bool, context: OwnerContext<'_>) -> bool {
         if !context.continues_elsewhere {

@@ -1,5 +1,5 @@
 //! The commands of `cron`: which are due in a new minute, which are running, and for how long they may. It starts nothing itself
-//! and reads no clock; times are passed to it. The attendant runs it.
+//! and does not read the clock; times are passed to it. The attendant runs it.
 
 use bolide_contract::attendant::Job;
 use bolide_services::cron::{LocalMinute, is_due};
@@ -102,7 +102,7 @@ impl Runs {
         Some(words)
     }
 
-    /// Starts no job any more; running commands continue.
+    /// Does not start jobs any more; running commands continue.
     pub fn forget_jobs(&mut self) {
         // The jobs stay in the list, because running commands refer to them for their names.
         self.minute = i64::MAX;

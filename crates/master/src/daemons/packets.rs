@@ -6,7 +6,7 @@ use std::borrow::Cow;
 /// An order from the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttendantOrder {
-    /// Stop the daemons, and end when the running commands have ended: another attendant follows.
+    /// Stop the daemons, and end when the running commands have exited: another attendant follows.
     Retire,
     /// Stop all programs, and end.
     Stop,
@@ -32,7 +32,7 @@ impl AttendantOrder {
 pub enum AttendantReport {
     /// A line of program output, with the program name as prefix.
     Output(Vec<u8>),
-    /// A control daemon has ended, and the instance ends with it; its name.
+    /// A control daemon has exited, and the instance exits with it; its name.
     ControlEnded(String),
     /// The present state of a daemon, by its position in the settings.
     Daemon { number: u32, state: ProgramState },

@@ -1,5 +1,5 @@
-//! The pidfile of a daemon that outlives the instance: reading the process that it names, and writing it. It sends no signal. The
-//! attendant runs it.
+//! The pidfile of a daemon that outlives the instance: finding the process whose pid is in it, and writing it. It does not send
+//! signals. The attendant runs it.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;

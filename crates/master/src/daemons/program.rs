@@ -1,5 +1,5 @@
 //! Starts programs for the attendant: a shell command, in a session of its own, optionally as another user, and optionally killed
-//! when the attendant dies. It keeps no record of the program. The attendant runs it.
+//! when the attendant dies. It does not keep records of the program. The attendant runs it.
 
 use std::ffi::CString;
 use std::io::{self, PipeReader};
@@ -35,7 +35,7 @@ pub struct LaunchEnvironment {
     pub shells: Vec<PathBuf>,
     /// `env`, `unenv` and the files of `env-file`.
     pub application: ApplicationSettings,
-    /// Entered by its path at each start, so that a link that was moved is followed.
+    /// Entered by its path at startup, so that a link that was moved is followed.
     pub directory: Option<PathBuf>,
     /// `cap`. The root is that of the attendant.
     pub capabilities: Option<u64>,

@@ -1,5 +1,5 @@
 //! One daemon and its life cycle: when it is started, what its end leads to, how it is stopped, and, if it has a pidfile, which
-//! process that names. It reads no clock; times are passed to it. The attendant runs it.
+//! process that refers to. It does not read the clock; times are passed to it. The attendant runs it.
 
 use std::io::PipeReader;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub struct SupervisedDaemon {
     is_over: bool,
     /// The process that the pidfile named at the last check.
     named: Option<Pid>,
-    /// The number of checks since the start in which the pidfile named no process.
+    /// The number of checks since its start in which the pidfile did not refer to a process.
     missing: u32,
     touched: Vec<Option<SystemTime>>,
 }
@@ -42,14 +42,14 @@ pub struct SupervisedDaemon {
 /// The consequence of the end of a daemon's process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DaemonEnd {
-    /// Nothing further; with the log line, if any.
+    /// Nothing else; with the log line, if any.
     Logged(Option<String>),
-    /// The instance ends with it; with the log line.
+    /// The instance exits with it; with the log line.
     Control(String),
 }
 
 impl SupervisedDaemon {
-    /// Returns a daemon that is started immediately, or, with a pidfile, if that names no process.
+    /// Returns a daemon that is started immediately, or, with a pidfile, if that does not refer to a process.
     pub fn new(daemon: Daemon, name: String, identities: Identities, now_ms: u64) -> SupervisedDaemon {
         let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
         let backoff = Backoff::by_seconds(daemon.throttle_most_s);
@@ -98,7 +98,7 @@ impl SupervisedDaemon {
         self.starts.saturating_sub(1)
     }
 
-    /// Returns whether its process is alive and must end before the attendant ends.
+    /// Returns whether its process is alive and must end before the attendant exits.
     pub fn is_running(&self) -> bool {
         self.is_attached() && self.child.is_some()
     }
@@ -152,7 +152,7 @@ impl SupervisedDaemon {
         }
         if self.daemon.is_control {
             self.is_over = true;
-            return DaemonEnd::Control(format!("{text}, and the instance ends with it"));
+            return DaemonEnd::Control(format!("{text}, and the instance exits with it"));
         }
         let pause = self.pause_before_next(now_ms);
         DaemonEnd::Logged(Some(format!("{text}; restarting {pause}")))
@@ -253,7 +253,7 @@ impl SupervisedDaemon {
         !self.is_over && (self.daemon.pidfile.is_some() || !self.daemon.touch.is_empty())
     }
 
-    /// The process that we started, if it must end before the attendant ends.
+    /// The process that we started, if it must end before the attendant exits.
     fn attached_child(&mut self) -> Option<&mut AuxiliaryProcess<()>> {
         self.child.as_mut().filter(|_| self.daemon.pidfile.is_none())
     }
@@ -275,7 +275,7 @@ impl SupervisedDaemon {
         self.daemon.pidfile.as_deref().and_then(|path| pidfile::process(path, &self.identities))
     }
 
-    /// Sets the time of the next start: immediately if the daemon lived long enough, otherwise after a pause that grows by one
+    /// Sets the time when it starts again: immediately if the daemon lived long enough, otherwise after a pause that grows by one
     /// second each time. Returns it as text.
     fn pause_before_next(&mut self, now_ms: u64) -> String {
         let pause_ms = self.backoff.ended(now_ms.saturating_sub(self.started_ms), now_ms);

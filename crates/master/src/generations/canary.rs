@@ -1,6 +1,6 @@
 //! `reload-canary`: one worker of a new generation serves beside the old ones for a time, and the generation is rolled back if it
-//! makes more errors than they do. The crate `services` decides whether it does; this file has the numbers, the times and the
-//! consequences. During the watch, workers accept connections in turn, which the scoreboard tells them (`takes_turns`). It
+//! makes more errors than they do. The crate `services` decides whether it does; this file contains the numbers, the times and
+//! the consequences. During the watch, workers accept connections in turn, which the scoreboard tells them (`takes_turns`). It
 //! continues `Generations`, and returns the state of the canary; it knows nothing of the rollback. The master runs it.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -166,7 +166,7 @@ impl Generations {
     pub fn note_early_failure(&mut self, cause: &Cause, processes: u32) -> Option<String> {
         let forming = self.reload.forming_mut()?;
         forming.early_failures += 1;
-        // A single worker that loads the application itself at the start is like a prototype: its death counts as the
+        // A single worker that loads the application itself at startup is like a prototype: its death counts as the
         // application's fault.
         let alone = forming.reason == Reason::First && forming.generation.is_lazy && processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
@@ -192,7 +192,7 @@ pub fn note_unshared(
     now_ms: u64,
 ) {
     let is_asked_for = provision.coming_settings().application.fork_safety == ForkSafety::Lazy;
-    // A generation that was abandoned meanwhile ends anyway.
+    // A generation that was abandoned in the meantime ends anyway.
     let Some(forming) = generations.forming_of(number) else { return };
     // A lazy prototype loads nothing and so detects nothing: the report is valid once per generation.
     if forming.generation.is_lazy || !is_asked_for {

@@ -93,7 +93,7 @@ pub struct CanaryWatch {
     pub next_check_ms: u64,
     /// The answers of the old generation's workers when the watch began.
     pub before: Answers,
-    /// The answers of workers that have ended since: of the new generation, and of the old one.
+    /// The answers of workers that have exited since: of the new generation, and of the old one.
     pub ended_new: Answers,
     pub ended_old: Answers,
 }
@@ -129,7 +129,7 @@ pub struct Forming {
 }
 
 /// Returns the workers that a generation begins with, by their numbers from 1. `before` is the present number of workers, `None`
-/// at the start.
+/// at startup.
 pub fn first_workers(settings: &Settings, before: Option<u32>) -> Vec<bool> {
     let most = settings.workers.processes;
     let count = match (&settings.scaling.cheaper, before) {

@@ -143,7 +143,7 @@ pub struct Reload {
     forming: Option<Forming>,
     /// The old generation is killed when the new one serves.
     is_brutal: bool,
-    /// A further reload, which waits.
+    /// Another reload, which waits.
     waiting: Option<WaitingReload>,
     /// How many generations in a row were abandoned because they took too long for the reload that waited.
     abandoned: u32,
@@ -276,13 +276,13 @@ impl Reload {
         self.leave(ReloadEvent::Cancelled)
     }
 
-    /// Returns whether the generations before the next get no time to finish, and clears the flag.
+    /// Returns whether the generations before the next do not get time to finish, and clears the flag.
     pub fn take_brutal_flag(&mut self) -> bool {
         std::mem::take(&mut self.is_brutal)
     }
 
-    /// Returns whether a generation is loading that a further reload may follow. Before the first one serves, and while a canary
-    /// is watched, another reload begins at once.
+    /// Returns whether a generation is loading that another reload may follow. Before the first one serves, and while a canary
+    /// is watched, another reload begins immediately.
     pub fn may_follow(&self) -> bool {
         let is_watched = self.stage == Stage::Canary;
         self.forming.as_ref().is_some_and(|forming| forming.reason != Reason::First && !is_watched)

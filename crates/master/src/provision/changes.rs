@@ -102,7 +102,7 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
         }
     }
     let mut settings: Settings = serde_json::from_value(new)?;
-    // Output of applications is captured from the start on or not at all.
+    // Output of applications is captured from startup on or not at all.
     if settings.logging.alarms != in_force.logging.alarms && !in_force.logging.takes_output() {
         settings.logging.alarms.clone_from(&in_force.logging.alarms);
         kept.push("log-alarm".to_owned());
@@ -236,7 +236,7 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     }
     let mut settings: Settings = serde_json::from_value(taken)?;
     if runs_script(&settings) != runs_script(in_force) {
-        // A script ends the instance and has no socket, which is the master's to decide: all of it or nothing.
+        // When a script ends, the instance exits, and has no socket, which is the master's to decide: all of it or nothing.
         settings.helpers.clone_from(&in_force.helpers);
         settings.scaling.clone_from(&in_force.scaling);
     }
@@ -300,7 +300,7 @@ fn harmless_daemons(old: &[Daemon], new: &[Daemon]) -> (Vec<Daemon>, Vec<String>
     (before.iter().copied().cloned().chain(plain).collect(), origins)
 }
 
-/// Like [`harmless_daemons`], for hooks: a master with root's rights runs those of the start.
+/// Like [`harmless_daemons`], for hooks: a master with root's rights runs those of startup.
 fn harmless_hooks(old: &[Hook], new: &[Hook]) -> (Vec<Hook>, Vec<String>) {
     let runs_at_start = |hook: &&Hook| HookPhase::OF_START.contains(&hook.phase);
     let is_same = |one: &Hook, other: &Hook| *one == Hook { origin: one.origin.clone(), ..other.clone() };

@@ -1,6 +1,6 @@
 //! Work that needs no rights of root and touches what the application's user can change: a child does it that has permanently
-//! become that user, so that nothing the user does meanwhile can end the master, or act with its rights. It does not know the
-//! work. The master runs it and waits for it.
+//! become that user, so that nothing the user does in the meantime can end the master, or act with its rights. It does not know
+//! the work. The master runs it and waits for it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};

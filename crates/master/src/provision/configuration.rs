@@ -1,5 +1,5 @@
 //! The sources of an instance's configuration: the arguments, the environment and the directory that it was started with. They
-//! are read at the start, and again at each reload, then in a child that has become the application's user if this user may write
+//! are read at startup, and again at each reload, then in a child that has become the application's user if this user may write
 //! them. It compares nothing and applies nothing (`changes` does). The master runs it, and waits for the child.
 
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,7 @@ pub struct Configuration {
     launcher: Launcher,
     /// The pid of the process at its start.
     started_as: OsString,
-    /// Warnings that the log has already: a reload does not repeat them.
+    /// Warnings that were logged already: a reload does not repeat them.
     logged: Vec<String>,
     /// The sources from the last reading with our own rights.
     sources: Sources,
@@ -58,7 +58,7 @@ pub struct ReadAgain {
 }
 
 impl Configuration {
-    /// Returns the configuration of a start in this directory and environment. `arguments` are without the program name.
+    /// Returns the configuration of a startup in this directory and environment. `arguments` are without the program name.
     pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
@@ -82,7 +82,7 @@ impl Configuration {
         }
     }
 
-    /// Returns the directory of the start.
+    /// Returns the startup directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -96,7 +96,7 @@ impl Configuration {
         }
     }
 
-    /// Reads the configuration for a start.
+    /// Reads the configuration for startup.
     ///
     /// # Errors
     /// All errors in it.
@@ -111,7 +111,7 @@ impl Configuration {
     /// Returns why the current user can't read the configuration again, or `None` if it can.
     pub fn obstacle_to_reloads(&self) -> Option<String> {
         if let Err(error) = access(&self.directory, AccessFlags::X_OK) {
-            return Some(format!("the directory of the start, {}, can't be entered: {error}", self.directory.display()));
+            return Some(format!("the startup directory, {}, can't be entered: {error}", self.directory.display()));
         }
         in_order(self.read().err()?.diagnostics).pop()
     }
@@ -121,12 +121,12 @@ impl Configuration {
         self.logged = lines.to_vec();
     }
 
-    /// Records the sources of the settings of the start.
+    /// Records the sources of the startup settings.
     pub fn note_sources(&mut self, sources: Sources) {
         self.sources = sources;
     }
 
-    /// Returns whether the settings of the start came from files, and not only from the command line and the environment.
+    /// Returns whether the startup settings came from files, and not only from the command line and the environment.
     pub fn has_files(&self) -> bool {
         !self.sources.files.is_empty()
     }
@@ -162,7 +162,7 @@ impl Configuration {
     pub fn read_again(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
         let read = self.read_in_directory(in_force, privileges);
         if read.is_err() {
-            // The path may be invalid by now: then the directory of the start is used until the next reload.
+            // The path may be invalid by now: then the startup directory is used until the next reload.
             let _ = enter_directory(in_force);
         }
         read
@@ -215,7 +215,7 @@ impl Configuration {
         Ok((Answer { settings: harmless.settings, ..answer }, lines))
     }
 
-    /// Returns the environment of the start. Sockets that were passed then (`LISTEN_FDS`) are still ours, even if the instance
+    /// Returns the startup environment. Sockets that were passed then (`LISTEN_FDS`) are still ours, even if the instance
     /// has since become a daemon and has another pid.
     fn environment_now(&self) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
@@ -227,9 +227,8 @@ impl Configuration {
     }
 
     fn read_in_directory(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
-        std::env::set_current_dir(&self.directory).map_err(|error| {
-            vec![format!("the directory of the start, {}, can't be entered: {error}", self.directory.display())]
-        })?;
+        std::env::set_current_dir(&self.directory)
+            .map_err(|error| vec![format!("the startup directory, {}, can't be entered: {error}", self.directory.display())])?;
         let (Answer { mut settings, warnings, .. }, mut lines) = match self.read_settings(in_force, distrusted(in_force).as_ref())
         {
             Ok(answer) => {
@@ -273,8 +272,8 @@ impl fmt::Debug for Configuration {
     }
 }
 
-/// Time limit of a child that reads as the user, in milliseconds. The master does nothing else meanwhile, and the user could
-/// make it wait.
+/// Time limit of a child that reads as the user, in milliseconds. The master does nothing else in the meantime, and the user
+/// could make it wait.
 const READING_MS: u64 = 10_000;
 
 /// The result of a reading, by a child or by the master itself.
@@ -289,8 +288,8 @@ struct Answer {
 /// The encoding of [`Answer`] between the child and the master.
 type Wire = Result<(Settings, Vec<String>, Vec<PrivilegedOption>), Vec<String>>;
 
-/// Reads the configuration with `read`, in a child that has permanently become this user: files that it names, and programs
-/// that it executes (`gunicorn.conf.py`), thus gain no rights of root.
+/// Reads the configuration with `read`, in a child that has permanently become this user: files that it refers to, and
+/// programs that it executes (`gunicorn.conf.py`), thus gain no rights of root.
 ///
 /// # Errors
 /// Log lines that describe the errors in it, or why no child can read it.
@@ -298,7 +297,7 @@ fn read_as_user(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, V
     let trouble = |error: io::Error| vec![format!("the configuration can't be read as the user of uid: {error}")];
     let work = || {
         let encoded: Wire = read().map(|answer| (answer.settings, answer.warnings, answer.said));
-        // Without an answer, the master reports that the child has ended.
+        // Without an answer, the master reports that the child has exited.
         serde_json::to_vec(&encoded).unwrap_or_default()
     };
     let answer = child_of_user::run(Some(privileges), &[], READING_MS, work).map_err(trouble)?;

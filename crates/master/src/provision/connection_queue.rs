@@ -1,10 +1,10 @@
 //! The queue of open connections that need a worker, as the master has it: it keeps both ends while workers come and go. While no
 //! worker can take connections out, the master takes them, holds them, and puts them back for the next worker that can. So a
-//! killed worker loses no connection that rests, and no descriptors stay in flight, which would keep the user's masters from
+//! killed worker does not lose idle connections, and no descriptors stay in flight, which would keep the user's masters from
 //! forking.
 //!
 //! The workers may be hostile. So the master holds a bounded number of connections, only those of its own listening sockets, for
-//! a bounded time. It reads no byte of them. The master runs it.
+//! a bounded time. It does not read bytes of them. The master runs it.
 
 use std::collections::VecDeque;
 use std::io;

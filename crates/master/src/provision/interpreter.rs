@@ -1,6 +1,6 @@
 //! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed
-//! beside the plain program), and the directory in which it starts. It starts nothing. The master runs it at the start, so that a
-//! missing Python is an error of the start instead of each fork.
+//! beside the plain program), and the directory in which it starts. It starts nothing. The master runs it at startup, so that a
+//! missing Python is an error of startup instead of each fork.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Program {
     }
 }
 
-/// Enters the directory of `chdir`, or that of the start, by its path. This is repeated for each generation, because a path may
+/// Enters the directory of `chdir`, or that of startup, by its path. This is repeated for each generation, because a path may
 /// lead elsewhere by then (`current -> releases/2`). A link of the application's user leads into no directory that this user
 /// could not enter itself.
 ///
@@ -88,7 +88,7 @@ pub fn enter_directory(settings: &Settings) -> Result<(), StartError> {
     let Some(directory) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else {
         return Ok(());
     };
-    // If the user does not exist, the start reports that where it needs the user.
+    // If the user does not exist, startup reports that where it needs the user.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     guarded_files::enter(directory, Rights::user_first(user.as_ref())).map_err(|error| {
         StartError::new(format!("chdir = {}: {error}; make that directory, or correct the option", directory.display()))

@@ -42,7 +42,7 @@ pub fn check_load(settings: &Settings, configuration: &Configuration, report: &m
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
     // The relative paths of the next configuration start from here.
     if let Err(error) = std::env::set_current_dir(configuration.directory()) {
-        report.add(failure(&format!("the directory of the start can't be entered: {error}")));
+        report.add(failure(&format!("the startup directory can't be entered: {error}")));
     }
 }
 
@@ -77,7 +77,7 @@ fn loaded(
                 .advise("`load-timeout` sets another limit"),
         ),
         None => Some(failure(&match status {
-            Ok(status) => format!("its process ended while it was loaded: {status}"),
+            Ok(status) => format!("its process exited while it was loaded: {status}"),
             Err(error) => format!("its process can't be waited for: {error}"),
         })),
     })

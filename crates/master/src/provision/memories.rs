@@ -1,6 +1,6 @@
-//! The memory of services: made at the start, and kept over reloads and upgrades as long as its settings are the same. It does
-//! not know what a memory holds, and takes no lock in one: processes of another user may write anything there. The master runs
-//! it.
+//! The memory of services: made at startup, and kept over reloads and upgrades as long as its settings are the same. It does
+//! not know what a memory holds, and does not take locks in one: processes of another user may write anything there. The master
+//! runs it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -42,7 +42,7 @@ struct Memory {
     held: Held,
     /// The file that holds the bytes of the structure.
     data: Option<OwnedFd>,
-    /// The log has a line that its file can't be read.
+    /// The log contains a line that its file can't be read.
     is_said: Cell<bool>,
 }
 
@@ -124,7 +124,7 @@ impl Memories {
         Ok(Memories { list: list.collect::<io::Result<_>>()? })
     }
 
-    /// Returns the memories for settings at a start: those that the previous master has handed over and that fit, and new ones.
+    /// Returns the memories for settings at startup: those that the previous master has handed over and that fit, and new ones.
     ///
     /// # Errors
     /// A memory can't be made.
@@ -308,7 +308,7 @@ impl Memory {
                 let StoreFile { file, is_new, said: line } = of_size(&identity, open).map_err(located)?;
                 said.extend(line.map(|line| format!("{name}: {line}")));
                 let found = store_files::prepare_content(&wanted, &identity, &file, is_new, place.privileges, place.most_ms);
-                said.extend(found.map_err(located)?.map(|found| format!("{name}: its file has {found}")));
+                said.extend(found.map_err(located)?.map(|found| format!("{name}: its file contains {found}")));
                 Held::File(file)
             }
             None => {
@@ -346,7 +346,7 @@ impl Memory {
         {
             let name = words(&self.wanted);
             log_sink::line(&format!(
-                "{name}: its file can't be read: {error}: somebody has changed its size; a reload begins an empty one"
+                "{name}: its file can't be read: {error}: another process has changed its size; a reload begins an empty one"
             ));
         }
         counts.unwrap_or_default()

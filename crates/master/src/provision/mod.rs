@@ -1,5 +1,5 @@
 //! The resources from which generations are made: the current settings, sockets and program, those of the plan that a reload has
-//! read, and resources that all processes share. It starts prototypes and keeps no record of them. The master runs it.
+//! read, and resources that all processes share. It starts prototypes and does not keep records of them. The master runs it.
 
 pub mod changes;
 pub mod child_of_user;
@@ -508,7 +508,7 @@ fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, Owne
 }
 
 impl Room {
-    /// The number of processes, helpers and threads that a reload may bring even if the start had fewer.
+    /// The number of processes, helpers and threads that a reload may bring even if there were fewer at startup.
     const PROCESSES: u32 = 64;
     const HELPERS: u32 = 16;
     const THREADS: u32 = 64;

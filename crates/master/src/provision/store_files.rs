@@ -1,4 +1,4 @@
-//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload, and their content made, or put
+//! The files of caches with a `store`: opened, checked and replaced at startup and at a reload, and their content made, or put
 //! right after another instance. It does not know what a cache is beyond its head. The master runs it, with the rights of the
 //! application's user first, and maps none, since another process may cut the file: a child that has become that user does, for
 //! which it waits.
@@ -18,9 +18,10 @@ use bolide_supervision::system;
 
 use crate::provision::child_of_user;
 
-/// How long the content may take at a start, in milliseconds. After a failure of the system, each item of a large file is read.
+/// How long the content may take at startup, in milliseconds. After a failure of the system, each item of a large file is read.
 pub const CONTENT_AT_START_MS: u64 = 600_000;
-/// How long it may take at a reload, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+/// How long it may take at a reload, in milliseconds. The master does nothing else in the meantime, and the user could make it
+/// wait.
 pub const CONTENT_AT_RELOAD_MS: u64 = 30_000;
 
 /// Only the user of the application reads what it stores.
@@ -31,7 +32,7 @@ const SET_ASIDE: &str = ".broken";
 /// An open file.
 pub struct StoreFile {
     pub file: File,
-    /// It has been made, and holds no structure yet.
+    /// It has been made, and does not contain a structure yet.
     pub is_new: bool,
     /// What happened to the file that was there, for the log.
     pub said: Option<String>,
@@ -60,7 +61,7 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
     };
     // A file that this instance has locked, and another process has cut since, is its own too.
     let said = if !is_locked || mapping::has_head(&opened.file) {
-        // Old workers may still work with it, so it gets no other size under them: another file takes its name.
+        // Old workers may still work with it, so its size does not change under them: another file takes its name.
         opened.known(&store.path, rights)?.remove()?;
         format!("{} is not used, because {why}: the cache begins empty", store.path.display())
     } else if store.deletes_foreign {
@@ -82,7 +83,7 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
 /// for the log.
 ///
 /// # Errors
-/// The system lacks what the structure needs, or the file was cut meanwhile.
+/// The system lacks what the structure needs, or the file was cut in the meantime.
 pub fn prepare_content(
     wanted: &Wanted,
     identity: &Identity,

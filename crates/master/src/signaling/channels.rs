@@ -83,7 +83,7 @@ impl Channels {
         }
     }
 
-    /// A child ends. The signals that it has not begun are for its replacement.
+    /// A child exits. The signals that it has not begun are for its replacement.
     pub fn note_end(&mut self, child: &Child, scoreboard: &Scoreboard) {
         for pool in self.pools.values_mut() {
             pool.members.remove(&child.id);
@@ -144,7 +144,7 @@ impl Channels {
 }
 
 impl PoolPipe {
-    /// Bytes in the pipe: a process that is free takes them at once.
+    /// Bytes in the pipe: a process that is free takes them immediately.
     fn waiting(&self) -> u32 {
         rustix::io::ioctl_fionread(&self.take).map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX))
     }

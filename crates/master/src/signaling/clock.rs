@@ -1,5 +1,5 @@
-//! The clock of the timers and cron times of the generation in service. It reads no clock itself: the caller passes the time. The
-//! master runs it.
+//! The clock of the timers and cron times of the generation in service. It does not read the clock itself. The caller passes the
+//! time. The master runs it.
 
 use bolide_contract::attendant::Schedule;
 use bolide_services::cron::{LocalMinute, is_due};

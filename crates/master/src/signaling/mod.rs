@@ -3,7 +3,7 @@
 //! generation in service if that one has been replaced. Statistics and `bolide status` show what is registered and what waits.
 //! Nothing here costs anything before the first registration or signal.
 //!
-//! It knows no handler. The master runs it.
+//! It does not know handlers. The master runs it.
 
 mod channels;
 mod clock;
@@ -199,7 +199,7 @@ impl Signaling {
         self.clock.note_minute((seconds_since_1970() / MINUTE_S).cast_signed());
     }
 
-    /// A child ends: called before its row is cleared.
+    /// A child exits: called before its row is cleared.
     pub fn note_end(&mut self, child: &Child, children: &Children) {
         self.note_unraised(child, children);
         self.unraised.retain(|(id, _)| *id != child.id);

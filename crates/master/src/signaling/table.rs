@@ -92,7 +92,7 @@ impl Table {
         changes
     }
 
-    /// Forgets what a child that has ended has reported: its replacement reports the same.
+    /// Forgets what an exited child has reported: its replacement reports the same.
     pub fn forget_child(&mut self, id: u64) {
         self.loading.retain(|(known, _)| *known != id);
     }

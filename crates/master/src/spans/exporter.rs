@@ -24,11 +24,11 @@ const SPANS_A_TURN: usize = 1024;
 const TURN_MS: u16 = 10;
 /// Milliseconds after which counts are reported.
 const REPORT_MS: u16 = 250;
-/// Milliseconds of the longest turn; the other thread reports what it has counted meanwhile.
+/// Milliseconds of the longest turn; the other thread reports what it has counted in the meantime.
 const MAX_WAIT_MS: u16 = 60_000;
 /// Milliseconds that the collector has for a request.
 const POST_MS: u64 = 10_000;
-/// Attempts for a batch, and milliseconds between the first two; each further wait is twice as long.
+/// Attempts for a batch, and milliseconds between the first two; each later wait is twice as long.
 const MAX_ATTEMPTS: u32 = 5;
 const PAUSE_FIRST_MS: u64 = 250;
 /// Milliseconds that the exporter has for its last spans.

@@ -1,5 +1,5 @@
 //! The master's record of its exporters: the active one, and those that are ending because the settings have changed, or the
-//! instance ends. It forks them, reads their reports, and lets them end. It knows no span. The master runs it.
+//! instance exits. It forks them, reads their reports, and lets them end. It does not know spans. The master runs it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -38,7 +38,7 @@ pub struct Exporters {
     list: Auxiliaries<Spans>,
     counts: SpanCounts,
     backoff: Backoff,
-    /// The instance ends: no other one is started.
+    /// The instance exits: no other one is started.
     is_stopping: bool,
     /// The instance stops immediately.
     is_hurried: bool,
@@ -70,7 +70,7 @@ impl Exporters {
         }
     }
 
-    /// How long a stop may wait for exporters, in milliseconds.
+    /// How long shutdown may wait for exporters, in milliseconds.
     pub fn end_most_ms(&self) -> u64 {
         if self.list.is_empty() { 0 } else { MAX_END_MS }
     }
@@ -84,7 +84,7 @@ impl Exporters {
         });
     }
 
-    /// Returns the pid and the start in monotonic milliseconds of each exporter, and whether it has been ordered to end.
+    /// Returns the pid and the start time in monotonic milliseconds of each exporter, and whether it has been ordered to end.
     pub fn processes(&self) -> impl Iterator<Item = (Pid, u64, bool)> {
         self.list.processes()
     }

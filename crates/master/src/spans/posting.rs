@@ -1,5 +1,5 @@
-//! One request to a collector: OTLP over HTTP/1.1, with TLS if its address says so, on a connection of its own. Every wait ends
-//! within one time limit. It knows no queue and no master. The exporter runs it.
+//! One request to a collector: OTLP over HTTP/1.1, with TLS if its address asks for it, on a connection of its own. Every wait
+//! ends within one time limit. It knows neither queues nor masters. The exporter runs it.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -26,7 +26,7 @@ const MAX_RETRY_AFTER_S: u64 = 30;
 pub enum Posted {
     /// The collector has it, except for this many spans, and says why.
     Taken { rejected: u64, why: String },
-    /// Another attempt may succeed, after this time if the collector says so.
+    /// Another attempt may succeed, after this time if the collector gives one.
     Later { why: String, after: Option<Duration> },
     /// No attempt will.
     Refused { why: String },

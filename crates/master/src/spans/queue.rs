@@ -1,5 +1,5 @@
 //! The spans that wait in the exporter to be sent, and the counts that the master does not have yet: shared by the exporter's two
-//! threads, of which one takes spans from workers and the other sends them. It knows no socket.
+//! threads, of which one takes spans from workers and the other sends them. It does not know sockets.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ struct WaitingSpans {
     counts: SpanCounts,
     /// Dropped spans since the last line about them.
     untold: u64,
-    /// The exporter ends: nothing is awaited beyond this time.
+    /// The exporter exits: nothing is awaited beyond this time.
     ends: Option<Instant>,
     is_done: bool,
 }
@@ -60,7 +60,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits for the next batch. `None`: the exporter ends, and nothing is left, or no time.
+    /// Waits for the next batch. `None`: the exporter exits, and nothing is left, or no time.
     pub fn next_batch(&self) -> Option<Vec<Vec<u8>>> {
         let mut state = self.state();
         state.in_flight = 0;
@@ -87,7 +87,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits before another attempt, or until the exporter ends. Returns whether there is time for another one.
+    /// Waits before another attempt, or until the exporter exits. Returns whether there is time for another one.
     pub fn pause(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut state = self.state();

@@ -1,5 +1,5 @@
 //! The generations of the instance for `bolide status`, `bolide top` and the page: the one in service, the one that forms, and
-//! those whose processes end. It changes nothing. The master runs it.
+//! those whose processes are exiting. It changes nothing. The master runs it.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! Metrics: the master writes the server's numbers into the shared memory each second, collects those of the configuration, acts
-//! at thresholds, and writes the files of `metrics-dir`. It raises no alarm itself. The master runs it.
+//! at thresholds, and writes the files of `metrics-dir`. It does not raise alarms itself. The master runs it.
 
 use std::collections::HashMap;
 use std::io::{self, Seek, Write};
@@ -143,7 +143,7 @@ impl Metering {
 
     fn note_server(&self, snapshot: &Snapshot, values: &MetricValues<'_>) {
         for metric in metrics::of(snapshot) {
-            // The list has the workers and threads of the configuration, and there may be others for a while.
+            // The list contains the workers and threads of the configuration, and there may be others for a while.
             if let Some(place) = self.places.get(&metric.name).filter(|_| metric.kind != MetricKind::Alias) {
                 let base = self.bases.get(place).copied().unwrap_or(0);
                 values.change(*place, MetricChange::Set(metric.value.wrapping_add(base)));
@@ -179,7 +179,7 @@ impl Metering {
                 continue;
             }
             if let Some(reset) = threshold.reset {
-                // Changes of the application that come meanwhile are kept for the next look.
+                // Changes of the application that come in the meantime are kept for the next look.
                 values.replace(place, value, reset);
             }
             if now_ms >= *line_ms {

@@ -1,7 +1,7 @@
 //! The answers to observers at the control socket. `bolide tune` gets the settings that matter for capacity, and counters of
 //! each worker since its start. `bolide trace` and `bolide profile` get the processes of the instance that run Python, and the
 //! requests that their threads serve. Observers measure processes and read their memory themselves; the master never does, and
-//! reads no file. The master runs it.
+//! does not read files. The master runs it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

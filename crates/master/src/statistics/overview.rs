@@ -1,4 +1,4 @@
-//! What `bolide top` and the page show: the status of the instance and its histogram of latencies since the start. It is
+//! What `bolide top` and the page show: the status of the instance and its histogram of latencies since startup. It is
 //! collected at most once a second, and all readers of that second get the same one, so that many readers cost no more than one.
 //! The master runs it.
 

@@ -113,8 +113,8 @@ impl Supervisor {
                 // check of files finds everything that the new master would read, import and execute.
                 Letter::Command(Command::Upgrade) if self.configuration.is_for_another_user(self.provision.settings()) => {
                     log_sink::line(&format!(
-                        "{by}: upgrade refused: the user of uid can write to this FIFO, and an upgrade is a start by root; run \
-                            `bolide upgrade` as root"
+                        "{by}: upgrade refused: the user of uid can write to this FIFO, and an upgrade starts a program as root; \
+                         run `bolide upgrade` as root"
                     ));
                 }
                 Letter::Command(command) => {

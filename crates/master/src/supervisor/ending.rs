@@ -1,5 +1,5 @@
 //! The end of an instance: whether it has begun, its exit status, and the times of an ordered stop (when its progress is logged,
-//! and from when on another signal is a new request). It ends no child and waits for nothing itself. The master runs it.
+//! and from when on another signal is a new request). It does not end children or wait for anything itself. The master runs it.
 
 use bolide_contract::settings::Settings;
 use bolide_supervision::daemonize::ParentPipe;
@@ -11,11 +11,11 @@ use crate::owner::{Owner, Turn, Waits};
 /// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.
 /// In milliseconds.
 const SAME_REQUEST_MS: u64 = 100;
-/// When the progress of a stop is logged first, and the interval after that, in milliseconds.
+/// When the progress of shutdown is logged first, and the interval after that, in milliseconds.
 const FIRST_MS: u64 = 1000;
 const AGAIN_MS: u64 = 5000;
 
-/// A stop in progress.
+/// A shutdown in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct StopProgress {
     began_ms: u64,
@@ -72,7 +72,7 @@ impl Ending {
         self.status.is_some()
     }
 
-    /// Records that a stop was ordered.
+    /// Records that a shutdown was ordered.
     pub fn order(&mut self, now_ms: u64) {
         self.progress = Some(StopProgress { began_ms: now_ms, log_ms: now_ms + FIRST_MS });
     }
@@ -96,7 +96,7 @@ impl Ending {
         settings.lifecycle.vacuum || self.status.is_some_and(|status| status != 0) && !self.has_served
     }
 
-    /// Returns whether the progress of the stop is to be logged now.
+    /// Returns whether the progress of shutdown is to be logged now.
     pub fn is_progress_due(&mut self, now_ms: u64) -> bool {
         self.progress.as_mut().is_some_and(|progress| progress.is_due(now_ms))
     }
@@ -123,7 +123,7 @@ mod tests {
     fn two_signals_within_a_moment_are_one_request() {
         let mut ending = Ending::default();
         ending.order(1000);
-        let progress = ending.progress.expect("a stop is ordered");
+        let progress = ending.progress.expect("a shutdown is ordered");
         assert!(!progress.is_new_request(1000 + SAME_REQUEST_MS - 1));
         assert!(progress.is_new_request(1000 + SAME_REQUEST_MS));
         assert_eq!(progress.end_in_words(4200), "stopped after 3.2 s");

@@ -1,4 +1,4 @@
-//! The ends of processes: which child has ended, and what follows for its generation, its number and the instance. It continues
+//! The ends of processes: which child has exited, and what follows for its generation, its number and the instance. It continues
 //! the supervisor and starts nothing itself: the next comparison with the wanted state does. The master runs it.
 
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
@@ -17,8 +17,8 @@ use crate::workers::ends::{self, WorkerEnd};
 use crate::workers::{crash_reports, unfinished};
 
 impl Supervisor {
-    /// Reaps the master's own children (prototypes, and workers whose prototype has ended), and finds workers whose end no
-    /// process can report any more.
+    /// Reaps the master's own children (prototypes, and workers whose prototype has exited), and finds workers whose exit can't
+    /// be reported any more.
     pub(super) fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = system::next_pause() {
             ends::note_pause(pid, pause, &mut self.children, now);
@@ -61,7 +61,7 @@ impl Supervisor {
     }
 
     /// Handles the end of a worker. Its own reports come first: they name the files in which a generation is mended. They come
-    /// before it has this pid, which may belong to another process by now, since an invalid report has its sender killed.
+    /// before it has this pid, which may belong to another process by now, since an invalid report gets its sender killed.
     pub(super) fn row_ended(&mut self, generation: u32, row: u32, pid: Option<u32>, cause: Cause, now: u64) {
         let known = self.children.with_row(generation, row).map(|worker| worker.id);
         known.into_iter().for_each(|id| self.take_reports(id, now));
@@ -83,7 +83,7 @@ impl Supervisor {
             Role::Helper { row, number } => {
                 self.children.close_row(row, None);
                 if let Some(status) = helpers::status_of_script(&child, &cause).filter(|_| !self.ending.is_stopping()) {
-                    log_sink::line(&format!("{child} {}: the instance ends with it", cause.words()));
+                    log_sink::line(&format!("{child} {}: the instance exits with it", cause.words()));
                     return self.stop(status, now);
                 }
                 let serving = self.generations.serving_mut().filter(|_| !self.ending.is_stopping());

@@ -3,8 +3,8 @@
 //! `ends` of processes, `timers`, `reloading`, `stopping`, and `succession` of masters.
 //!
 //! Every turn first handles the events (reports, signals, exits), then what is due, then compares the actual with the wanted
-//! state and starts what is missing. So the next turn corrects a lost race, and the loop never blocks anywhere else. It accepts
-//! no connection and knows no protocol. The master runs it.
+//! state and starts what is missing. So the next turn corrects a lost race, and the loop never blocks anywhere else. It does
+//! not accept connections and does not know protocols. The master runs it.
 
 mod commands;
 pub mod ending;
@@ -66,14 +66,14 @@ const MAX_TURN_MS: u64 = 10_000;
 /// due then.
 const CLOCK_LAG_MS: u64 = 4;
 
-/// The remains of an instance that has ended.
+/// The remains of an instance that has exited.
 #[derive(Debug)]
 pub struct Ended {
     pub status: i32,
     /// The last line of the log.
     pub exit_message: Option<String>,
     pub provision: Provision,
-    /// The `daemonize` parent, if it still waits for the start.
+    /// The `daemonize` parent, if it still waits for startup.
     pub parent_pipe: Option<ParentPipe>,
     /// The ordered stop, if there was one.
     pub stop_progress: Option<StopProgress>,
@@ -81,7 +81,7 @@ pub struct Ended {
     pub removes_files: bool,
 }
 
-/// The parts that a start has made for the master.
+/// The parts that startup has made for the master.
 #[derive(Debug)]
 pub struct Started {
     pub provision: Provision,
@@ -230,7 +230,7 @@ impl Supervisor {
         &self.provision
     }
 
-    /// Runs until the instance has ended. `parent_pipe` is the `daemonize` parent, which waits for the start.
+    /// Runs until the instance has exited. `parent_pipe` is the `daemonize` parent, which waits for startup.
     pub fn run(mut self, parent_pipe: Option<ParentPipe>) -> Ended {
         self.ending.parent_pipe = parent_pipe;
         loop {

@@ -27,8 +27,8 @@ const LIFESPAN: &str = "the application's lifespan ";
 
 impl Supervisor {
     /// Requests another generation. One that is starting is completed first, unless it takes far longer than the last one, and
-    /// one more reload follows it, however many are requested meanwhile. A brutal reload abandons it, and gives the previous
-    /// generation no time to finish.
+    /// one more reload follows it, however many are requested in the meantime. A brutal reload abandons it, and gives the
+    /// previous generation no time to finish.
     ///
     /// # Errors
     /// The configuration can't be used; the error is logged too.
@@ -84,7 +84,7 @@ impl Supervisor {
             return Ok(());
         }
         if self.provision.settings().reloading.exits {
-            log_sink::line("reload: the instance ends (exit-on-reload)");
+            log_sink::line("reload: the instance exits (exit-on-reload)");
             self.stop(0, now_ms);
             return Ok(());
         }
@@ -242,23 +242,23 @@ impl Supervisor {
         }
     }
 
-    /// Starts the prototype of the next generation. Returns whether it was started. `meanwhile` says what is served; without
+    /// Starts the prototype of the next generation. Returns whether it was started. `until_then` says what is served; without
     /// `again` no other attempt follows a failure.
-    fn begin(&mut self, reason: Reason, meanwhile: &str, again: bool, now_ms: u64) -> bool {
+    fn begin(&mut self, reason: Reason, until_then: &str, again: bool, now_ms: u64) -> bool {
         self.provision.mend_memories();
         let Err(error) = self.generations.begin(reason, &mut self.children, &self.provision, now_ms) else { return true };
         let pause = duration(self.generations.reload.note_not_begun(now_ms));
         let again = if again { format!("; next attempt in {pause}") } else { String::new() };
-        log_sink::line(&format!("reload: {error}: {meanwhile}{again}"));
-        self.notifier.not_reloaded(&format!("{error}: {meanwhile}"));
+        log_sink::line(&format!("reload: {error}: {until_then}{again}"));
+        self.notifier.not_reloaded(&format!("{error}: {until_then}"));
         self.note_failed(reason, error.to_string());
         false
     }
 
     /// `reload-order = stop-first`: the old generation ends before the new one begins, for applications with exclusive resources
-    /// (a locked database file, a port of their own). The listening sockets stay open meanwhile, so clients wait and are not
-    /// refused. A generation that can't be loaded is tried again, after a pause or at the next SIGHUP, because no other one could
-    /// serve.
+    /// (a locked database file, a port of their own). The listening sockets stay open in the meantime, so clients wait and are
+    /// not refused. A generation that can't be loaded is tried again, after a pause or at the next SIGHUP, because no other one
+    /// could serve.
     fn stop_first(&mut self, serving: u32, why: &str, now_ms: u64) {
         self.apply_plan(Some(serving));
         self.generations.vacate();
@@ -348,7 +348,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends a generation that was forming although it has not failed. Without `why`, another line says so.
+    /// Ends a generation that was forming although it has not failed. Without `why`, another line reports it.
     pub(super) fn abandon(&mut self, forming: &Forming, why: Option<&str>, now_ms: u64) {
         let number = forming.generation.number;
         kill_before_it_served(number, &mut self.children, now_ms);
@@ -365,7 +365,7 @@ impl Supervisor {
         let said = forming.note.read();
         let why = said.as_deref().unwrap_or(why);
         if forming.reason == Reason::First {
-            let what = if why.starts_with(LIFESPAN) { "the start failed" } else { "the application could not be loaded" };
+            let what = if why.starts_with(LIFESPAN) { "startup failed" } else { "the application could not be loaded" };
             self.end_with(EXIT_LOAD_FAILED, format!("{what}: {why}; nothing is served"), now_ms);
             return;
         }

@@ -23,7 +23,8 @@ impl Supervisor {
         if self.ending.is_stopping() {
             let progress = self.ending.progress;
             if self.takeover.has_handed_over() && progress.is_none() {
-                // A stop of all processes of the service includes this one, which is ending already: requests keep their time.
+                // A shutdown of all processes of the service includes this one, which is ending already: requests keep their
+                // time.
                 self.ending.order(now_ms);
                 return self.attendants.stop(self.provision.settings(), now_ms);
             }
@@ -45,7 +46,7 @@ impl Supervisor {
             let (is_prototype, is_helper, state) = (child.is_prototype(), child.helper_number().is_some(), child.state);
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
-                    // A prototype that loads the application reads no order until it has loaded, so a kill loses nothing.
+                    // A prototype that loads the application does not read orders until it has loaded, so a kill loses nothing.
                     self.children.kill_group(id, KillReason::StopNow, now_ms);
                 }
                 (true, _) => self.children.order_end(id, Order::Retire, longest_ms.saturating_add(GRACE_MS)),
@@ -59,7 +60,7 @@ impl Supervisor {
         }
     }
 
-    /// Logs the progress of a stop, if that is due.
+    /// Logs the progress of shutdown, if that is due.
     pub(super) fn log_stop_progress(&mut self, now_ms: u64) {
         if !self.ending.is_progress_due(now_ms) {
             return;
@@ -130,7 +131,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the exit status once every child has ended, or the last ones can't be killed.
+    /// Returns the exit status once every child has exited, or the last ones can't be killed.
     pub(super) fn finished(&mut self, now_ms: u64) -> Option<i32> {
         let status = self.ending.status()?;
         if self.children.iter().any(|child| child.state != State::Killed || child.deadline_ms.is_some()) {

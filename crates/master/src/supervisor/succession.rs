@@ -14,7 +14,7 @@ use crate::outcomes::{Asker, report_failure};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
 
-/// Exit status if the previous master has ended together with its sockets: that of a failed start.
+/// Exit status if the previous master has exited together with its sockets: that of a failed start.
 const EXIT_PREDECESSOR_LOST: i32 = EXIT_START_FAILED;
 
 impl Supervisor {
@@ -38,7 +38,7 @@ impl Supervisor {
         }
     }
 
-    /// An upgrade: this instance ends like an old generation. The successor owns the sockets and all files from now on.
+    /// An upgrade: this instance exits like an old generation. The successor owns the sockets and all files from now on.
     pub(super) fn hand_over_instance(&mut self, now_ms: u64) {
         let Some(pid) = self.takeover.hand_over() else { return };
         self.drop_plan();

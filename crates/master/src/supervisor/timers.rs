@@ -132,7 +132,7 @@ impl Supervisor {
     fn deadline_passed(&mut self, id: u64, now: u64) {
         let Some(child) = self.children.find_mut(id) else { return };
         match child.state {
-            // A killed child has no further deadline: a stop does not wait for it, and otherwise its row is free only when it has
+            // A killed child has no other deadline: shutdown does not wait for it, and otherwise its row is free only when it has
             // ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;
@@ -165,7 +165,7 @@ impl Supervisor {
         }
     }
 
-    /// Acts on signals that one process got alone. A stop ends every process, and what one of them got is no second request.
+    /// Acts on signals that one process got alone. A shutdown ends every process, and what one of them got is no second request.
     fn take_single_signals(&mut self, now: u64) {
         for reported in self.single_signals.take_due(now) {
             let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_stopping()) else { continue };

@@ -1,5 +1,6 @@
 //! The report about a worker that has died unexpectedly (`crash-reports`): puts together what the worker has handed over at a
-//! fault, what its flight recorder has, and the limits that it had. It writes no file, and waits for nothing. The master runs it.
+//! fault, what its flight recorder has, and the limits that it had. It does not write files, and waits for nothing. The master
+//! runs it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,13 +21,13 @@ use crate::workers::ends::WorkerEnd;
 
 /// The form of a report; `bolide crash` of another version says that it may read it wrongly.
 const FORMAT: u32 = 1;
-/// Bytes of a process' state that are read, of its stacks in a report, and how many native modules a report names.
+/// Bytes of a process' state that are read, of its stacks in a report, and how many native modules a report lists.
 const MAX_STATE_BYTES: usize = 1024 * 1024;
 const MAX_STACKS_BYTES: usize = 256 * 1024;
 const MAX_MODULES: usize = 200;
 /// Reports of a worker that are read after its end.
 const MAX_LAST_REPORTS: usize = 64;
-/// The lines of /proc/PID/status that a report has.
+/// The lines of /proc/PID/status that a report contains.
 const STATUS_LINES: [&str; 8] = ["VmPeak", "VmSize", "VmHWM", "VmRSS", "RssAnon", "RssFile", "RssShmem", "Threads"];
 
 /// Reads the reports that a worker has sent right before its end, of which only its state matters now.

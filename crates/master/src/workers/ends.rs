@@ -18,7 +18,7 @@ use crate::children::{Children, log_last_requests};
 use crate::generations::Generations;
 use crate::provision::Provision;
 
-/// A worker that was killed for its memory within this time exceeded its limit from the start, in milliseconds.
+/// A worker that was killed for its memory within this time exceeded its limit from startup, in milliseconds.
 const OVER_MEMORY_EARLY_MS: u64 = 10_000;
 /// How long a prototype that was stopped by a signal may take to continue, in milliseconds: while it is stopped, no worker is
 /// replaced.
@@ -39,7 +39,7 @@ pub fn note_pause(pid: Pid, pause: Pause, children: &mut Children, now: u64) {
     };
 }
 
-/// A worker that has ended, and the details of its end.
+/// An exited worker, and the details of its end.
 pub struct WorkerEnd<'a> {
     pub worker: &'a Child,
     pub number: u32,

@@ -1,5 +1,5 @@
 //! Requests that take too long: finds them in the scoreboard, requests their Python stack, checks them again, warns their worker
-//! if configured (`harakiri-graceful-timeout`), and kills it. It knows no content of a request. The master runs it.
+//! if configured (`harakiri-graceful-timeout`), and kills it. It does not know what a request contains. The master runs it.
 
 use bolide_contract::message::{crash_signal, stack_signal};
 use bolide_contract::settings::{HarakiriPolicy, Settings};

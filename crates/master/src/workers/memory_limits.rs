@@ -12,7 +12,7 @@ use crate::generations::helpers;
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
-/// A worker that exceeds its limit within this time after its start, in milliseconds, did so from the start: the limit is too
+/// A worker that exceeds its limit within this time after its start, in milliseconds, did so from startup: the limit is too
 /// low.
 const FROM_START_MS: u64 = 2 * LOOK_MS;
 

@@ -1,5 +1,5 @@
 //! The master's decisions about request workers: how many there are, which are replaced, paused or killed, and the consequences
-//! of their ends. It knows no request content. The master runs it.
+//! of their ends. It does not know request contents. The master runs it.
 
 pub mod crash_reports;
 pub mod ends;

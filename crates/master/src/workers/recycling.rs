@@ -112,7 +112,7 @@ impl Recycling {
         }
     }
 
-    /// Clears the queue: a reload has replaced all workers, or the instance ends.
+    /// Clears the queue: a reload has replaced all workers, or the instance exits.
     pub fn forget(&mut self) {
         self.current = None;
         self.queue.clear();

@@ -1,5 +1,6 @@
 //! The spans of requests that a worker had in flight when it ended: a killed worker can't send them, so the master makes them
-//! from the flight recorder. It never waits: a socket without room is a span less. It knows no collector. The master runs it.
+//! from the flight recorder. It never waits: a socket without room is a span less. It does not know collectors. The master runs
+//! it.
 
 use bolide_scoreboard::{Remembered, TRACE_BYTES};
 use bolide_services::route_names::masked;

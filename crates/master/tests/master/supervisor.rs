@@ -40,7 +40,7 @@ fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
 
 #[test]
 fn test_pauses_after_early_failures_grow_and_end_when_a_worker_lives() {
-    // With a master, the application is loaded before: a worker's end is then no reason to abandon the start.
+    // With a master, the application is loaded before: a worker's end is then not a reason to abandon startup.
     let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &["--master"]);
     for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
         instance.wait_log(&format!("exited with status 3 before its first request; next attempt in {pause}"));
@@ -226,7 +226,7 @@ fn test_killed_master_leaves_no_process_and_no_port() {
             (!lives(workers[0].parent) && workers.iter().all(|worker| !lives(worker.pid))).then_some(())
         });
         // By the socket's inode, because another process may have the port by now.
-        instance.wait("nobody listens", || (!listening_inodes().contains(&inode)).then_some(()));
+        instance.wait("no process listens", || (!listening_inodes().contains(&inode)).then_some(()));
     }
 }
 
@@ -260,7 +260,7 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
     let instance = Instance::start(SERVE, &[]);
     instance.wait_log("ready: 1 worker");
     let worker = instance.ask("who").expect("an answer");
-    // The fake worker ends by itself when its order socket closes, unless a request is in flight.
+    // The fake worker exits by itself when its order socket closes, unless a request is in flight.
     let held = instance.request("hold GET /held").expect("connected");
     assert!(read_line(&held).is_some());
     instance.ask("close");

@@ -1,5 +1,5 @@
 //! An instance under test: the program `bolide` with the fake prototype of `tests/master/fake`. Every wait is on a condition and
-//! bounded; nothing outlives its test. It knows no promise. The test process runs it.
+//! bounded; nothing outlives its test. It does not know promises. The test process runs it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -144,7 +144,7 @@ impl Instance {
         Some(stream)
     }
 
-    /// Returns the answer to a request, or `None` if the worker ended instead.
+    /// Returns the answer to a request, or `None` if the worker exited instead.
     pub fn text(&self, line: &str) -> Option<String> {
         read_line(&self.request(line)?)
     }
@@ -158,7 +158,7 @@ impl Instance {
         self.wait("an answer of one worker", || self.ask("who").filter(|answer| answer.number == number))
     }
 
-    /// Returns the exit status, once the master has ended.
+    /// Returns the exit status, once the master has exited.
     pub fn end(&mut self) -> ExitStatus {
         let until = Instant::now() + TEST_TIMEOUT;
         loop {

@@ -1,4 +1,4 @@
-//! The hash of a key and the checksum of an item, by multiplications of 128 bits. It knows no memory.
+//! The hash of a key and the checksum of an item, by multiplications of 128 bits. It does not know memories.
 
 use crate::cache::table::words_of;
 

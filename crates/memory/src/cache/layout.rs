@@ -1,5 +1,5 @@
-//! Where the parts of a cache stand in its memory, and their sizes. It reads and writes no item. The master and every process
-//! that has the application use it.
+//! Where the parts of a cache stand in its memory, and their sizes. It neither reads nor writes items. The master and every
+//! process that has the application use it.
 
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::services::SharedCache;

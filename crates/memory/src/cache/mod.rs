@@ -1,9 +1,9 @@
-//! The cache that the processes of an instance share: uWSGI's caching framework. Readers take no lock and wait for no process;
+//! The cache that the processes of an instance share: uWSGI's caching framework. Readers do not take locks or wait for processes;
 //! a writer has the lock of one shard. A process that dies at any point leaves whole values, and the next writer, or the
 //! prototype, puts the rest right.
 //!
-//! It knows no language, no request and no log. The master makes a cache, its prototype recovers it, and every process that has
-//! the application reads and writes it.
+//! It knows neither languages nor requests nor logs. The master makes a cache, its prototype recovers it, and every process that
+//! has the application reads and writes it.
 
 pub mod counts;
 pub mod digest;
@@ -37,7 +37,7 @@ use crate::robust_lock::{Guard, Left, Recovery, own_pid};
 /// How often a write begins again because other processes took the room that it had made.
 const MAX_ATTEMPTS: u32 = 8;
 /// A prototype repairs a cache with at most this many slots itself; a larger one is left to the next writer, since no worker is
-/// forked meanwhile.
+/// forked in the meantime.
 const REPAIR_AT_ONCE_SLOTS: usize = 200_000;
 /// Time between two log lines about a full cache, in milliseconds.
 const SAY_FULL_EVERY_MS: u64 = 60_000;

@@ -16,7 +16,7 @@ use crate::robust_lock::Guard;
 /// for longer.
 pub const MAX_LOCK_MS: u64 = 5000;
 
-/// Takes a free slot out of the stack, for a further item. `None`: the cache has all the items that it may have.
+/// Takes a free slot out of the stack, for another item. `None`: the cache has all the items that it may have.
 ///
 /// # Errors
 /// The lock is held for too long.

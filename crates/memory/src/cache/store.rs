@@ -1,5 +1,5 @@
-//! The file of a cache that is kept beyond the end of the instance: the same memory, over a file. It opens no file; the master
-//! does, which also writes it to the disk.
+//! The file of a cache that is kept beyond the end of the instance: the same memory, over a file. It does not open files; the
+//! master does, which also writes it to the disk.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use crate::cache::repair;
 use crate::cache::table::WORD_BYTES;
 use crate::mapping::HEAD_BYTES;
 
-/// What a start found in a file.
+/// What startup found in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
     pub items: u64,
@@ -21,7 +21,7 @@ pub struct Restored {
     pub dropped: u64,
 }
 
-/// Reserves room on the disk for a range of the structure. A sparse file has none before.
+/// Reserves room on the disk for a range of the structure. A sparse file does not have any before.
 ///
 /// # Errors
 /// The disk is full.
@@ -35,7 +35,7 @@ pub fn reserve(file: &impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Reserves the room on the disk that every use needs, for a new file. Spare slots have room from the start, so that a value can
+/// Reserves the room on the disk that every use needs, for a new file. Spare slots have room from startup, so that a value can
 /// be replaced while the disk is full; slots that are freed later were written before.
 ///
 /// # Errors

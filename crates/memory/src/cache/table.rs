@@ -1,5 +1,5 @@
-//! The items of a cache in shared memory: slots that hang in chains below buckets. Readers take no lock. Writers have the lock of
-//! the bucket's shard, so there is one at a time in each chain.
+//! The items of a cache in shared memory: slots that hang in chains below buckets. Readers do not take locks. Writers have the
+//! lock of the bucket's shard, so there is one at a time in each chain.
 //!
 //! A slot in a chain never changes: a new value is written to a slot outside of all chains, one store makes it the first of its
 //! chain, and one more takes the old slot out. So a writer that dies at any point leaves whole chains. A reader finds by the
@@ -18,7 +18,7 @@ pub const MAX_READS: u32 = 64;
 /// Bytes of a word, in which keys and values are read and written.
 pub const WORD_BYTES: usize = 8;
 
-/// `marks`: the slot is in a chain. Only a start that does not trust the chains of a file reads it.
+/// `marks`: the slot is in a chain. Only a startup that does not trust the chains of a file reads it.
 pub const LIVE: u32 = 1;
 /// `marks`: the disk has room for the slot's block.
 pub const BACKED: u32 = 2;
@@ -77,8 +77,8 @@ pub enum Content {
 
 /// A reader's buffer for a value.
 pub trait Sink {
-    /// Copies a value of this many bytes. It may be called again, if the value was replaced meanwhile. False: there is no room
-    /// for it, and the read ends.
+    /// Copies a value of this many bytes. It may be called again, if the value was replaced in the meantime. False: there is no
+    /// room for it, and the read ends.
     fn copy(&mut self, words: &[AtomicU64], bytes: usize) -> bool;
 }
 
@@ -250,7 +250,7 @@ impl<'a> Table<'a> {
         (key.len() == bytes).then_some(key)
     }
 
-    /// Whether the slot's key is this one. The result counts only if the slot did not change meanwhile.
+    /// Whether the slot's key is this one. The result counts only if the slot did not change in the meantime.
     #[inline]
     fn has_key(&self, index: usize, key: &[u8]) -> bool {
         if self.slots[index].key_bytes.load(Relaxed) as usize != key.len() {
@@ -401,8 +401,8 @@ pub fn copy_words(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) {
     let start = to.as_mut_ptr();
     for (index, word) in words.iter().take(whole).enumerate() {
         let word = word.load(Relaxed);
-        // SAFETY: the word is one of the whole words of `to`, so its bytes lie within; the write needs no alignment. (As a copy
-        // of eight bytes between slices it costs ten times as much.)
+        // SAFETY: the word is one of the whole words of `to`, so its bytes lie within; the write does not need alignment. (As a
+        // copy of eight bytes between slices it costs ten times as much.)
         unsafe { start.add(index * WORD_BYTES).cast::<u64>().write_unaligned(word) };
     }
     let rest = &mut to[whole * WORD_BYTES..];

@@ -1,5 +1,5 @@
 //! Which routes leave memory behind (`leak-report`): from the growth that single requests have caused, to an accusation. It
-//! measures nothing and knows no request; the worker that measures calls it.
+//! measures nothing and does not know requests; the worker that measures calls it.
 //!
 //! N measured requests are two windows. In the first half of a window any route whose growth goes on is a suspect. If there is
 //! one, the young garbage is collected before each measurement of the second half, so that cycles count only if they stay. A
@@ -136,7 +136,7 @@ impl LeakWatch {
         Place { window: self.windows, index: self.index_of(route) }
     }
 
-    /// Notes a request that had the worker to itself. One whose window has ended meanwhile is ignored.
+    /// Notes a request that had the worker to itself. One whose window has ended in the meantime is ignored.
     /// `previous` is the route of the request before it, if that is known.
     pub fn note(&mut self, place: Place, previous: Option<Place>, before: MemoryInUse, after: MemoryInUse) -> Step {
         if place.window != self.windows {

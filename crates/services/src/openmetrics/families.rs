@@ -90,7 +90,7 @@ pub const FAMILIES: &[Family] = families![
     /// is what they need together. Measured at most every 15 s.
     ("bolide_worker_proportional_memory_bytes", Gauge, &["worker"],
         of_living, |worker| worker.proportional_bytes.map(Number::from)),
-    /// Workers that have ended: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit),
+    /// Exited workers: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit),
     /// `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.
     ("bolide_worker_ends_total", Counter, &["cause"],
         |facts, samples| facts.snapshot.worker_ends.iter().for_each(|(cause, count)| samples(&[cause], (*count).into()))),
@@ -110,7 +110,7 @@ pub const FAMILIES: &[Family] = families![
         let counts = facts.snapshot.spans.into_iter().flat_map(SpanCounts::by_result);
         counts.for_each(|(result, count)| samples(&[result], count.into()));
     }),
-    /// Lines that a log has not received: it did not take them, or was out of reach for too long.
+    /// Lines that a log did not receive: it did not take them, or was out of reach for too long.
     ("bolide_log_lost_lines_total", Counter, &["log"], of_logs, |log| log.lost),
     /// 1 if lines arrive at a log, 0 if they wait because it is out of reach.
     ("bolide_log_reachable", Gauge, &["log"], of_logs, |log| log.absence.is_none().into()),
@@ -152,7 +152,7 @@ fn requests(facts: &Facts, samples: &mut Samples<'_>) {
     }
 }
 
-/// Most instances have no listener with TLS, and get no series of it.
+/// Most instances have no listener with TLS, and do not get its series.
 fn has_tls(facts: &Facts) -> bool {
     facts.snapshot.sockets.iter().any(|socket| matches!(socket.protocol.as_str(), "https" | "suwsgi"))
 }

@@ -1,6 +1,6 @@
 //! The numbers of an instance for Prometheus. Each family of series is a row of a table: its name, its kind, its help and the
-//! function that makes its samples. The forms of the text and the table of the documentation are made from the rows. It knows no
-//! process and no socket. The master runs it.
+//! function that makes its samples. The forms of the text and the table of the documentation are made from the rows. It knows
+//! neither processes nor sockets. The master runs it.
 
 mod families;
 mod of_exporter;

@@ -1,5 +1,5 @@
 //! Prometheus' protobuf form: the messages `io.prometheus.client.MetricFamily`, each after its length. It is the only form that
-//! has native histograms, with all buckets that were counted. It knows no family. The master runs it.
+//! has native histograms, with all buckets that were counted. It does not know families. The master runs it.
 
 use bolide_scoreboard::coarse_histogram::COARSE_SCHEMA;
 use bolide_scoreboard::histogram::{SCHEMA, ZERO_POWER};

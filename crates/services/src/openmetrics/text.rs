@@ -1,4 +1,4 @@
-//! The two forms of the text: Prometheus' 0.0.4 and OpenMetrics 1.0. It knows no family. The master runs it.
+//! The two forms of the text: Prometheus' 0.0.4 and OpenMetrics 1.0. It does not know families. The master runs it.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Writes a proposal into the text of an ini file, and shows the change as a unified diff. It reads and writes no file.
+//! Writes a proposal into the text of an ini file, and shows the change as a unified diff. It neither reads nor writes files.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const SECTION: &str = "[uwsgi]";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     pub text: String,
-    /// The unified diff, without its two lines of file names. Empty if nothing changes.
+    /// The unified diff, without the two lines with the names of files. Empty if nothing changes.
     pub diff: String,
 }
 

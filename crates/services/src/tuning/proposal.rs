@@ -43,7 +43,7 @@ const LIMIT_STEP: u64 = 32;
 /// The settings in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Present {
-    /// Whether the code of the application may run in several threads at once: it does already, or its user says so.
+    /// Whether the code of the application may run in several threads at the same time: it does already, or its user allows it.
     pub may_use_threads: bool,
     pub listen: u32,
     /// Seconds.
@@ -247,7 +247,7 @@ impl Work<'_> {
                 ),
                 false => format!(
                     "a request takes {takes} and waits {waits:.0} % of that: {most} at the same time keep the CPU busy, and \
-                    further threads would only take turns"
+                    additional threads would only take turns"
                 ),
             };
             proposal.lines.push(Line { option: "threads", value: then.threads.to_string(), reason });
@@ -327,7 +327,7 @@ impl Work<'_> {
         if value * 4 < used * 5 {
             proposal
                 .notes
-                .push(format!("{workers} workers of {used} MiB leave no room for growth in the memory of this machine"));
+                .push(format!("{workers} workers of {used} MiB do not leave room for growth in the memory of this machine"));
             return;
         }
         let reason = format!(
@@ -351,7 +351,7 @@ impl Work<'_> {
         }
         if self.recorded.shape.kind == Kind::Threads && !present.may_use_threads && cpu < 0.5 * alone {
             proposal.notes.push(
-                "the requests mostly wait: if the application's code may run in several threads at once, `bolide tune \
+                "the requests mostly wait: if the application's code may run in several threads at the same time, `bolide tune \
                 --threads` proposes fewer workers with threads, which need less memory"
                     .to_owned(),
             );

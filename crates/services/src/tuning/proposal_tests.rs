@@ -150,6 +150,6 @@ fn fewer_threads_have_a_reason_of_their_own() {
     let proposal = propose(&recorded(25.0, 10_000, 0.99, 2, 4), MACHINE, &present(true)).expect("a proposal");
     let line = proposal.lines.iter().find(|line| line.option == "threads").expect("a line");
     assert_eq!(line.value, "1");
-    assert!(line.reason.contains("further threads would only take turns"), "{}", line.reason);
+    assert!(line.reason.contains("more threads would only take turns"), "{}", line.reason);
     assert!(!line.reason.contains("other threads can use the CPU"), "{}", line.reason);
 }

@@ -28,7 +28,7 @@ const MAX_SETTLE_MS: u64 = 1_000;
 const MAX_READS: usize = 16;
 /// The option by which imported files are watched.
 const AUTORELOAD: &str = "py-autoreload";
-/// Files that a line of the log names.
+/// Files that are listed in a line of the log.
 const MAX_NAMES: usize = 3;
 
 /// The watched files, with the fingerprint of each at the last look.

@@ -1,5 +1,5 @@
 //! The fingerprint of a file: device, inode, length and time of modification, enough to see that it has changed. Two fingerprints
-//! are compared with each other and never with the clock, so times in the future and clocks that go back do no harm. It follows
+//! are compared with each other and never with the clock, so times in the future and clocks that go back are harmless. It follows
 //! links, and watches nothing. The master runs it.
 
 use std::fs::Metadata;

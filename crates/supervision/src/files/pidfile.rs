@@ -1,5 +1,5 @@
-//! Pidfiles: written at the start, or when workers serve for the first time, locked for the life of the master, and removed at
-//! the end if the configuration says so. The master runs it.
+//! Pidfiles: written at startup, or when workers serve for the first time, locked for the life of the master, and removed at
+//! the end if the configuration asks for it. The master runs it.
 
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
@@ -53,14 +53,14 @@ pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) 
     }
 }
 
-/// The FIFO command `P`: rewrites each pidfile that no longer has our pid. The lock stays on the file that the start has written.
+/// The FIFO command `P`: rewrites each pidfile that no longer has our pid. The lock stays on the file that startup has written.
 pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
     for path in all(settings) {
         let rights = rights(settings, path, privileges);
         if is_ours(path, rights) {
             continue;
         }
-        // If it is still the file that the start has locked, a second lock would be refused.
+        // If it is still the file that startup has locked, a second lock would be refused.
         let written = match open_here(path, rights).is_empty() {
             true => write(path, rights),
             false => overwrite(path, rights).map_err(|error| trouble(path, &error)),
@@ -154,7 +154,7 @@ fn trouble(path: &Path, error: &std::io::Error) -> StartError {
 fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
     let Ok(handle) = opened.file.try_clone() else { return Ok(()) };
     match Flock::lock(handle, FlockArg::LockExclusiveNonblock) {
-        // The lock lasts until the process ends.
+        // The lock lasts until the process exits.
         Ok(lock) => std::mem::forget(lock),
         Err((_, Errno::EWOULDBLOCK)) => {
             let mut owner = String::new();

@@ -12,7 +12,7 @@ use ignore::{DirEntry, WalkBuilder};
 use crate::files::fingerprint::Fingerprint;
 use crate::log_sink;
 
-/// Files and directories that a look visits, at most: the master does nothing else meanwhile.
+/// Files and directories that a look visits, at most: the master does nothing else in the meantime.
 const MAX_ENTRIES: usize = 20_000;
 /// Depth of nested directories, at most.
 const MAX_DEPTH: usize = 32;

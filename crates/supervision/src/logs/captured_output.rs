@@ -1,6 +1,6 @@
 //! Captured output: the standard output and standard error of applications and their programs, if they can't go to a log as they
-//! are. The master reads them from a pipe and logs each line, in JSON with the stacks among them as one object each. It knows no
-//! rule about lines: the crate `log` does.
+//! are. The master reads them from a pipe and logs each line, in JSON with the stacks among them as one object each. It does not
+//! know rules about lines. The crate `log` does.
 //! The master runs it, only with loggers or JSON.
 
 use std::io::{self, Read};

@@ -2,7 +2,7 @@
 //! When a file is rotated or was moved away, the master opens the new one and passes that on, so that users without permission to
 //! open it can go on writing.
 //!
-//! It writes no line of its own to them and knows no rule about lines: the crate `log` does. The master runs it.
+//! It does not write lines of its own to them and does not know rules about lines. The crate `log` does. The master runs it.
 
 use std::fs::File;
 use std::io;
@@ -37,12 +37,12 @@ const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and user
 /// Files of one log that may be rotated in one second.
 const MAX_SAME_SECOND: u32 = 100;
 
-/// The opened logs of a start.
+/// The opened logs of startup.
 #[derive(Debug)]
 pub struct OpenedLogs {
     /// The file of `logto`.
     pub log: Option<OpenedLog>,
-    /// The files, sockets and pipes of the further logs, in the order of the settings.
+    /// The files, sockets and pipes of the other logs, in the order of the settings.
     pub targets: Vec<OwnedFd>,
     /// The programs that read lines of some of them.
     pub programs: LogPrograms,
@@ -76,10 +76,10 @@ struct LogFile {
     path: PathBuf,
 }
 
-/// Opens all logs. The first step of a start.
+/// Opens all logs. The first step of startup.
 ///
 /// # Errors
-/// One can't be opened. The message names the option and says what to do.
+/// One can't be opened. The message contains the option and says what to do.
 pub fn open_all(settings: &Settings, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
     let logging = &settings.logging;
     let means = LaunchMeans { privileges, application: &settings.application };

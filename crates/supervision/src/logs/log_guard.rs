@@ -1,6 +1,6 @@
 //! The guard of a log program: a child of the master, without exec, that starts the program and waits for its end. When the
 //! master is gone and the last writer has closed the pipe, the program has some seconds to read the last lines; then the guard
-//! ends it. The guard reads and writes no line. It runs in a process of its own.
+//! ends it. The guard neither reads nor writes lines. It runs in a process of its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -24,7 +24,7 @@ const MAX_READING_MS: u64 = 5000;
 const MAX_ENDING_MS: u64 = 1000;
 /// The longest wait in one piece, in milliseconds.
 const MAX_WAIT_MS: u64 = 60_000;
-/// The signal that the kernel sends the guard when the master ends. It only wakes the guard.
+/// The signal that the kernel sends the guard when the master exits. It only wakes the guard.
 const WAKE: Signal = Signal::SIGUSR2;
 
 /// A log program that has a guard.
@@ -43,7 +43,7 @@ impl GuardedProgram {
         GuardedProgram { pid, report }
     }
 
-    /// How the program ended, given how its guard did.
+    /// How the program exited, given how its guard did.
     pub fn cause(mut self, of_guard: Cause) -> Cause {
         let mut status = [0; 4];
         // If the guard was killed, its program was killed with it.
@@ -62,7 +62,7 @@ pub fn start(command: Command, lines: PipeReader) -> io::Result<(Pid, GuardedPro
         guard(command, lines, writer, master);
         0
     })?;
-    // The guard reports the outcome of the start at once.
+    // The guard reports the outcome of startup immediately.
     let mut said = [0; 8];
     let outcome = report.read_exact(&mut said).and_then(|()| {
         let [a, b, c, d, e, f, g, h] = said;

@@ -1,6 +1,6 @@
-//! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it ends: at
-//! once, or after a growing pause if it failed early. All programs of a command read the same pipe one after the other, so the
-//! lines that one has not read wait for the next. The master runs it.
+//! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it exits:
+//! immediately, or after a growing pause if it failed early. All programs of a command read the same pipe one after the other, so
+//! the lines that one has not read wait for the next. The master runs it.
 
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -32,7 +32,7 @@ pub struct LogProgram {
     /// `None` if it has ended.
     running: Option<AuxiliaryProcess<GuardedProgram>>,
     backoff: Backoff,
-    /// How it ended or why it could not be started, for the line about its next start: an earlier line might have no reader.
+    /// How it ended or why it could not be started, for the line about its restart: an earlier line might have no reader.
     end: String,
 }
 
@@ -97,7 +97,7 @@ impl LogPrograms {
         true
     }
 
-    /// Restarts the programs that have ended and whose pause is over. Returns the message or error of each for the log.
+    /// Restarts the exited programs whose pause is over. Returns the message or error of each for the log.
     pub fn start_due(&mut self, means: LaunchMeans<'_>, now_ms: u64) -> Vec<String> {
         let due = |program: &&mut LogProgram| program.running.is_none() && program.backoff.over(now_ms);
         let start = |program: &mut LogProgram| program.start(means, now_ms).unwrap_or_else(|words| words);

@@ -1,6 +1,6 @@
 //! Log destinations that may be out of reach: sockets, remote hosts and named pipes. Lines for one wait in the processes that
 //! write them, while the master tries to open it again. It never waits for one: it connects and opens without blocking, with the
-//! rights of the log's user, and looks names up in a process of their own. It knows no line but the first one after a gap. The
+//! rights of the log's user, and looks names up in a process of their own. It only knows the first line after a gap. The
 //! master runs it.
 
 use std::io::{self, PipeReader, Read, Write};
@@ -109,7 +109,7 @@ pub fn open_socket(path: &Path, privileges: Option<&Privileges>) -> io::Result<O
     Ok((socket, connected.err()))
 }
 
-/// Opens a socket to `HOST:PORT`. Waits for the lookup of the name: for a start only.
+/// Opens a socket to `HOST:PORT`. Waits for the lookup of the name: at startup only.
 ///
 /// # Errors
 /// No descriptor is left.
@@ -139,7 +139,7 @@ pub fn is_pipe_without_reader(path: &Path, privileges: Option<&Privileges>) -> b
 }
 
 impl LogReach {
-    /// The destinations of a start whose logs are open, and those that were out of reach then, with the reasons.
+    /// The destinations of startup whose logs are open, and those that were out of reach then, with the reasons.
     pub fn new(logging: &Logging, absences: Vec<(u32, String)>, now_ms: u64) -> LogReach {
         let absence_of = |number: u32| absences.iter().find(|(absent, _)| *absent == number).map(|(_, why)| why.clone());
         // What stands in for a pipe without a reader has no name.

@@ -1,13 +1,13 @@
 //! Stacks in the captured output: the lines that CPython's `faulthandler` writes from a signal handler, and the announcement that
-//! the asking process has written before them, become one JSON object. It reads no pipe and no clock. The master runs it, only
-//! with the form JSON.
+//! the asking process has written before them, become one JSON object. It does not read pipes or the clock. The master runs it,
+//! only with the form JSON.
 
 use bolide_log::json::{begin_object_of, number, string};
 use bolide_log::{Level, STACK_FOLLOWS};
 
 /// Frames of a stack; `faulthandler` writes no more than these.
 const MAX_FRAMES: usize = 100;
-/// Time without a further line after which a stack is complete, in milliseconds.
+/// Time without another line after which a stack is complete, in milliseconds.
 const QUIET_MS: u64 = 200;
 /// The beginning of the line of a frame.
 const FRAME: &[u8] = b"  ";

@@ -78,7 +78,7 @@ pub struct AuxiliaryProcess<T> {
     pub record: T,
 }
 
-/// A process that has ended. Dropping it kills the rest of its group, if that is on a leash.
+/// An exited process. Dropping it kills the rest of its group, if that is on a leash.
 #[derive(Debug)]
 pub struct EndedAuxiliary<T> {
     /// The process, with what its owner has kept for it.
@@ -131,7 +131,7 @@ impl<T> AuxiliaryProcess<T> {
         }
     }
 
-    /// Moves its deadline closer, never further away.
+    /// Moves its deadline closer, never back.
     pub fn end_by(&mut self, deadline_ms: u64) {
         if matches!(self.state, AuxiliaryState::Working | AuxiliaryState::Ending) {
             self.deadline_ms = Some(self.deadline_ms.map_or(deadline_ms, |before| before.min(deadline_ms)));

@@ -1,6 +1,6 @@
 //! Restart delays and lifetimes: a backoff before a child that failed early is started again (100 ms, doubled each time, up to 10
 //! s; or a second more each time, as uWSGI's daemons have it), and lifetimes of workers with jitter, so that workers of the same
-//! age do not end together. It knows no clock and no process: times are passed in. The master and its attendant run it.
+//! age do not exit together. It does not know the clock or processes. Times are passed in. The master and its attendant run it.
 
 use bolide_contract::recycling::Recycling;
 
@@ -34,9 +34,9 @@ pub struct Backoff {
     until_ms: u64,
 }
 
-/// Returns `at once`, or `in 2 s`.
+/// Returns `immediately`, or `in 2 s`.
 pub fn in_words(pause_ms: u64) -> String {
-    if pause_ms == 0 { "at once".to_owned() } else { format!("in {}", duration(pause_ms)) }
+    if pause_ms == 0 { "immediately".to_owned() } else { format!("in {}", duration(pause_ms)) }
 }
 
 impl Backoff {
@@ -45,7 +45,7 @@ impl Backoff {
         Backoff { growth: PauseGrowth::BySeconds { most_ms: most_s.max(1) * 1000 }, ..Backoff::default() }
     }
 
-    /// Notes an end, after `lived_ms`. Returns the pause before the next start: 0 if it did not end early.
+    /// Notes an end, after `lived_ms`. Returns the pause before the restart: 0 if it did not end early.
     pub fn ended(&mut self, lived_ms: u64, now_ms: u64) -> u64 {
         if lived_ms <= self.early_ms() {
             return self.failed_early(now_ms);

@@ -1,6 +1,6 @@
 //! The channel between the master and a process that it has forked: a SOCK_SEQPACKET pair. Orders of one byte come from the
-//! master; reports go to it, packets of a byte for the kind and a text. Neither side ever waits. It knows no order, and of the
-//! reports only the line for the log. The master and its auxiliary processes run it.
+//! master; reports go to it, packets of a byte for the kind and a text. Neither side ever waits. It does not know orders, and of
+//! the reports only the line for the log. The master and its auxiliary processes run it.
 
 use std::borrow::Cow;
 use std::io;
@@ -63,7 +63,7 @@ impl ChildChannel {
         }
     }
 
-    /// Passes on the reports that have arrived, at most `most` of them, so that a talkative process delays no other work.
+    /// Passes on the reports that have arrived, at most `most` of them, so that a talkative process does not delay other work.
     pub fn take_reports(&self, most: usize, mut take: impl FnMut(ChildReport<'_>)) {
         let mut packet = [0; MAX_PACKET_BYTES];
         for _ in 0..most {
@@ -133,7 +133,7 @@ mod tests {
         });
         assert_eq!(lengths, [6, b'w'.into(), MAX_TEXT_BYTES]);
         drop(near);
-        assert!(!far.say("nobody reads it"));
+        assert!(!far.say("no process reads it"));
         let (near, far) = pair().expect("made");
         drop(near);
         assert_eq!(far.next(), Some(FromMaster::Gone));

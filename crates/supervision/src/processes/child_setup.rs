@@ -154,7 +154,7 @@ const MAX_CAPABILITIES: u32 = 64;
 /// # Errors
 /// The error of the system call.
 pub fn reset_signals(blocked_signals: &[i32]) -> io::Result<()> {
-    // SAFETY: the default dispositions run no code of ours; the set is ours and filled before it is used.
+    // SAFETY: the default dispositions do not run our code; the set is ours and filled before it is used.
     unsafe {
         for signal in 1..=MAX_SIGNAL {
             // The C library reserves some numbers and refuses them, as the kernel refuses SIGKILL: they have no handler.

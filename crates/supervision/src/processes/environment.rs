@@ -16,7 +16,7 @@ const OWN: [&str; 2] = ["TZ", "LANG"];
 /// Where the files of time zones are that the C library may read for a user's value.
 const ZONES: [&str; 2] = ["/usr/share/zoneinfo/", "/etc/localtime"];
 
-/// The values of [`OWN`] at the start.
+/// The values of [`OWN`] at startup.
 static AT_START: OnceLock<[Option<OsString>; OWN.len()]> = OnceLock::new();
 
 fn at_start() -> &'static [Option<OsString>; OWN.len()] {

@@ -1,5 +1,5 @@
-//! The log line about the end of a process: its cause, from the raw wait status, and the requests that were in flight. It knows
-//! no process. The master and its attendant run it.
+//! The log line about the end of a process: its cause, from the raw wait status, and the requests that were in flight. It does
+//! not know processes. The master and its attendant run it.
 
 use bolide_scoreboard::{InFlight, Remembered};
 use bolide_services::route_names::masked;
@@ -7,9 +7,9 @@ use bolide_services::route_names::masked;
 use crate::processes::signals;
 use crate::text::{duration, printable};
 
-/// Requests that a line names; the rest are counted.
+/// Requests that a line lists; the rest are counted.
 const MAX_REQUESTS_NAMED: usize = 3;
-/// Answered requests that the line about a death names. A crash report has all that the worker remembers.
+/// Answered requests that the line about a death names. A crash report contains all that the worker remembers.
 const MAX_LAST_NAMED: usize = 5;
 
 /// The cause of a process' end.

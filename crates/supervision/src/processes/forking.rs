@@ -1,5 +1,6 @@
-//! Forks of the master without exec. The child leads a process group of its own, keeps no descriptor that it was not given, and
-//! never returns to the code that the master was running. It knows nothing about what the child does then. The master runs it.
+//! Forks of the master without exec. The child leads a process group of its own, does not keep descriptors that it was not given,
+//! and never returns to the code that the master was running. It knows nothing about what the child does then. The master runs
+//! it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

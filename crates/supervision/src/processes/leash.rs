@@ -1,6 +1,6 @@
 //! The leash of a process group: the kernel kills the group when the process that holds the leash is gone, however that one
-//! ended. The master holds the leashes of groups of hooks, the attendant those of daemons and commands. It starts no process and
-//! does not wait.
+//! ended. The master holds the leashes of groups of hooks, the attendant those of daemons and commands. It does not start
+//! processes and does not wait.
 //!
 //! A leash is a pipe that is never written to. Only the holder has the write end. The group inherits the read end, which is set
 //! to signal the group on an event (fcntl(2): F_SETOWN, F_SETSIG, O_ASYNC); the only event is that the write end is closed. So no

@@ -1,5 +1,5 @@
 //! The table of a life cycle: which state follows a state at an event. One table decides, and is printed for the documentation.
-//! It knows no state and no event of its own. The master runs it.
+//! It does not have states or events of its own. The master runs it.
 
 use std::fmt::Debug;
 

@@ -1,7 +1,7 @@
 //! What the kernel and the limits of this process must allow: looked at before anything is started. A worker that lacked one of
 //! them would end at its start and be forked again for ever, or the master would end without a word.
 //!
-//! It knows no option. The process that becomes the master runs it.
+//! It does not know options. The process that becomes the master runs it.
 
 use std::os::fd::RawFd;
 
@@ -27,7 +27,7 @@ const NO_DESCRIPTOR: RawFd = -1;
 type Trial = fn() -> Result<(), Errno>;
 
 /// Raises the limit of the stack if it is too small. The kernel looks at it whenever the main thread's stack grows, so it counts
-/// at once.
+/// immediately.
 ///
 /// # Errors
 /// The hard limit is too small.

@@ -1,5 +1,5 @@
 //! The kernel's own kills for lack of memory: whether the last death by SIGKILL was one. It reads counters of the kernel, which
-//! name no process. The master runs it, at deaths alone.
+//! do not identify processes. The master runs it, at deaths alone.
 
 use crate::processes::memory_watch::own_cgroup;
 

@@ -21,7 +21,7 @@ impl ReaderPermit {
     /// Returns the permit of a new instance.
     ///
     /// # Errors
-    /// The kernel gives no random numbers.
+    /// The kernel does not give random numbers.
     pub fn new() -> io::Result<ReaderPermit> {
         let mut bytes = [0; 4];
         getrandom::fill(&mut bytes).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! Spawns a prototype: fork, the setup of the child, and exec. It makes no decisions. The master runs it, except for
+//! Spawns a prototype: fork, the setup of the child, and exec. It does not make decisions. The master runs it, except for
 //! [`become_prototype`], which runs in the child between fork and exec.
 
 use std::ffi::OsString;

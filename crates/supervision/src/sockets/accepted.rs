@@ -32,7 +32,7 @@ fn of_internet(name: &SockaddrStorage) -> Option<(IpAddr, u16)> {
     of_version_4.or_else(|| name.as_sockaddr_in6().map(|name| (IpAddr::V6(name.ip()), name.port())))
 }
 
-/// Closes a descriptor at once. A process that has it too may have asked for a close that waits since it came (socket(7),
+/// Closes a descriptor immediately. A process that has it too may have asked for a close that waits since it came (socket(7),
 /// SO_LINGER).
 pub fn close_at_once(descriptor: OwnedFd) {
     never_linger(&descriptor);

@@ -23,7 +23,7 @@ use crate::log_sink;
 use crate::polling::{ServerToken, Source};
 use crate::privileges::Privileges;
 
-/// Connections at the same time. A further one replaces the oldest that has not asked anything.
+/// Connections at the same time. Another one replaces the oldest that has not asked anything.
 const MAX_CLIENTS: usize = 16;
 /// Connections accepted in a turn.
 const MAX_ACCEPTED_TURN: usize = 8;

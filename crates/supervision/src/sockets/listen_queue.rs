@@ -1,6 +1,6 @@
 //! The number of connections in the accept queue of a listening socket, as the kernel reports it, and a check of all queues each
-//! second, as in uWSGI: a full queue is counted, and logged once a minute. It makes no decisions and does not wait. The master
-//! runs it.
+//! second, as in uWSGI: a full queue is counted, and logged once a minute. It does not make decisions and does not wait. The
+//! master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -185,7 +185,7 @@ impl QueueAlarm {
         }
         self.reported_ms = Some(now_ms);
         Some(format!(
-            "listen queue of socket \"{bound}\" full ({}/{}): further clients wait or are turned away, because there are more \
+            "listen queue of socket \"{bound}\" full ({}/{}): other clients wait or are turned away, because there are more \
                 than the workers can accept; more of them (processes, threads) accept more, a longer queue (listen, \
                 net.core.somaxconn) bridges a burst",
             queue.length, queue.most

@@ -1,6 +1,6 @@
 //! The listening sockets: bound by the master, and inherited by every prototype. A reload keeps those that stay, binds new ones
-//! and closes those that are no longer wanted. It knows no protocol. The master runs it, at the start, at each reload, and at the
-//! end for `vacuum`.
+//! and closes those that are no longer wanted. It does not know protocols. The master runs it, at startup, at each reload, and at
+//! the end for `vacuum`.
 //!
 //! `[::]:80` accepts IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which leaves
 //! IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can be used together. If a configuration has both,
@@ -42,8 +42,8 @@ const MAX_PATH_BYTES: usize = 107;
 /// Connections that are taken from the accept queues when listening ends, at most; the rest is reset.
 const MAX_WAITING: usize = 4096;
 
-/// Time that a start waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
-/// then, so a supervisor that restarts it at once succeeds at the first attempt.
+/// Time that startup waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
+/// then, so a supervisor that restarts it immediately succeeds at the first attempt.
 const ADDRESS_WAIT_MS: u64 = 2_500;
 /// Time between two attempts to bind, in milliseconds.
 const ADDRESS_LOOK_MS: u64 = 50;
@@ -119,9 +119,9 @@ impl Listeners {
         &self.endpoints
     }
 
-    /// Stops listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free.
-    /// Returns the connections of the accept queues, each with the number of its socket, so that no earlier client is lost. A
-    /// socket that we inherited belongs to its owner, which may go on using it: only our copy is closed.
+    /// Stops listening, for all processes that share the sockets: new clients are refused immediately, and the addresses are
+    /// free. Returns the connections of the accept queues, each with the number of its socket, so that no earlier client is lost.
+    /// A socket that we inherited belongs to its owner, which may go on using it: only our copy is closed.
     pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
         self.end_where(|_| true)
     }
@@ -191,7 +191,7 @@ fn tell_wait(what: &str) {
     crate::log_sink::line(&format!("waiting up to {most} for {what}, which is in use"));
 }
 
-/// The one wait of a start for addresses in use. It begins when the first has been found to be in use by a process that may be
+/// The one wait of startup for addresses in use. It begins when the first has been found to be in use by a process that may be
 /// about to exit: finding that takes long on a machine that is busy.
 #[derive(Debug, Default)]
 pub struct AddressWait {
@@ -281,7 +281,7 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     let descriptor = new_socket(family)?;
     let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be configured: {error}"));
     tune(&descriptor, listener, family).map_err(|error| format!("{address}: {error}"))?;
-    // A restart can bind at once, even if connections of the last run are in TIME_WAIT.
+    // A restart can bind immediately, even if connections of the last run are in TIME_WAIT.
     set(setsockopt(&descriptor, ReuseAddr, &true))?;
     // Accepted sockets inherit it on Linux. Without it the second small write of an answer can be delayed by 40 ms.
     set(setsockopt(&descriptor, TcpNoDelay, &true))?;
@@ -397,7 +397,7 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
             Ok(file)
         })
         .inspect_err(|_| {
-            // The start fails with the first error; a file left behind would only be replaced at the next start.
+            // Startup fails with the first error; a file left behind would only be replaced at the next startup.
             if let Ok(node) = SocketNode::find(path, owner) {
                 node.known(path, owner).remove().unwrap_or_default();
             }

@@ -52,7 +52,7 @@ impl Listeners {
         Ok(renewed)
     }
 
-    /// Removes the sockets that another list has too: the ones that remain are not shared.
+    /// Removes the sockets that are in another list too: the ones that remain are not shared.
     pub fn forget(&mut self, others: &Listeners) {
         let is_shared: Vec<bool> = self.sockets.iter().map(|socket| others.has(socket)).collect();
         let mut shared = is_shared.iter();

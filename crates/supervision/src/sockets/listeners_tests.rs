@@ -37,7 +37,7 @@ fn tcp(host: &str, port: u16) -> Listener {
 
 fn refused(wanted: Listener) -> String {
     let error = Listeners::bind(&[wanted], Vec::new(), None).expect_err("refused").to_string();
-    assert!(error.starts_with("app.ini:3: "), "an error names its origin: {error}");
+    assert!(error.starts_with("app.ini:3: "), "an error contains its origin: {error}");
     error
 }
 
@@ -48,7 +48,7 @@ fn tcp_listeners_are_bound_in_order_and_port_0_becomes_a_real_one() {
     let descriptors = listeners.descriptors();
     assert_eq!(descriptors.len(), 2);
     for (described, socket) in descriptors.iter().zip(&listeners.sockets) {
-        TcpStream::connect(&described.bound).expect("somebody listens");
+        TcpStream::connect(&described.bound).expect("a process listens");
         assert_eq!(getsockopt(socket, TcpNoDelay), Ok(true));
         assert_eq!(getsockopt(socket, ReuseAddr), Ok(true));
         assert!(fcntl(socket, FcntlArg::F_GETFL).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0));
@@ -101,7 +101,7 @@ fn ipv6_stands_beside_ipv4_on_one_port() {
     let port = getsockname::<SockaddrIn>(probe.as_raw_fd()).expect("a name").port();
     let both = [tcp("", port), tcp("[::]", port)];
     if new_socket(AddressFamily::Inet6).is_err() {
-        // A kernel without IPv6: then the error must say so.
+        // A kernel without IPv6: then the error must report it.
         assert!(Listeners::bind(&both, Vec::new(), None).expect_err("refused").to_string().contains("no IPv6"));
         return;
     }
@@ -127,7 +127,7 @@ fn a_port_in_use_is_an_error_that_says_what_to_do() {
 
 #[test]
 fn the_wait_for_an_address_begins_when_its_owner_has_been_looked_for() {
-    // The look may take longer than the whole wait, and the owner may have gone meanwhile.
+    // The look may take longer than the whole wait, and the owner may have gone in the meantime.
     let holder = TcpListener::bind("127.0.0.1:0").expect("bound");
     let wanted = tcp("127.0.0.1", holder.local_addr().expect("a name").port());
     let mut wait = AddressWait::default();
@@ -147,7 +147,7 @@ fn a_unix_socket_gets_its_mode_and_vacuum_removes_it() {
     let mut wanted = listener(Address::Unix(path.clone()));
     wanted.mode = Some(0o660);
     let listeners = Listeners::bind(&[wanted], Vec::new(), None).expect("bound");
-    UnixStream::connect(&path).expect("somebody listens");
+    UnixStream::connect(&path).expect("a process listens");
     assert_eq!(std::fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o660);
     assert_eq!(listeners.descriptors()[0].bound, path.display().to_string());
     listeners.remove_files();
@@ -237,7 +237,7 @@ fn an_abstract_name_is_bound_as_it_is_written() {
     let listeners = Listeners::bind(&[listener(Address::Abstract(name.clone()))], Vec::new(), None).expect("bound");
     assert_eq!(listeners.descriptors()[0].bound, format!("@{name}"));
     let address = UnixAddress::from_abstract_name(&name).expect("an address");
-    UnixStream::connect_addr(&address).expect("somebody listens");
+    UnixStream::connect_addr(&address).expect("a process listens");
     assert!(refused(listener(Address::Abstract(name))).contains("in use"));
 }
 

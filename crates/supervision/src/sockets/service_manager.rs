@@ -55,7 +55,7 @@ impl Notifier {
         notifier
     }
 
-    /// The notifier for a value of `NOTIFY_SOCKET`. An unusable value is logged, and does not prevent the start.
+    /// The notifier for a value of `NOTIFY_SOCKET`. An unusable value is logged, and does not prevent startup.
     pub fn new(socket: Option<OsString>) -> Notifier {
         let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier::mute() };
         match open(&socket) {
@@ -71,7 +71,7 @@ impl Notifier {
         Notifier { way: None, is_reloading: false, watchdog: None, is_silent: false }
     }
 
-    /// Workers serve: after the start, and after a reload, whatever its outcome.
+    /// Workers serve: after startup, and after a reload, whatever its outcome.
     pub fn ready(&mut self, status: &str) {
         self.is_reloading = false;
         self.send(|| format!("READY=1\nSTATUS={}\n", one_line(status)));
@@ -95,7 +95,7 @@ impl Notifier {
         });
     }
 
-    /// The instance ends, and may take this long (`reload-mercy`): the manager waits for that, even beyond `TimeoutStopSec=`.
+    /// The instance exits, and may take this long (`reload-mercy`): the manager waits for that, even beyond `TimeoutStopSec=`.
     pub fn stopping(&self, most_ms: u64) {
         let microseconds = most_ms.saturating_mul(1000);
         self.send(|| format!("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
@@ -158,7 +158,7 @@ impl Notifier {
     }
 }
 
-/// A status on one line and of bounded length. It may contain text of an application or a client: a further line would be an
+/// A status on one line and of bounded length. It may contain text of an application or a client: another line would be an
 /// assignment to the manager, which also drops messages that are too long.
 fn one_line(status: &str) -> String {
     let mut line = printable(status);

@@ -1,5 +1,5 @@
 //! `stats-push`: sends the statistics at intervals, to a file or as datagrams. It never waits: datagrams that a socket does not
-//! accept at once are dropped. It knows nothing of the numbers. The master runs it.
+//! accept immediately are dropped. It knows nothing of the numbers. The master runs it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::sockets::listeners::resolve;
 
 /// Datagrams of a push, at most.
 const MAX_DATAGRAMS: usize = 4096;
-/// Attempts to find a target that was missing at the start. The first is made after this time, each further one after twice the
+/// Attempts to find a target that was missing at startup. The first is made after this time, each later one after twice the
 /// time. An attempt that takes longer than `SLOW_MS` is the last one, since the master waits for it.
 const MAX_ATTEMPTS: u32 = 8;
 const ATTEMPT_AFTER_MS: u64 = 10_000;
@@ -137,7 +137,7 @@ impl PushTarget {
                 // Logged once, and when it is given up.
                 if made == 0 || self.missing.is_none() {
                     let next =
-                        if self.missing.is_some() { "it is looked for again" } else { "it is given up until the next start" };
+                        if self.missing.is_some() { "it is looked for again" } else { "it is given up until the next startup" };
                     log_sink::line(&format!("{}: warning: stats-push: {why}; {next}", self.settings.origin));
                 }
             }
@@ -185,7 +185,7 @@ fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, i64>) -> 
     metrics.iter().map(value).collect()
 }
 
-/// Appends to a file. It follows no link, which another user may have made, and does not wait for the reader of a FIFO.
+/// Appends to a file. It does not follow links, which another user may have made, and does not wait for the reader of a FIFO.
 fn append(path: &Path, text: &str, owner: Option<&Privileges>) -> io::Result<()> {
     let trouble = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut opened =

@@ -1,4 +1,4 @@
-//! The keys of TLS session tickets: it creates and renews them. Workers use them; it speaks no TLS. The master runs it, for
+//! The keys of TLS session tickets: it creates and renews them. Workers use them; it does not speak TLS. The master runs it, for
 //! instances with a TLS listener.
 
 use std::io;

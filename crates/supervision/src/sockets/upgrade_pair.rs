@@ -46,7 +46,7 @@ pub enum SuccessorStage {
     },
     /// It serves, and we are stopping.
     InPlace {
-        /// It was told that our daemons have ended.
+        /// It was told that our daemons have exited.
         knows_that_daemons_are_gone: bool,
     },
 }
@@ -164,7 +164,7 @@ pub struct Inheritance {
 pub enum PredecessorEvent {
     /// It has given up its place, and no longer notifies the service manager.
     Given,
-    /// Its daemons have ended.
+    /// Its daemons have exited.
     DaemonsGone,
     /// It has exited before our workers served.
     Lost,
@@ -244,7 +244,7 @@ impl Predecessor {
     pub fn take(&mut self) {
         self.stage = PredecessorStage::Ours;
         let steps = [Step::TakesConnections.byte(), Step::Serves.byte()];
-        // One write, so that the other side reads both at once. It fails if it has exited meanwhile.
+        // One write, so that the other side reads both together. It fails if it has exited in the meantime.
         let _ = self.channel.write_all(if self.takes_connections { &steps } else { &steps[1..] });
     }
 

@@ -29,7 +29,7 @@ use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, ki
 use crate::privileges::Privileges;
 use crate::system::set_groups_of_thread;
 
-/// How often an open is tried again for a file that is created and removed meanwhile.
+/// How often an open is tried again for a file that is created and removed in the meantime.
 const MAX_TRIES: usize = 8;
 
 /// Whose rights count, and in which order they are tried.
@@ -96,7 +96,7 @@ fn as_user<T>(user: &Privileges, act: impl FnOnce() -> io::Result<T>) -> io::Res
     let _restore = Restore(before);
     setfsgid(user.gid);
     setfsuid(user.uid);
-    // setfsuid(2) reports no failure. A call with an invalid uid changes nothing and returns the present one.
+    // setfsuid(2) does not report failures. A call with an invalid uid changes nothing and returns the present one.
     if setfsuid(nix::unistd::Uid::from_raw(u32::MAX)) != user.uid || setfsgid(Gid::from_raw(u32::MAX)) != user.gid {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -434,7 +434,7 @@ pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
         // A file that replaced it at that moment must not stay in a directory that only root may write to.
         if target.trust == Trust::Root && (came.st_dev, came.st_ino) != (found.st_dev, found.st_ino) {
             unlinkat(target.directory(), target.name(), UnlinkatFlags::NoRemoveDir)?;
-            return Err(Untrusted::error(format!("{} was replaced meanwhile; its replacement is removed", from.display())));
+            return Err(Untrusted::error(format!("{} was replaced in the meantime; its replacement is removed", from.display())));
         }
         Ok(())
     };

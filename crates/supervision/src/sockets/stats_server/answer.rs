@@ -1,4 +1,4 @@
-//! An answer of the server of statistics: a head of HTTP and a page that clients share. It knows no socket and no number. The
+//! An answer of the server of statistics: a head of HTTP and a page that clients share. It knows neither sockets nor numbers. The
 //! master makes it.
 
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Answer {
         Answer::with_fields(status, content_type, "", page)
     }
 
-    /// The same with further header fields, each with its line end.
+    /// The same with additional header fields, each with its line end.
     pub fn with_fields(status: u16, content_type: &str, fields: &str, page: Page) -> Answer {
         let head = format!(
             "HTTP/1.1 {status} {}\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\

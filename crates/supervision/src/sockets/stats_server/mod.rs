@@ -1,6 +1,6 @@
 //! The server at the address of `stats` or `metrics`: it sends an answer to each client that connects, and closes the connection,
-//! unless the answer is a stream of events. It never waits: it sends as much as the client's socket accepts at once, and the rest
-//! when there is room, within a time limit. It knows no path and no number: its caller makes the answers. The master runs it.
+//! unless the answer is a stream of events. It never waits: it sends as much as the client's socket accepts, and the rest
+//! when there is room, within a time limit. It does not know paths or numbers. Its caller makes the answers. The master runs it.
 
 mod answer;
 mod request;
@@ -26,7 +26,7 @@ use crate::polling::{ServerToken, Source};
 use crate::privileges::Privileges;
 use crate::sockets::listeners::{AddressWait, Endpoint, bind_when_free, taken_over};
 
-/// Clients at the same time; a further one replaces the oldest.
+/// Clients at the same time; another one replaces the oldest.
 const MAX_CLIENTS: usize = 64;
 /// Clients accepted in a turn: a flood of them must not keep the master from its workers.
 const MAX_ACCEPTED_TURN: usize = 16;
@@ -40,7 +40,7 @@ const LEFTOVER_BYTES: usize = 64 * 1024;
 /// Time for which no client is accepted after descriptors ran out, in milliseconds.
 const EXHAUSTED_MS: u64 = 1000;
 
-/// Clients with a stream of events at the same time; a further one is refused.
+/// Clients with a stream of events at the same time; another one is refused.
 const MAX_STREAMS: usize = 16;
 
 /// Makes the answer to a request; `None`: the client has only connected, and gets its answer without HTTP.

@@ -1,5 +1,5 @@
 //! The request of a client of the statistics: as much of it as chooses the answer. A text that is not HTTP gives a request
-//! without a path, since the address of `stats` answers every client. It knows no socket. The master runs it.
+//! without a path, since the address of `stats` answers every client. It does not know sockets. The master runs it.
 
 use std::net::IpAddr;
 
@@ -28,7 +28,7 @@ pub struct Request {
 /// Accept-Language; the others come with some requests alone.
 const BROWSER_FIELDS: [&str; 8] =
     ["accept-language", "cookie", "dnt", "origin", "priority", "referer", "upgrade-insecure-requests", "x-requested-with"];
-/// The beginning of further ones: `Sec-Fetch-Mode`, `Sec-GPC`, `Sec-CH-UA`.
+/// The beginning of others: `Sec-Fetch-Mode`, `Sec-GPC`, `Sec-CH-UA`.
 const BROWSER_PREFIX: &str = "sec-";
 
 impl Request {

@@ -8,7 +8,7 @@ use bolide_contract::settings::Address;
 use super::*;
 use crate::polling;
 
-/// More than a socket accepts at once.
+/// More than a socket accepts at a time.
 const LONG_BYTES: usize = 8 * 1024 * 1024;
 
 fn server(is_http: bool) -> StatsServer {
