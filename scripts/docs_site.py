@@ -19,6 +19,18 @@ SOURCE = "source"
 #: `](target)` and `](target#place)` without a scheme: external targets contain a colon.
 LINK = re.compile(r"(?P<before>\]\()(?P<path>[^)#:\s]+)(?P<place>#[^)\s]*)?(?P<after>\))")
 CODE = re.compile(r"^(?:```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
+#: Old addresses of pages, each with the new one.
+MOVED = "docs/moved.txt"
+#: What an old address answers. The script keeps the place in the page that a link leads to.
+REDIRECT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>This page has moved</title>
+<link rel="canonical" href="{new}">
+<script>location.replace("{new}" + ("{new}".includes("#") ? "" : location.hash))</script>
+<meta http-equiv="refresh" content="0; url={new}">
+<p>This page has moved to <a href="{new}">{new}</a>.
+"""
 #: Pages of the navigation, even if no page links to them.
 ALWAYS = ("ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 #: Language of the syntax highlighting by file extension.
@@ -26,9 +38,12 @@ LANGUAGES = {".ini": "ini", ".py": "python", ".toml": "toml", ".yaml": "yaml", "
 PICTURES = (".svg", ".png")
 #: Pages that the site's search leaves out: results of suites and measurements, whose many words match any question.
 NOT_SEARCHED = ("autobahn.md", "h2spec.md")
-#: What a hit on a page counts for in the search, by the directory it is in; 1 elsewhere. A page that explains a thing is before
-#: the hundreds of options that mention it.
-WEIGHTS = {"reference": 0.5, "internals": 0.3, SOURCE: 0.3}
+#: What a hit on a page counts for in the search, by the directory it is in or by its name; 1 elsewhere. A page that explains a
+#: thing comes before the hundreds of options that mention it.
+WEIGHTS = {"reference": 0.5, "internals": 0.3, SOURCE: 0.3, "contents.md": 0.1, "log-lines.md": 0.5}
+#: The same for single pages: those that others mention often, and those that mention everything.
+WEIGHTS |= {"reloads.md": 2, "behind-a-proxy.md": 2, "configuration.md": 1.5, "nginx.md": 1.1, "faq.md": 0.1, "deploy.md": 0.7}
+WEIGHTS |= {"reference/options/processes.md": 1}
 
 #: The project's home, once `scripts/pypi-readme --repository` has written it.
 REPOSITORY = re.compile(r'^Repository = "(?P<url>[^"]+)"$', re.MULTILINE)
@@ -114,7 +129,7 @@ def searched(page):
     """Returns what the search does with a page: `exclude`, or the `boost` of its hits."""
     if page in NOT_SEARCHED or (page in _made and _made[page] not in ALWAYS):
         return {"exclude": True}
-    return {"boost": WEIGHTS.get(page.partition("/")[0], 1)}
+    return {"boost": WEIGHTS.get(page, WEIGHTS.get(page.partition("/")[0], 1))}
 
 
 def on_page_markdown(markdown, page, config, files):
@@ -135,3 +150,18 @@ def on_page_markdown(markdown, page, config, files):
         pieces += [LINK.sub(moved, markdown[end : code.start()]), code[0]]
         end = code.end()
     return "".join([*pieces, LINK.sub(moved, markdown[end:])])
+
+
+def moved():
+    """Returns the old path of each page that has moved, with the path and place that it has now, both below docs/."""
+    lines = (ROOT / MOVED).read_text(encoding="utf-8").splitlines() if (ROOT / MOVED).exists() else []
+    return dict(line.split() for line in lines if line.strip() and not line.startswith("#"))
+
+
+def on_post_build(config):
+    """Writes a page that leads on for each page that has moved."""
+    for old, new in moved().items():
+        place = Path(config.site_dir, old).with_suffix(".html")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        aim = posixpath.relpath(new, posixpath.dirname(old) or ".").replace(".md", ".html")
+        place.write_text(REDIRECT.format(new=aim), encoding="utf-8")

@@ -13,6 +13,8 @@ FIXTURES = Path(__file__).resolve().parent / "fixtures"
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w+-]*) *(?P<rest>.*)$")
 TITLE = re.compile(r'title="(?P<name>[^"]+)"')
+#: Marks of text that other pages show too: tests/docs/test_includes.py.
+INCLUDED = re.compile(r"^<!-- (include: .*|end of include) -->$")
 MARK = re.compile(r"^ *<!-- (?P<word>not run|run|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
 #: Files of a page's fixtures that are no files of its reader: what it shares with other pages, and its first commands.
 SHARED, BEFORE = "shared.txt", "before.sh"
@@ -130,7 +132,7 @@ def steps(page, text=None):
             step.expected = marks.get("expect", "")
             found.append(step)
             marks = {}
-        elif line.strip():
+        elif line.strip() and not INCLUDED.match(line):
             marks = {}
     return found
 

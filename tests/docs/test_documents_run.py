@@ -14,7 +14,7 @@ COMMAND = re.compile(
     r"^(\$ )?(bolide|pip|python3?|curl|kill|systemctl|docker|kubectl|make|apt(-get)?|npm|cargo|useradd|gunicorn|uvicorn|uwsgi) "
 )
 #: Languages of blocks that are only shown: output, logs, screen contents.
-SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json")
+SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json", "caddy", "apache")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote_plus
 
 import pytest
+from mkdocs.config import load_config
 from selenium.webdriver.common.by import By
 from support.browser import chromium
 from support.waiting import wait_until
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Resources that a browser would load from another host: pictures, scripts, styles, fonts. (Links are only followed by readers.)
 ASKED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?(?P<url>(?:https?:)?//[^"'\s>]+)""")
+#: Marks of what the navigation of mkdocs.yml makes.
+BEGIN, END = "<!-- made from mkdocs.yml by tests/docs/test_site.py -->", "<!-- end -->"
 CANONICAL = re.compile(r"""rel=["']?(?:canonical|alternate)""")
 
 
@@ -69,6 +73,51 @@ def test_what_leads_nowhere_fails_the_site(tmp_path, name, text, told):
     assert told in built.stdout
 
 
+def test_the_old_address_of_a_page_leads_to_the_new_one(site):
+    rows = [line.split() for line in (ROOT / "docs" / "moved.txt").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    assert rows
+    for old, new in rows:
+        assert not (ROOT / "docs" / old).exists(), f"{old} has not moved"
+        page = site / Path(old).with_suffix(".html")
+        aim = re.search(r'content="0; url=(?P<path>[^"#]+)#?(?P<place>[^"]*)"', page.read_text(encoding="utf-8"))
+        target = page.parent / aim["path"]
+        assert target.resolve() == (site / new.partition("#")[0]).with_suffix(".html").resolve()
+        assert not aim["place"] or f'id="{aim["place"]}"' in target.read_text(encoding="utf-8"), new
+
+
+def test_the_page_of_all_pages_is_the_navigation():
+    page = ROOT / "docs" / "contents.md"
+    made = f"# All pages\n\n{BEGIN}\n{listed(navigation())}{END}\n"
+    if os.environ.get("BOLIDE_WRITE_REFERENCE") == "1":
+        page.write_text(made, encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == made, "BOLIDE_WRITE_REFERENCE=1 writes docs/contents.md"
+
+
+def navigation():
+    return load_config(str(ROOT / "mkdocs.yml")).nav
+
+
+def listed(groups):
+    """Returns each group of the navigation as a heading with its pages; a group within is a line."""
+    text = ""
+    for group in groups:
+        [(title, entries)] = group.items()
+        assert len(entries) < 12, f"{title}: {len(entries)} entries are too many to find one"
+        text += f"\n## {title}\n\n"
+        for entry in entries:
+            within = entry if isinstance(entry, dict) and isinstance(next(iter(entry.values())), list) else None
+            [(name, pages)] = within.items() if within else [("", [entry])]
+            links = ", ".join(link(page) for page in pages)
+            text += f"* {name}: {links}\n" if name else f"* {links}\n"
+    return text
+
+
+def link(entry):
+    [(title, page)] = entry.items() if isinstance(entry, dict) else [("", entry)]
+    path = f"../{page.removeprefix('source/')}" if page.startswith("source/") else page
+    return f"[{title or (ROOT / 'docs' / page).read_text(encoding='utf-8').partition(chr(10))[0].removeprefix('# ')}]({path})"
+
+
 def test_a_page_asks_no_other_host_for_anything(site):
     asking = {}
     for page in site.rglob("*.html"):
@@ -88,7 +137,17 @@ QUERIES = {
     "workers threads how many": "workers-and-threads.html",
     "behind nginx client ip": "behind-a-proxy.html",
     "client address": "behind-a-proxy.html",
-    "websocket": "asgi.html",
+    "websocket": "websockets.html",
+    "websockets": "websockets.html",
+    "reverse proxy": "behind-a-proxy.html",
+    "memory leak": "memory-leaks.html",
+    "graceful shutdown": "stopping.html",
+    "json logging": "logs.html",
+    "502": "nginx.html",
+    "task queue": "background-jobs.html",
+    "working directory": "configuration.html",
+    "environment variables": "configuration.html",
+    "log level": "logs.html",
     "docker": "containers.html",
     "vscode": "editor-debuggers.html",
     "debugpy": "editor-debuggers.html",
