@@ -1,8 +1,8 @@
-"""A reader who follows a page in a private directory: writes its files, types its commands, keeps its server running.
+"""A reader who follows a page in an empty directory: writes its files, types its commands, keeps its server running.
 
-Ports are replaced by free ones, and server directories (/srv, /run, /var/log) by directories inside the private one, wherever
-they occur. A command that serves runs until the next one that serves, or until the end of the page; the commands after it run
-when it is ready.
+Ports are replaced by free ones, and directories of servers (/srv, /run, /var/log) by some inside the private one, wherever they
+occur. A command that serves runs until the next one that serves, or until the end of the page; the commands after it run when it
+is ready. On a page that installs Bolide, environment.py is the reader's Python; on other pages it is the Python of the tests.
 """
 
 import contextlib
@@ -11,9 +11,9 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+import environment
 from support.ports import reserve
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
@@ -23,34 +23,18 @@ DIRECTORY = re.compile(r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib
 #: The log line of a startup that serves.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
 COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-#: Replacement for `pip install`: checks whether the tests' environment contains the packages of a page.
-PIP = """
-import importlib.metadata, re, sys
-words = [word for word in sys.argv[2:] if not word.startswith("-") and not word.endswith(".txt")]
-for word in words:
-    name = re.split(r"[\\[<>=!~;]", word)[0]
-    if name != "bolide":
-        importlib.metadata.version(name)
-"""
 PROGRAMS = {
     "bolide": 'exec "{python}" -m bolide "$@"',
-    "pip": 'exec "{python}" "{directory}/pip.py" "$@"',
-    "python": (
-        '[ "$1 $2" = "-m venv" ] && exec "{directory}/venv.sh" "$3"\n'
-        '[ "$1 $2" = "-m pip" ] && shift 2 && exec pip "$@"\n'
-        'exec "{python}" "$@"'
-    ),
+    "pip": 'exec "{python}" "{environment}" pip "{python}" "$@"',
+    "python": '[ "$1 $2" = "-m pip" ] && shift 2 && exec pip "$@"\nexec "{python}" "$@"',
     "django-admin": 'exec "{python}" -m django "$@"',
     "pytest": 'exec "{python}" -m pytest -p no:cacheprovider "$@"',
 }
-VENV = """mkdir -p "$1/bin"
-for program in {names}; do ln -sf "{directory}/$program" "$1/bin/$program"; done
-echo "PATH=$(cd "$1/bin" && pwd):\\$PATH" >"$1/bin/activate"
-"""
+ACTIVATE = re.compile(r"\. (?P<path>\S+)/bin/activate")
 
 
 class Session:
-    def __init__(self, directory, words):
+    def __init__(self, directory, words, installs=False):
         self.directory = directory / "reader"
         self.directory.mkdir()
         self.at = self.directory
@@ -63,23 +47,29 @@ class Session:
         self._server = None
         self.log = directory / "server.log"
         self._begun = 0
-        self._make_tools()
+        self._make_tools(PROGRAMS if not installs else {"python3": 'exec "{python}" "{environment}" python "$@"'})
         self.environment = {
-            "PATH": f"{self._tools}:{os.environ['PATH']}:/usr/sbin:/sbin",
+            "PATH": f"{self._tools}:{_without_bolide() if installs else os.environ['PATH']}:/usr/sbin:/sbin",
             "HOME": str(directory),
             "LANG": "C.UTF-8",
             "NO_COLOR": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""),
         }
+        if installs:
+            own = directory / "own"
+            environment.create(own)
+            self.environment["PATH"] = self.environment["PATH"].replace(":", f":{own}/bin:", 1)
 
-    def _make_tools(self):
-        values = {"python": sys.executable, "directory": self._tools, "names": " ".join(PROGRAMS)}
-        (self._tools / "pip.py").write_text(PIP)
-        for name, text in (*PROGRAMS.items(), ("venv.sh", VENV)):
-            tool = self._tools / name
-            tool.write_text(f"#!/bin/sh\n{text.format(**values)}\n")
-            tool.chmod(0o755)
+    def _make_tools(self, programs):
+        for name, text in programs.items():
+            environment.tool(self._tools / name, text)
+
+    def _activate(self, directory):
+        """Like `. venv/bin/activate` in the shell that the reader keeps open."""
+        place = (self.at / directory / "bin").resolve()
+        assert (place / "activate").exists(), f"there is no environment in {directory}"
+        self.environment["PATH"] = f"{place}:{self.environment['PATH']}"
 
     def port(self, number):
         if number not in self._ports:
@@ -107,7 +97,9 @@ class Session:
             self.stop()
             return
         command = self.here(command)
-        if self._serves(command):
+        if activated := ACTIVATE.fullmatch(command):
+            self._activate(activated["path"])
+        elif self._serves(command):
             self._serve(command, status, place)
             self._wait_for_shown(shown, lambda: self._said(), place)
         elif shown and command.startswith("curl "):
@@ -202,6 +194,11 @@ class Session:
             self.stop()
         finally:
             self._held.close()
+
+
+def _without_bolide():
+    """Returns the path of commands without the environment of the tests, in which Bolide is installed."""
+    return ":".join(path for path in os.environ["PATH"].split(":") if not (Path(path) / "bolide").exists())
 
 
 def missing(shown, said):

@@ -13,6 +13,8 @@ from session import Session, missing
 COMMAND = re.compile(
     r"^(\$ )?(bolide|pip|python3?|curl|kill|systemctl|docker|kubectl|make|apt(-get)?|npm|cargo|useradd|gunicorn|uvicorn|uwsgi) "
 )
+#: A page whose reader has not installed Bolide yet.
+INSTALL = re.compile(r"^(\$ )?pip install (?!--upgrade).*\bbolide\b", re.MULTILINE)
 #: Languages of blocks that are only shown: output, logs, screen contents.
 SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json", "caddy", "apache")
 
@@ -31,7 +33,7 @@ def test_the_commands_of_a_page_do_what_it_shows(page, words, tmp_path):
     steps = pages.steps(page)
     if not any(step.kind == "run" or (step.is_commands and not step.not_run) for step in steps):
         return
-    session = Session(tmp_path, words)
+    session = Session(tmp_path, words, installs=any(INSTALL.search(step.text) for step in steps if step.is_commands))
     try:
         for step in steps:
             if step.kind == "file" or (step.kind == "block" and step.name and not step.not_run):
