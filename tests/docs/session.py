@@ -141,7 +141,8 @@ class Session:
         self.stop()
         words = shlex.split(command, comments=True)
         if not any(
-            word.endswith((".ini", ".toml", ".yaml", ".json", ".conf.py")) or "http" in word or "bind" in word for word in words
+            word.endswith((".ini", ".toml", ".yaml", ".json", ".conf.py")) or re.search("http|bind|^--port", word)
+            for word in words
         ):
             words += ["--http", f"127.0.0.1:{self.port('8000')}"]
         line = " ".join(shlex.quote(word) if "=" not in word or word.startswith("-") else word for word in words)
