@@ -1,6 +1,7 @@
 """The files for PyPI: the metadata, the README for PyPI, the source archive; and all lists of Pythons agree."""
 
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import tomllib
 import trove_classifiers
 import yaml
 
@@ -54,11 +56,34 @@ def test_the_readme_of_pypi_is_made_from_the_readme():
 
 @pytest.fixture
 def checkout(tmp_path):
-    """The files that scripts/pypi-readme reads and writes, in a private directory."""
-    for name in ("scripts/pypi-readme", "README.md", "pyproject.toml", "packaging/README-pypi.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+    """The files that scripts/pypi-readme and scripts/publisher.py read and write, in a private directory."""
+    for name in (
+        "scripts/pypi-readme",
+        "scripts/publisher.py",
+        "README.md",
+        "pyproject.toml",
+        "packaging/README-pypi.md",
+        "packaging/publisher.toml",
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
+        "MAINTAINERS.md",
+        ".github/ISSUE_TEMPLATE/config.yml",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
+
+
+def publish(checkout, **names):
+    """Gives the publisher's names these values, and runs both scripts."""
+    file = checkout / "packaging" / "publisher.toml"
+    text = file.read_text()
+    for name, value in names.items():
+        text = re.sub(rf"^{name} = .*$", f"{name} = {json.dumps(value)}", text, flags=re.MULTILINE)
+    file.write_text(text)
+    for script in ("publisher.py", "pypi-readme"):
+        done = run(sys.executable, checkout / "scripts" / script)
+        assert done.returncode == 0, done.stdout
 
 
 def links(text):
@@ -66,16 +91,14 @@ def links(text):
 
 
 def test_a_readme_without_the_repository_s_address_has_no_link_that_leads_nowhere(checkout):
-    done = run(sys.executable, checkout / "scripts/pypi-readme")
-    assert done.returncode == 0, done.stdout
+    publish(checkout, repository="")
     text = (checkout / "packaging/README-pypi.md").read_text()
     assert [link for link in links(text) if ":" not in link and not link.startswith("#")] == []
     assert "pip install bolide" in text
 
 
-def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(checkout):
-    done = run(sys.executable, checkout / "scripts/pypi-readme", "--repository", REPOSITORY)
-    assert done.returncode == 0, done.stdout
+def test_the_repository_s_address_makes_links_absolute(checkout):
+    publish(checkout, repository=REPOSITORY)
     text = (checkout / "packaging/README-pypi.md").read_text()
     assert f"]({REPOSITORY}/blob/HEAD/CHANGELOG.md)" in text
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
@@ -87,10 +110,38 @@ def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(chec
     assert len(paths) > 20
     assert [path[1] for path in paths if not (ROOT / path[1]).exists()] == []
     assert [link for link in links(text) if ":" not in link and not link.startswith("#")] == []
-    assert f'Repository = "{REPOSITORY}"' in (checkout / "pyproject.toml").read_text()
-    # An existing address of the project is not replaced.
-    run(sys.executable, checkout / "scripts/pypi-readme", "--repository", "https://forge.example/fork")
-    assert "fork" not in (checkout / "pyproject.toml").read_text()
+
+
+def test_the_project_s_links_are_the_publisher_s(checkout):
+    publish(checkout, repository="", site="")
+    assert "urls" not in tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    # A slash at the end makes no difference.
+    publish(checkout, repository=f"{REPOSITORY}/", site="https://docs.example/bolide")
+    assert tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["urls"] == {
+        "Homepage": "https://docs.example/bolide",
+        "Documentation": "https://docs.example/bolide",
+        "Changelog": f"{REPOSITORY}/blob/HEAD/CHANGELOG.md",
+        "Issues": f"{REPOSITORY}/issues",
+        "Repository": REPOSITORY,
+    }
+    issues = yaml.safe_load((checkout / ".github/ISSUE_TEMPLATE/config.yml").read_text())
+    assert f"{REPOSITORY}/discussions" in {contact["url"] for contact in issues["contact_links"]}
+    publish(checkout, repository="https://forge.example/other")
+    assert REPOSITORY not in (checkout / "pyproject.toml").read_text()
+
+
+def test_the_publisher_s_names_are_the_contacts_of_the_policies(checkout):
+    publish(checkout, repository=REPOSITORY, security="security@bolide.example", maintainers=["A. Name (a-name)"])
+    security = (checkout / "SECURITY.md").read_text()
+    assert "<security@bolide.example>" in security
+    assert f"({REPOSITORY}/security/advisories/new)" in security
+    assert "<security@bolide.example>" in (checkout / "CODE_OF_CONDUCT.md").read_text()
+    assert "\n* A. Name (a-name)\n" in (checkout / "MAINTAINERS.md").read_text()
+
+
+def test_what_is_made_of_the_publisher_s_names_is_up_to_date():
+    done = run(sys.executable, SCRIPTS / "publisher.py", "--check")
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +164,7 @@ def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive
         "LICENSE-APACHE",
         "Cargo.lock",
         "pyproject.toml",
+        "packaging/publisher.toml",
         "adapters/cpython/build.rs",
         "python/bolide/py.typed",
     ):

@@ -62,5 +62,6 @@ def test_each_job_has_only_the_rights_that_it_names_and_ends_in_time(workflow):
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=IDS)
 def test_what_they_call_is_there_and_can_be_executed(workflow):
-    for script in re.findall(r"(?<![\w/.])(scripts/[a-z-]+|\.ci/run)(?![\w/])", workflow.read_text()):
-        assert (ROOT / script).stat().st_mode & 0o111, script
+    for script in re.findall(r"(?<![\w/.])(scripts/[\w-]+(?:\.py)?|\.ci/run)(?![\w/])", workflow.read_text()):
+        assert script.endswith(".py") or (ROOT / script).stat().st_mode & 0o111, script
+        assert (ROOT / script).is_file(), script
