@@ -5,6 +5,7 @@ repository. The site contains only docs/, so each linked file becomes a page bel
 does not depend on the content of the pages.
 """
 
+import os
 import posixpath
 import re
 import subprocess
@@ -45,7 +46,7 @@ WEIGHTS = {"reference": 0.5, "internals": 0.3, SOURCE: 0.3, "contents.md": 0.1, 
 WEIGHTS |= {"reloads.md": 2, "behind-a-proxy.md": 2, "configuration.md": 1.5, "nginx.md": 1.1, "faq.md": 0.1, "deploy.md": 0.7}
 WEIGHTS |= {"reference/options/processes.md": 1}
 
-#: The project's home, once `scripts/pypi-readme --repository` has written it.
+#: The project's home, once scripts/publisher.py has written it.
 REPOSITORY = re.compile(r'^Repository = "(?P<url>[^"]+)"$', re.MULTILINE)
 
 #: Generated page of the site -> its path in the repository.
@@ -58,6 +59,9 @@ def on_config(config):
     found = REPOSITORY.search(project.read_text(encoding="utf-8")) if project.exists() else None
     if found:
         config.repo_url = found["url"]
+    if os.environ.get("BOLIDE_SITE_VERSION"):
+        # The theme reads versions.json beside the directories of the versions, and shows a choice of them.
+        config.extra["version"] = {"provider": "mike", "alias": True}
     return config
 
 

@@ -13,6 +13,16 @@ ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 IDS = [workflow.name for workflow in WORKFLOWS]
 SCRIPTS = Path(sys.executable).parent
+#: The jobs that may write, each with its rights. No other job may write.
+WRITES = {
+    ("release.yml", "publish"): {"id-token", "attestations"},
+    ("release.yml", "github"): {"contents"},
+    ("release.yml", "image"): {"packages"},
+    ("release.yml", "site"): {"contents"},
+    ("image.yml", "image"): {"packages"},
+    ("image.yml", "tags"): {"packages"},
+    ("site.yml", "site"): {"contents"},
+}
 
 
 def run(*command):
@@ -57,7 +67,7 @@ def test_each_job_has_only_the_rights_that_it_names_and_ends_in_time(workflow):
         assert "permissions" in job, name
         assert "timeout-minutes" in job or "uses" in job, name
         writes = {right for right, kind in job["permissions"].items() if kind == "write"}
-        assert not writes or (workflow.name, name) in {("release.yml", "publish"), ("release.yml", "github")}, name
+        assert writes == WRITES.get((workflow.name, name), set()), name
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=IDS)
@@ -65,3 +75,33 @@ def test_what_they_call_is_there_and_can_be_executed(workflow):
     for script in re.findall(r"(?<![\w/.])(scripts/[\w-]+(?:\.py)?|\.ci/run)(?![\w/])", workflow.read_text()):
         assert script.endswith(".py") or (ROOT / script).stat().st_mode & 0o111, script
         assert (ROOT / script).is_file(), script
+
+
+def jobs_of(name):
+    return yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text())["jobs"]
+
+
+def test_a_release_begins_with_the_check_of_what_is_missing():
+    jobs = jobs_of("release.yml")
+    assert any("scripts/release_check.py" in step.get("run", "") for step in jobs["version"]["steps"])
+
+    def needed(name):
+        needs = jobs[name].get("needs", [])
+        direct = {needs} if isinstance(needs, str) else set(needs)
+        return direct.union(*map(needed, direct))
+
+    assert [name for name in jobs if name != "version" and "version" not in needed(name)] == []
+    # Nothing is published before everything has been tested.
+    for name in ("github", "image", "site"):
+        assert {"ci", "wheels", "deb", "publish"} <= needed(name)
+
+
+def test_the_image_is_tried_and_published_for_the_same_pythons_and_machines():
+    tried, pushed, tagged = jobs_of("wheels.yml")["image"], jobs_of("image.yml")["image"], jobs_of("image.yml")["tags"]
+    pythons = tried["strategy"]["matrix"]["python"]
+    assert pythons == pushed["strategy"]["matrix"]["python"] == tagged["strategy"]["matrix"]["python"]
+    assert tried["strategy"]["matrix"]["machine"] == ["x86_64", "aarch64"]
+    assert pushed["strategy"]["matrix"]["machine"] == ["amd64", "arm64"]
+    default = re.search(r"^ARG PYTHON=(\S+)$", (ROOT / "packaging" / "image" / "Dockerfile").read_text(), re.MULTILINE)[1]
+    assert default in pythons
+    assert run(ROOT / "scripts" / "image", "tags", "0.1.2", default).stdout.split()[-1] == "latest"
