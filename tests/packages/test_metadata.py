@@ -49,6 +49,14 @@ def test_the_pythons_of_the_metadata_are_those_that_wheels_are_made_and_tested_f
     assert tested == set(told)
 
 
+def test_the_package_contains_the_bill_of_materials_of_its_native_module():
+    files = importlib.metadata.files("bolide")
+    (bill,) = [file for file in files if "sboms" in file.parts]
+    components = {component["name"] for component in json.loads(bill.read_text())["components"]}
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    assert {"rustls", "pyo3"} <= components <= {package["name"] for package in locked}
+
+
 def test_the_readme_of_pypi_is_made_from_the_readme():
     done = run(sys.executable, SCRIPTS / "pypi-readme", "--check")
     assert done.returncode == 0, done.stdout
