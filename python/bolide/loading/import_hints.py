@@ -49,9 +49,11 @@ def shown_directories():
     """Return the directories that a module of the project can be in, as text: `pythonpath` and the working directory."""
     here = os.getcwd()
     own = []
+    # The prefix of a Python that has been moved can contain `..`.
+    prefixes = tuple(os.path.normpath(prefix) + os.sep for prefix in (sys.prefix, sys.base_prefix))
     for path in sys.path[:MAX_SEARCHED]:
         directory = os.path.abspath(path or ".")
-        is_installed = directory.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) or directory.endswith("-packages")
+        is_installed = directory.startswith(prefixes) or directory.endswith("-packages")
         if not is_installed and os.path.isdir(directory) and directory not in (*own, here):
             own.append(directory)
     return " or ".join(map(repr, [here, *own]))

@@ -1,7 +1,7 @@
 //! `_Py_DebugOffsets`: from 3.13 on, `_PyRuntime` begins with the places of its own fields. The structure grows at each version,
 //! so its fields are listed here for 3.13 and for 3.14. Pure.
 //!
-//! 3.13 is tested with the interpreter itself. 3.14 follows the description of its structure and is not tested with one.
+//! Both are tested with the interpreters themselves.
 
 use super::tables::Layout;
 
