@@ -49,16 +49,25 @@ WEIGHTS |= {"reference/options/processes.md": 1}
 #: The project's home, once scripts/publisher.py has written it.
 REPOSITORY = re.compile(r'^Repository = "(?P<url>[^"]+)"$', re.MULTILINE)
 
+VERSION = re.compile(r'^version = "(?P<version>[^"]+)"$', re.MULTILINE)
+#: Below the repository's address: where a host shows a page for editing.
+EDIT = "edit/HEAD/docs/"
+
 #: Generated page of the site -> its path in the repository.
 _made = {}
 
 
 def on_config(config):
-    """Links each page's head to the repository, if the project names one."""
+    """Shows the version in each page's head, and links to the repository, if the project names one."""
+    package = ROOT / "Cargo.toml"
+    version = VERSION.search(package.read_text(encoding="utf-8")) if package.exists() else None
+    if version:
+        config.site_name = f"{config.site_name} {version['version']}"
     project = ROOT / "pyproject.toml"
     found = REPOSITORY.search(project.read_text(encoding="utf-8")) if project.exists() else None
     if found:
         config.repo_url = found["url"]
+        config.edit_uri = EDIT
     if os.environ.get("BOLIDE_SITE_VERSION"):
         # The theme reads versions.json beside the directories of the versions, and shows a choice of them.
         config.extra["version"] = {"provider": "mike", "alias": True}

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 from urllib.parse import quote_plus
 
+import pages
 import pytest
 from mkdocs.config import load_config
 from selenium.webdriver.common.by import By
@@ -200,12 +201,115 @@ def first_hit(browser):
     return browser.execute_script(f"return document.querySelector({HITS!r}).href")
 
 
-def test_a_page_leads_to_the_next_one_and_needs_no_sideways_scrolling_on_a_phone(served):
+#: The width of a phone, and of a window.
+WIDTHS = (390, 1200)
+
+
+#: Lays each page out in a frame of each width, some frames at a time, and returns those that are wider than their frame. Scripts
+#: of a page don't run in its frame, which is ten times as fast. (One of them puts tables in boxes that scroll.)
+MEASURE = """
+const [paths, widths, done] = arguments, wide = [], waiting = [];
+for (const width of widths) for (const path of paths) waiting.push([width, path]);
+async function measure() {
+  for (let next; (next = waiting.pop()); ) {
+    const frame = document.createElement("iframe");
+    frame.sandbox = "allow-same-origin";
+    frame.scrolling = "no"; // As on a phone, a scroll bar takes no width.
+    frame.style.cssText = `position: fixed; left: 0; top: 0; border: 0; height: 844px; max-width: none; width: ${next[0]}px`;
+    const loaded = new Promise((resolve) => (frame.onload = resolve));
+    frame.src = "/" + next[1];
+    document.body.append(frame);
+    await loaded;
+    const root = frame.contentDocument.documentElement;
+    if (root.scrollWidth > root.clientWidth) wide.push([next[1], next[0]]);
+    frame.remove();
+  }
+}
+Promise.all([measure(), measure(), measure(), measure()]).then(() => done(wide), (error) => done([[String(error), 0]]));
+"""
+
+
+@pytest.mark.timeout(300)
+def test_no_page_needs_sideways_scrolling_on_a_phone_or_in_a_window(site, served):
+    paths = [page.relative_to(site).as_posix() for page in site.rglob("*.html") if "http-equiv" not in page.read_text("utf-8")]
+    assert len(paths) > 100
     with chromium() as browser:
-        size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-        browser.execute("executeCdpCommand", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
-        for page in ("index.html", "production.html", "errors.html", "reference/options.html", "reference/options/tls.html"):
-            browser.get(f"{served}/{page}")
-            wide = browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide <= 0, page
-            assert browser.find_elements(By.CSS_SELECTOR, ".md-footer__link--next"), page
+        browser.get(f"{served}/index.html")
+        browser.set_script_timeout(240)
+        # A page that is too wide is found.
+        (site / "wide.html").write_text("<meta name=viewport content='width=device-width'><div style='width: 500px'>x</div>")
+        suspects = browser.execute_async_script(MEASURE, [*sorted(paths), "wide.html"], WIDTHS)
+        assert ["wide.html", 390] in suspects
+        wide = [f"{path} at {width}" for path, width in suspects if is_wide(browser, f"{served}/{path}", width)]
+    assert wide == ["wide.html at 390"]
+
+
+def is_wide(browser, address, width):
+    """Opens the page as its reader does, with its scripts."""
+    size = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute("executeCdpCommand", {"cmd": "Emulation.setDeviceMetricsOverride", "params": size})
+    browser.get(address)
+    root = "document.documentElement"
+    return browser.execute_script(f"return {root}.scrollWidth > {root}.clientWidth")
+
+
+def test_a_page_leads_to_the_next_one(site):
+    for page in ("index.html", "production.html", "errors.html", "reference/options.html", "reference/options/tls.html"):
+        assert "md-footer__link--next" in (site / page).read_text(encoding="utf-8"), page
+
+
+def test_the_site_has_its_own_icon_its_version_and_its_license(site):
+    text = (site / "reference" / "options.html").read_text(encoding="utf-8")
+    version = re.search(r'^version = "(.*)"$', (ROOT / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+    assert f"Bolide {version}" in text
+    assert "MIT or Apache-2.0" in text
+    for place in re.findall(r'rel="icon" href="([^"]+)"', text) + re.findall(r'<img src="([^"]+)" alt="logo"', text):
+        assert "icon.svg" in place
+        assert (site / "reference" / place).resolve().is_file()
+
+
+def test_a_page_leads_to_its_source_once_the_repository_is_known(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "docs").mkdir()
+    configuration = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    (tmp_path / "mkdocs.yml").write_text(configuration[: configuration.index("nav:")].replace("site/icon.svg", "icon.svg"))
+    script = (ROOT / "scripts" / "docs_site.py").read_text(encoding="utf-8")
+    (tmp_path / "scripts" / "docs_site.py").write_text(re.sub(r"^ALWAYS = .*$", "ALWAYS = ()", script, flags=re.MULTILINE))
+    (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://forge.example/owner/bolide"\n')
+    (tmp_path / "docs" / "index.md").write_text("# A page\n")
+    built = build(tmp_path, tmp_path / "site")
+    assert built.returncode == 0, built.stdout
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "https://forge.example/owner/bolide/edit/HEAD/docs/index.md" in text
+
+
+#: What strangers ask, the page with the answer, and a block of it that the tests of pages execute or check.
+QUESTIONS = {
+    "Django with nginx": ("tutorial-django.md", "uwsgi_pass unix:/run/shop/shop.sock"),
+    "systemd": ("systemd.md", "ExecStart="),
+    "Docker": ("containers.md", "http"),
+    "how many workers": ("workers-and-threads.md", "processes"),
+    "why 502": ("nginx.md", "chmod-socket = 660"),
+    "zero downtime": ("zero-downtime.md", "bolide reload --wait"),
+    "memory": ("faq.md", "reload-on-rss = 512"),
+    "WebSockets": ("websockets.md", "python client.py"),
+    "JSON logs": ("logs.md", "log-json = true"),
+    "HTTPS": ("https.md", "auto"),
+}
+
+
+def test_each_of_the_first_questions_is_answered_within_two_clicks(site):
+    within_two = reached(site, reached(site, {"index.html"}))
+    for question, (page, part) in QUESTIONS.items():
+        assert page.replace(".md", ".html") in within_two, question
+        checked = [step for step in pages.steps(f"docs/{page}") if not step.not_run and step.kind == "block" and step.language]
+        assert any(part in step.text for step in checked), f"{question}: {part} is in no block that a test checks"
+
+
+def reached(site, names):
+    """Returns the pages that links in the text of pages lead to."""
+    found = set(names)
+    for name in names:
+        text = (site / name).read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0]
+        found |= {path for path in re.findall(r'href="([\w/.-]+\.html)', text) if (site / path).is_file()}
+    return found
