@@ -1,7 +1,7 @@
 """What a worker writes to the log: ``wsgi.errors``, and exceptions of applications.
 
 All output is written as whole lines by the log writer of the native module. So lines of several workers do not mix, and no thread
-waits for a reader of the log. In JSON each event is one object (docs/logs.md). Must not know where the log goes. Runs in
+waits for a reader of the log. In JSON each event is one object (docs/json-logging.md). Must not know where the log goes. Runs in
 prototypes and workers.
 """
 

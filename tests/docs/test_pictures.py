@@ -35,7 +35,7 @@ def test_each_picture_is_small_and_on_a_page_with_words_for_those_who_do_not_see
     for name, parts in {
         "top.md": {"top.svg", "page-desktop-light.png", "page-phone-dark.png"},
         "metrics.md": {"metrics.svg"},
-        "logs.md": {"log-json.svg"},
+        "json-logging.md": {"log-json.svg"},
         "trace-and-profile.md": {"trace.svg", "flame-graph.svg"},
         "crash-reports.md": {"crash.svg"},
         "tune.md": {"tune.svg"},

@@ -1,4 +1,4 @@
-"""The JSON log: one object an event, with a level and the fields that docs/logs.md lists."""
+"""The JSON log: one object an event, with a level and the fields that docs/json-logging.md lists."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.client import Client, Closed
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "logs.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "json-logging.md"
 
 SHOP = """\
 import logging, sys, time

@@ -143,7 +143,7 @@ fn time(microseconds: u64) -> String {
     }
 }
 
-/// The members of the JSON object, each with a comma before it. docs/logs.md lists them.
+/// The members of the JSON object, each with a comma before it. docs/json-logging.md lists them.
 fn members(request: &SlowRequest<'_>, phases: &Phases, seen: &[Seen<'_>]) -> Vec<u8> {
     let mut out = b",\"request\":{".to_vec();
     texts(&mut out, &[("method", request.method), ("target", request.target)]);
