@@ -432,7 +432,7 @@ fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
         false => Err(wrong(
             pair,
             &format!("gives signal {number} the meaning of `{function}`, which is not possible"),
-            "signals have fixed meanings (docs/operate.md): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads",
+            "signals have fixed meanings (docs/stopping.md): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads",
         )),
     }
 }
