@@ -4,7 +4,7 @@
 def application(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/health":
-        # Check the dependencies that the application cannot serve without, but nothing slow: probes come every few seconds.
+        # Check the services that the application cannot work without, but nothing slow. Probes come every few seconds.
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"well\n"]
     start_response("200 OK", [("Content-Type", "text/plain; charset=utf-8")])

@@ -154,5 +154,5 @@ def test_the_guides_show_each_file_of_the_example_as_it_is():
     for page in ("containers.md", "kubernetes.md"):
         text = (ROOT / "docs" / page).read_text()
         shown.update(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL))
-    assert set(shown) == {"Dockerfile", "bolide.ini", "compose.yaml", "Procfile", "kubernetes.yaml"}
+    assert set(shown) == {path.name for path in EXAMPLE.iterdir() if path.is_file()}
     assert {name: text for name, text in shown.items() if text != (EXAMPLE / name).read_text()} == {}
