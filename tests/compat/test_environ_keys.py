@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
     "gunicorn": "migrate-from-gunicorn.md",
     "uWSGI": "migrate-from-uwsgi.md",
-    "Werkzeug": "migrate-from-uvicorn.md",
+    "Werkzeug": "migrate-from-waitress.md",
     "uvicorn": "migrate-from-uvicorn.md",
 }
 #: Python's servers: the package whose sources name the keys, and the arguments of Python that serve at a port.

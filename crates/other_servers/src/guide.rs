@@ -1,5 +1,4 @@
-//! The tables of the guides "From gunicorn" and "From uvicorn and others": the equivalent of each flag of a server, generated
-//! from the rows. It formats Markdown and opens nothing.
+//! The tables of the guides for users of other servers: the equivalent of each flag of a server, generated from the rows. It formats Markdown and opens nothing.
 
 use bolide_options::row::Argument;
 use bolide_options::server::Server;
@@ -7,13 +6,16 @@ use bolide_options::server::Server;
 use super::row::{Meaning, ServerSetting};
 use super::{flags, unlisted};
 
+/// A setting that Bolide accepts and ignores.
+const NO_EFFECT: &str = "no effect";
+
 /// Returns the table of a server.
 pub fn table(server: Server) -> String {
     let is_listed = |flag: &&ServerSetting| !unlisted::FLAGS.iter().any(|other| other.flag == flag.flag);
     let listed = flags().filter(is_listed).filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty());
     let mut rows: Vec<String> = listed.map(|flag| row(flag, server)).collect();
     rows.sort_unstable_by_key(|row| row.split("`--").nth(1).unwrap_or_default().to_owned());
-    format!("| {} | here | typed as it is | |\n|---|---|---|---|\n{}\n", server.command(), rows.join("\n"))
+    format!("| {} | option in a file | the flag is | |\n|---|---|---|---|\n{}\n", server.command(), rows.join("\n"))
 }
 
 fn row(flag: &ServerSetting, server: Server) -> String {
@@ -27,16 +29,17 @@ fn row(flag: &ServerSetting, server: Server) -> String {
             let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("`{name} = {value}`")).collect();
             (pairs.join(", "), "")
         }
-        Meaning::Made(_, made) | Meaning::Kept(_, _, made) => (made.to_owned(), ""),
-        Meaning::Done(why) | Meaning::Nothing(why) => ("nothing".to_owned(), why),
+        Meaning::Made(_, made) | Meaning::Kept(_, _, made) => (made.replace("nothing", NO_EFFECT), ""),
+        Meaning::Done(why) => ("not needed".to_owned(), why),
+        Meaning::Nothing(why) => (NO_EFFECT.to_owned(), why),
         Meaning::Refused(advice) | Meaning::Taken(_, advice) => (String::new(), advice),
     };
     let is_first = super::long(None, flag.flag).is_some_and(|first| std::ptr::eq(first, flag));
     let typed = match flag.meaning {
-        _ if !is_first => "is taken as another server's",
+        _ if !is_first => "read as another server's",
         Meaning::Refused(_) => "an error",
-        Meaning::Taken(..) => "means something else here",
-        _ => "works",
+        Meaning::Taken(..) => "read as uWSGI's",
+        _ => "accepted",
     };
     let says: Vec<&str> = [why, flag.says].into_iter().filter(|text| !text.is_empty()).collect();
     format!("| {letter}`--{}` | {here} | {typed} | {} |", flag.flag, says.join("; ").replace('|', "\\|"))

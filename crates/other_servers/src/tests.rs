@@ -4,7 +4,13 @@ use super::guide::with_tables;
 use super::*;
 
 /// The pages with generated tables.
-const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
+const GUIDES: [&str; 5] = [
+    "migrate-from-gunicorn.md",
+    "migrate-from-uvicorn.md",
+    "migrate-from-granian.md",
+    "migrate-from-hypercorn.md",
+    "migrate-from-waitress.md",
+];
 
 /// If set, the test writes the tables instead of comparing them.
 const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
