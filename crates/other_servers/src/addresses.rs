@@ -12,8 +12,8 @@ const WAITRESS_PORT: &str = "8080";
 const NAME_IT: &str = "the address of `--host` or `--listen` says which one it is: 0.0.0.0 or [::]";
 
 pub const FLAGS: &[ServerSetting] = settings![
-    /// may be given several times; the default port is 8000; a UNIX socket has gunicorn's mode 777 and is removed at a stop,
-    /// unless `chmod-socket` and `vacuum` say otherwise; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less
+    /// can be repeated. The default port is 8000. A UNIX socket has gunicorn's mode 777 and is removed at shutdown, unless
+    /// `chmod-socket` and `vacuum` change that. `socket = /run/app.sock` speaks uwsgi with nginx, which costs less
     flag(
         "bind",
         &[Gunicorn, Hypercorn, Daphne],
@@ -21,15 +21,15 @@ pub const FLAGS: &[ServerSetting] = settings![
     )
     .letter('b')
     .setting("bind"),
-    /// `--host` and `--port` form one address; the defaults are 127.0.0.1 and 8000. The default of waitress and fastapi run is
-    /// 0.0.0.0, the default port of waitress is 8080 and that of flask 5000
+    /// `--host` and `--port` form one address, by default 127.0.0.1:8000. The default host of waitress and fastapi run is
+    /// 0.0.0.0. The default port of waitress is 8080, and that of flask 5000
     flag("host", &[Uvicorn, Granian, Waitress, Flask, FastApi], Kept(Subject::Host, values::host, "`http = HOST:PORT`"))
         .letter_of('h', &[Flask]),
     /// as `--host`
     flag("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
         .letter_of('p', &[Flask, Daphne]),
-    /// `--host` and `--port` have no effect beside it; the socket has uvicorn's mode 666, or that of a socket that exists, and is
-    /// removed at a stop
+    /// `--host` and `--port` have no effect beside it. The socket has uvicorn's mode 666, or that of a socket that exists, and is
+    /// removed at shutdown
     flag("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")),
     flag("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
     flag("uds-permissions", &[Granian], Made(mode, "`chmod-socket = MODE`")),
@@ -51,7 +51,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("no-ipv6", &[Waitress], Nothing(NAME_IT)),
     flag("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    /// `uwsgi` or `http`; beside `--socket` it is uWSGI's, and names the protocol of that socket
+    /// `uwsgi` or `http`. Beside `--socket` it is uWSGI's, and sets the protocol of that socket
     flag("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
         .setting("protocol"),
     flag(
@@ -60,18 +60,18 @@ pub const FLAGS: &[ServerSetting] = settings![
         Refused("leave it out, and let only the reverse proxy reach the socket: `--uwsgi-socket /run/app.sock`"),
     )
     .setting("uwsgi_allow_ips"),
-    /// also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a reverse
-    /// proxy](behind-a-proxy.md))
+    /// also called `trusted-proxies`. Host, port and prefix count too, unless `trusted-headers` restricts them ([Client address
+    /// and TLS](behind-a-proxy.md))
     flag("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same).setting("forwarded_allow_ips"),
-    /// better use `trusted-headers`, which names the fields that count
+    /// better use `trusted-headers`, the list of fields that count
     switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same),
     switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
     flag("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
     flag("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
-    flag("forwarder-headers", &[Gunicorn], Done("in a start with gunicorn's flags or file the field SCRIPT_NAME of a trusted \
+    flag("forwarder-headers", &[Gunicorn], Done("with gunicorn's flags or file, the field SCRIPT_NAME of a trusted \
         reverse proxy counts; no field sets PATH_INFO"))
             .setting("forwarder_headers"),
-    /// also version 2; a connection without the header is closed
+    /// versions 1 and 2. Bolide closes a connection without the header
     flag(
         "proxy-protocol",
         &[Gunicorn],
@@ -90,9 +90,9 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("date-header", &[Uvicorn], Done("`Date` is sent")),
     switch("no-date-header", &[Uvicorn], Fixed(&[("del-header", "Date")])),
     flag("header", &[Uvicorn], Made(header, "`add-header = NAME: VALUE`")).keyword("headers"),
-    /// a trusted reverse proxy says the scheme in X-Forwarded-Proto
+    /// a trusted reverse proxy sends the scheme in X-Forwarded-Proto
     flag("url-scheme", &[Waitress], Made(scheme, "nothing; `trusted-proxies = ADDRESS`")),
-    /// if the reverse proxy removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`
+    /// if the reverse proxy removes the prefix. Otherwise write `mount = /x=module:callable` with `manage-script-name = true`
     flag("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same).setting("root_path"),
     flag(
         "url-prefix",

@@ -20,11 +20,11 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("app-dir", &[Uvicorn], Option("pythonpath")),
     flag("chdir", &[Gunicorn], Same).setting("chdir"),
     flag("working-dir", &[Granian], Option("chdir")),
-    /// one directory per option; gunicorn accepts several, separated by commas
+    /// one directory per option, where gunicorn accepts several, separated by commas
     flag("pythonpath", &[Gunicorn], Listed(several_directories)).setting("pythonpath"),
     flag("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
     flag("env-file", &[Uvicorn], Same)
-        .says("variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file \
+        .says("as in uvicorn, existing variables keep their value. `PORT` and `WEB_CONCURRENCY` in the file \
             apply"),
     flag("env-files", &[Granian], Option("env-file")),
     /// or `module:create_app()`
@@ -34,8 +34,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("app", &[FastApi], Option("callable")),
     flag("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
     flag("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface))
-        .says("usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = \
-            off`"),
+        .says("usually not needed, because Bolide detects it. `asgi2` and `asgi3` are `asgi`, and `asginl` is that with \
+            `lifespan = off`"),
     flag("lifespan", &[Uvicorn], Same),
     flag("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
     /// `asyncio`, `uvloop`, `rloop` or `auto`
@@ -48,7 +48,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     )
     .setting("asgi_disconnect_grace_period"),
     flag("application-close-timeout", &[Daphne], Nothing("an application is notified immediately when its client leaves")),
-    /// there is one implementation
+    /// there is only one implementation
     flag("ws", &[Uvicorn], Made(websockets, "nothing")),
     switch("ws", &[Granian], Done("WebSockets are always served")),
     switch("no-ws", &[Granian], Nothing(NO_WEBSOCKETS)),

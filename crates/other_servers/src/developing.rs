@@ -11,7 +11,7 @@ const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 
 pub const FLAGS: &[ServerSetting] = settings![
     // A configuration file may serve production too: it enables reloading, and nothing else of the development mode.
-    /// the development mode ([how](develop.md)); before a pidfile it is uWSGI's command
+    /// the [development mode](develop.md). Before a pidfile it is uWSGI's command
     switch("reload", &[Gunicorn, Uvicorn, Granian, Hypercorn, Flask, FastApi], Made(develop, "the same"))
         .setting("reload").in_file(Fixed(&[("py-autoreload", "1")])),
     switch("no-reload", &[Granian, Flask, FastApi], Done("it is off by default")),

@@ -1,4 +1,5 @@
-//! The tables of the guides for users of other servers: the equivalent of each flag of a server, generated from the rows. It formats Markdown and opens nothing.
+//! The tables of the guides for users of other servers: the equivalent of each flag of a server, generated from the rows. It
+//! formats Markdown and opens nothing.
 
 use bolide_options::row::Argument;
 use bolide_options::server::Server;

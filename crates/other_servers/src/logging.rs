@@ -16,18 +16,18 @@ const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Pr
 const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = settings![
-    /// `-` and `/dev/stdout` are standard output; beside a file for the other lines, no requests are logged without it
+    /// `-` and `/dev/stdout` are standard output. Without it, requests are not logged if there is a file for the other lines
     flag("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
         .setting("accesslog"),
     switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
     flag("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
     switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),
-    /// gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning
+    /// gunicorn's variables become uWSGI's. A variable without an equivalent becomes `-`, with a warning
     flag("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
         .setting("access_log_format"),
-    /// granian's variables become uWSGI's; one without an equivalent becomes `-`, with a warning
+    /// granian's variables become uWSGI's. A variable without an equivalent becomes `-`, with a warning
     flag("access-log-fmt", &[Granian], Made(access_format::take_granian, "`log-format = FORMAT`")),
-    flag("log-fmt", &[Daphne], Nothing("the server's own lines have one form; `log-format` is that of request lines")),
+    flag("log-fmt", &[Daphne], Nothing("the server's own lines have one format, and `log-format` is that of request lines")),
     flag(
         "error-logfile",
         &[Gunicorn, Hypercorn],
@@ -47,7 +47,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("log-config", &[Gunicorn, Uvicorn, Granian, Hypercorn], Same).setting("logconfig").in_file(Made(python_logging, "")),
     flag("log-config-json", &[Gunicorn], Same).setting("logconfig_json").in_file(Made(python_logging, "")),
     flag("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
-    /// without it, what the application prints does not go to the file of `--error-logfile`
+    /// without it, the application's output does not go to the file of `--error-logfile`
     switch("capture-output", &[Gunicorn], Kept(Subject::CaptureOutput, values::as_it_is, "`log-output`"))
         .setting("capture_output"),
     switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output is always inherited"))
@@ -86,7 +86,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("metrics-scrape-interval", &[Granian], Refused(METRICS)),
     flag("metrics-address", &[Granian], Refused(METRICS)),
     flag("metrics-port", &[Granian], Refused(METRICS)),
-    switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log"))
+    switch("spew", &[Gunicorn], Nothing("Bolide has no such trace, but SIGUSR1 writes the state of each worker to the log"))
         .setting("spew"),
     of_file("logconfig_dict", Made(python_logging, "")),
 ];

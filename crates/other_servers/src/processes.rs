@@ -16,9 +16,10 @@ pub const FLAGS: &[ServerSetting] = settings![
     /// also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`
     flag("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
         .letter_of('w', &[Gunicorn, Hypercorn]).setting("workers"),
-    /// `sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are
-    /// detected. `gevent` and its variants serve requests in greenlets of gevent, as many as `worker_connections` says, and patch
-    /// the standard library before the application is imported, as gunicorn does. `eventlet` and `tornado` are errors
+    /// `sync`, `gthread`, `asyncio` and uvicorn's have no effect, because slow clients do not occupy a worker and Bolide detects
+    /// ASGI applications. With `gevent` and its variants, requests run in greenlets of gevent, as many as `worker_connections`,
+    /// and the standard library is patched before the application is imported, as in gunicorn. `eventlet` and `tornado` are
+    /// errors
     flag(
         "worker-class",
         &[Gunicorn, Hypercorn],
@@ -29,13 +30,13 @@ pub const FLAGS: &[ServerSetting] = settings![
     )
     .letter('k')
     .setting("worker_class"),
-    /// `auto` starts them as needed; waitress has 4 by default
+    /// `auto` starts them as needed. waitress starts 4 by default
     flag("threads", &[Gunicorn, Waitress], Same).setting("threads"),
     flag("blocking-threads", &[Granian], Option("threads")),
     switch("with-threads", &[Flask], Fixed(&[("threads", "auto")])),
     switch("without-threads", &[Flask], Fixed(&[("threads", "1")])),
-    /// 1000 by default. It counts requests, since a waiting connection occupies no greenlet; other connections are limited only
-    /// by descriptors, and `limit-concurrency` limits the requests of an ASGI worker
+    /// 1000 by default. It counts requests, because a waiting connection does not occupy a greenlet. Only the number of
+    /// descriptors limits other connections, and `limit-concurrency` limits the requests of an ASGI worker
     flag(
         "worker-connections",
         &[Gunicorn],
@@ -47,14 +48,14 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag(
         "backpressure",
         &[Granian],
-        Nothing("further requests wait for a worker; `limit-concurrency` refuses those of ASGI applications with 503"),
+        Nothing("more requests wait for a worker, and `limit-concurrency` refuses those of ASGI applications with 503"),
     ),
     flag("connection-limit", &[Waitress], Nothing("the limit of open files (`max-fd`) limits connections")),
     flag("max-requests", &[Gunicorn, Hypercorn], Same).setting("max_requests"),
-    flag("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at once"))
+    flag("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at the same time"))
         .setting("max_requests_jitter"),
     flag("limit-max-requests", &[Uvicorn], Option("max-requests")),
-    flag("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at once")),
+    flag("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at the same time")),
     flag("workers-lifetime", &[Granian], Made(lifetime, "`max-worker-lifetime = SECONDS`")),
     flag("workers-max-rss", &[Granian], Option("reload-on-rss")),
     flag("rss-sample-interval", &[Granian], Nothing("memory is checked once a second")),
@@ -65,10 +66,10 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag(
         "timeout-worker-healthcheck",
         &[Uvicorn],
-        Nothing("workers are not polled; `harakiri = SECONDS` ends a request that hangs"),
+        Nothing("Bolide does not poll workers, and `harakiri = SECONDS` ends a request that hangs"),
     ),
-    /// gunicorn's timeout is the silence of a sync worker, `harakiri` limits the time of a request. Beside `-k uvicorn…`, `asgi`,
-    /// `gthread` or `gevent`, whose workers are never silent, it sets nothing and says so
+    /// gunicorn's timeout limits the silence of a sync worker, and `harakiri` the time of a request. Beside `-k uvicorn…`,
+    /// `asgi`, `gthread` or `gevent`, whose workers are never silent, it has no effect, and Bolide logs this
     flag("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
         .letter('t').setting("timeout"),
     flag("graceful-timeout", &[Gunicorn, Hypercorn], Option("worker-reload-mercy")).setting("graceful_timeout"),
@@ -76,7 +77,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("workers-kill-timeout", &[Granian], Made(mercy, "`worker-reload-mercy = SECONDS`")),
     /// without it, each of several `--workers` loads the application ([Preloading](migrate-from-gunicorn.md#preloading))
     switch("preload", &[Gunicorn], Fixed(&[("master", "true")])).setting("preload_app"),
-    /// the file is that of `--error-logfile`, else /dev/null; better leave it to systemd or the container
+    /// the file is that of `--error-logfile`, else /dev/null. Better leave it to systemd or the container
     switch("daemon", &[Gunicorn, Hypercorn], Kept(Subject::Daemon, values::as_it_is, "`daemonize = FILE`"))
         .letter('D').setting("daemon"),
     flag("pid", &[Gunicorn, Hypercorn], Option("pidfile")).letter('p').setting("pidfile"),
@@ -86,7 +87,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
     flag("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
     flag("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
-    /// without `--bind`, and in files, `umask` is uWSGI's, for all new files: sockets, logs, and files of the application
+    /// without `--bind`, and in files, `umask` is uWSGI's, which applies to all new files (sockets, logs, and files of the
+    /// application)
     flag("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mask, "`chmod-socket`: it applies to UNIX sockets only"))
         .letter('m').setting("umask"),
     switch("initgroups", &[Gunicorn], Done("workers have the supplementary groups of their user, unless `no-initgroups` is set"))
@@ -99,13 +101,13 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("runtime-mode", &[Granian], Nothing(NO_RUNTIME)),
     flag("task-impl", &[Granian], Nothing("`loop` names the event loop, which has its own tasks")),
     flag("blocking-threads-idle-timeout", &[Granian], Nothing("the lifetime of an idle thread can't be set")),
-    /// mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them; `gunicorn.dirty.stash` does not work here: use
-    /// `uwsgi.cache_set`
+    /// mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them. `gunicorn.dirty.stash` does not work. Use
+    /// `uwsgi.cache_set` instead
     flag("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
         .setting("dirty_apps"),
     flag("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, beside `--dirty-app`"))
         .setting("dirty_workers"),
-    /// without it a call has no limit here, and 300 s in gunicorn
+    /// without it, Bolide does not limit a call, and gunicorn limits it to 300 s
     flag("dirty-timeout", &[Gunicorn], Option("mule-harakiri")).setting("dirty_timeout"),
     flag("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1; more are an error")).setting("dirty_threads"),
     flag("dirty-graceful-timeout", &[Gunicorn], Option("mule-reload-mercy")).setting("dirty_graceful_timeout"),

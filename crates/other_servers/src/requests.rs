@@ -44,7 +44,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("max-request-header-size", &[Waitress], Option("buffer-size")),
     flag("http1-buffer-size", &[Granian], Option("buffer-size")),
     flag("max-request-body-size", &[Waitress], Option("limit-post")),
-    /// a word is uvicorn's or granian's; here it is an address, as in uWSGI
+    /// a word is uvicorn's or granian's. An address is uWSGI's
     flag("http", &[Uvicorn, Granian], Worded(PROTOCOLS, |_| None)),
     switch("http2", &[Uvicorn], Taken(http2, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without")),
     flag("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_method"),
     switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_version"),
     switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
-    /// `dangerous` never lets a field with an underscore set or join what the server or a reverse proxy decides about
+    /// even `dangerous` does not pass on a field with an underscore that the server or a reverse proxy sets
     flag("header-map", &[Gunicorn], Same).setting("header_map"),
     switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
     flag("recv-bytes", &[Waitress], Nothing(BUFFERS)),

@@ -8,7 +8,7 @@ use super::translation::{Subject, Translation};
 
 const VERSION: &str = "TLS 1.2 and 1.3 are supported; `tls-min-version = 1.3` disables the older one";
 const CIPHERS: &str = "write them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
-const SPEAK: &str = "the addresses of `http` then speak TLS; `https` names one with its certificate ([HTTPS](https.md))";
+const SPEAK: &str = "the addresses of `http` then speak TLS. `https` sets an address with its certificate ([HTTPS](https.md))";
 
 pub const FLAGS: &[ServerSetting] = settings![
     flag("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
@@ -49,7 +49,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("ssl-ciphers", &[Uvicorn], Made(ciphers, "nothing")),
     switch("suppress-ragged-eofs", &[Gunicorn], Done("a client that closes without a TLS close_notify is not an error"))
         .setting("suppress_ragged_eofs"),
-    switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake occupies no worker")).setting("do_handshake_on_connect"),
+    switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake does not occupy a worker"))
+        .setting("do_handshake_on_connect"),
 ];
 
 /// Words of OpenSSL that exclude none of the ciphers here. A list that excludes some belongs to an address.
