@@ -1,87 +1,15 @@
 """`bolide top`: lines without a terminal, and a screen in a real pseudo-terminal that is as it was afterwards."""
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
 import termios
 import threading
-import time
 
 import pytest
-from support.server import program
 from support.waiting import wait_until
 from support_instance import DONE, NO_INSTANCE, REFUSED
-
-#: Longest wait for a text on the screen, in seconds.
-SCREEN_SECONDS = 30
-#: Escape sequences of a terminal (ECMA-48).
-ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[a-zA-Z]|[()].|[=>])")
-
-
-class Screen:
-    """`bolide top` in a pseudo-terminal of its own."""
-
-    def __init__(self, *arguments, columns=110, lines=30):
-        self.master, self.terminal = pty.openpty()
-        self.resize(columns, lines)
-        self.before = termios.tcgetattr(self.terminal)
-        self.process = subprocess.Popen(
-            [*program(), "top", *map(str, arguments)],
-            stdin=self.terminal,
-            stdout=self.terminal,
-            stderr=self.terminal,
-            env={**os.environ, "TERM": "xterm-256color"},
-            preexec_fn=os.setsid,
-        )
-        self.said = ""
-
-    def resize(self, columns, lines):
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def read(self):
-        """Reads the pending output. Returns whether there was any."""
-        if not select.select([self.master], [], [], 0.05)[0]:
-            return False
-        try:
-            self.said += os.read(self.master, 65536).decode(errors="replace")
-        except OSError:
-            return False
-        return True
-
-    def wait_for(self, pattern):
-        """Waits until the screen's new text matches, and forgets it. Neither has spaces: unchanged cells are not drawn again."""
-
-        def found():
-            self.read()
-            return re.search(re.sub(r"\s", "", pattern), re.sub(r"\s", "", ESCAPES.sub("", self.said)))
-
-        match = wait_until(found, lambda: f"{pattern} on the screen, which has {ESCAPES.sub('', self.said)!r}")
-        self.said = ""
-        return match
-
-    def press(self, keys):
-        os.write(self.master, keys.encode())
-
-    def end(self):
-        """Returns the exit status, and all that was written in the meantime."""
-        until = time.monotonic() + SCREEN_SECONDS
-        while self.process.poll() is None and time.monotonic() < until:
-            self.read()
-        while self.read():
-            pass
-        return self.process.returncode
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-        os.close(self.terminal)
+from support_top import Screen
 
 
 @pytest.fixture

@@ -47,6 +47,16 @@ pub fn thread_state(pid: i32, thread: u32) -> Option<char> {
     text.rsplit_once(')').and_then(|(_, numbers)| numbers.trim_start().chars().next())
 }
 
+/// What a thread does, by its state letter (proc(5)).
+pub fn state_in_words(state: char) -> &'static str {
+    match state {
+        'R' => "runs",
+        'D' => "disk",
+        'T' | 't' => "stopped",
+        _ => "waits",
+    }
+}
+
 /// Whether one of these signals, which were sent to this thread, still waits for it to run.
 pub fn awaits_signal(pid: i32, thread: u32, signals: &[i32]) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/task/{thread}/status")).is_ok_and(|text| has_pending(&text, signals))

@@ -2,8 +2,12 @@
 //! and the command measures the processes itself. Without a terminal it prints lines. The command-line process runs it.
 
 mod model;
+mod numbers;
 mod plain;
+mod rows;
 mod sample;
+mod stack;
+mod tables;
 mod terminal;
 mod threads;
 mod view;
@@ -77,7 +81,7 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
     let mut screen = Screen::open()?;
     let mut next = Instant::now() + every;
     loop {
-        screen.terminal.draw(|frame| view::draw(frame, &model))?;
+        screen.draw(|frame| view::draw(frame, &model))?;
         let left = next.saturating_duration_since(Instant::now());
         match screen.wait(left.as_millis() as u64 + 1)? {
             ScreenEvent::End => return Ok(()),
@@ -85,7 +89,7 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
                 Action::Nothing => {}
                 Action::Quit => return Ok(()),
                 Action::Look => next = Instant::now(),
-                Action::ReadStack(pid) => model.show_stack(trace::of_process(watched.instance.as_deref(), pid)),
+                Action::ReadStack(pid) => model.show_stack(stack_of(watched.instance.as_deref(), pid)),
             },
             ScreenEvent::Redraw => screen.begin_again()?,
             ScreenEvent::Nothing => {}
@@ -100,4 +104,9 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
             }
         }
     }
+}
+
+fn stack_of(instance: Option<&str>, pid: i64) -> String {
+    let here = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    stack::shortened(&trace::of_process(instance, pid), &here.to_string_lossy())
 }

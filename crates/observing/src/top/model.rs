@@ -99,7 +99,8 @@ pub struct Model {
     sample: Sample,
     /// The instance does not answer: why.
     trouble: Option<String>,
-    rates: VecDeque<u64>,
+    /// The time of each look, in milliseconds, and its requests per second.
+    rates: VecDeque<(u64, u64)>,
     pub sort: Sort,
     pub is_reversed: bool,
     pub filter: String,
@@ -113,7 +114,7 @@ pub struct Model {
 impl Model {
     /// Takes a look into the display, unless it is paused. The chart goes on.
     pub fn take(&mut self, sample: Sample) {
-        self.rates.push_back(sample.requests_per_second.round() as u64);
+        self.rates.push_back((sample.now_ms, sample.requests_per_second.round() as u64));
         if self.rates.len() > MAX_HISTORY {
             self.rates.pop_front();
         }
@@ -141,9 +142,12 @@ impl Model {
         self.trouble.as_deref()
     }
 
-    /// Requests per second of the last looks, the latest last.
-    pub fn rates(&self, most: usize) -> Vec<u64> {
-        self.rates.iter().skip(self.rates.len().saturating_sub(most)).copied().collect()
+    /// Requests per second of the last looks, the latest first, and the time that they cover in milliseconds.
+    pub fn rates(&self, most: usize) -> (Vec<u64>, u64) {
+        let shown = self.rates.iter().rev().take(most);
+        let time = |look: Option<&(u64, u64)>| look.map_or(0, |(now_ms, _)| *now_ms);
+        let passed_ms = time(self.rates.back()).saturating_sub(time(shown.clone().next_back()));
+        (shown.map(|(_, rate)| *rate).collect(), passed_ms)
     }
 
     /// The processes that the filter lets through, in their order.
@@ -218,7 +222,7 @@ impl Model {
             Key::Character('q') => return Action::Quit,
             Key::Character('s') => self.sort = self.sort.next(),
             Key::Character('r') => self.is_reversed = !self.is_reversed,
-            Key::Character('/') => self.is_typing = true,
+            Key::Character('/' | 'f') => self.is_typing = true,
             Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
             Key::Character('h' | '?') => self.panel = Panel::Help,
             Key::Up | Key::Character('k') => self.move_by(-1),
@@ -348,7 +352,7 @@ mod tests {
     #[test]
     fn a_filter_shows_matching_requests_and_their_processes() {
         let mut model = model();
-        press(&mut model, "/slowx");
+        press(&mut model, "fslowx");
         model.press(Key::Backspace);
         assert_eq!((numbers(&model), model.requests().len()), (vec![2], 1));
         // While a filter is typed, `q` is a letter of it.
@@ -365,7 +369,7 @@ mod tests {
         let mut model = model();
         press(&mut model, "p");
         model.take(Sample { requests_per_second: 9.0, ..Sample::default() });
-        assert_eq!((model.processes().len(), model.rates(10)), (3, vec![0, 9]));
+        assert_eq!((model.processes().len(), model.rates(10).0), (3, vec![9, 0]));
         press(&mut model, "p");
         model.take(Sample::default());
         assert!(model.processes().is_empty());
@@ -420,7 +424,7 @@ mod tests {
         for _ in 0..2 * MAX_HISTORY {
             model.take(Sample::default());
         }
-        assert_eq!(model.rates(usize::MAX).len(), MAX_HISTORY);
+        assert_eq!(model.rates(usize::MAX).0.len(), MAX_HISTORY);
         assert_eq!(
             (press(&mut model, "h"), press(&mut model, "h"), press(&mut model, "q")),
             (Action::Nothing, Action::Nothing, Action::Quit)

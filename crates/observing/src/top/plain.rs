@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 pub use crate::answer::age;
+use crate::top::numbers::{self, Forms};
 use crate::top::sample::Sample;
+use bolide_supervision::text::counted;
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -16,6 +18,9 @@ pub fn lines(sample: &Sample) -> String {
     }
     if let Some(why) = &sample.failure {
         let _ = writeln!(said, "the last reload has failed: {why}");
+    }
+    if let Some(why) = cheap(sample) {
+        let _ = writeln!(said, "{why}");
     }
     for row in &sample.processes {
         let name = if row.is_worker { format!("worker {}", row.name) } else { row.name.clone() };
@@ -46,25 +51,51 @@ pub fn lines(sample: &Sample) -> String {
 
 /// The instance in a line.
 pub fn title(sample: &Sample) -> String {
+    title_parts(sample, &sample.phase).join(", ")
+}
+
+/// What a title has to tell, the most important first.
+pub fn title_parts(sample: &Sample, phase: &str) -> Vec<String> {
     let generation = sample.generation.map_or("none".to_owned(), |generation| generation.to_string());
-    let reloads = match (sample.reloads, sample.failed_reloads) {
-        (0, 0) => String::new(),
-        (done, 0) => format!(", {done} reloads"),
-        (done, failed) => format!(", {done} reloads, {failed} failed"),
-    };
-    format!("master {}: {}, generation {generation}{reloads}, version {}", sample.pid, sample.phase, sample.version)
+    let mut parts = vec![format!("master {}: {phase}", sample.pid), format!("generation {generation}")];
+    match (sample.reloads, sample.failed_reloads) {
+        (0, 0) => {}
+        (done, 0) => parts.push(counted(done, "reload")),
+        (done, failed) => parts.extend([counted(done, "reload"), format!("{failed} failed")]),
+    }
+    parts.push(format!("version {}", sample.version));
+    parts
 }
 
 /// Rates, latencies and the queue in a line.
 pub fn rates(sample: &Sample) -> String {
-    let latency = match sample.latency_s {
-        Some([p50, p90, p99]) => format!("p50 {}, p90 {}, p99 {}", seconds(p50), seconds(p90), seconds(p99)),
-        None => "no latencies".to_owned(),
-    };
-    format!(
-        "{:.1} requests/s, {:.1} errors/s, {latency}, queue {} of {}",
-        sample.requests_per_second, sample.errors_per_second, sample.waiting, sample.queue_most
-    )
+    rates_parts(sample).into_iter().map(|part| part.long).collect::<Vec<_>>().join(", ")
+}
+
+/// What the line of rates has to tell, each part also in a short form.
+pub fn rates_parts(sample: &Sample) -> Vec<Forms> {
+    let both = |long: String, short: String| Forms { long, short };
+    let (requests, errors) = (numbers::rate(sample.requests_per_second), numbers::rate(sample.errors_per_second));
+    let mut parts = vec![
+        both(format!("{} requests/s", requests.long), format!("{} req/s", requests.short)),
+        both(format!("{} errors/s", errors.long), format!("{} err/s", errors.short)),
+    ];
+    match sample.latency_s {
+        Some([p50, p90, p99]) => {
+            let named = [("p50", p50), ("p90", p90), ("p99", p99)];
+            parts.extend(named.map(|(name, value)| Forms::text(format!("{name} {}", seconds(value)))));
+        }
+        None => parts.push(Forms::text("no latencies")),
+    }
+    let (waiting, most) = (sample.waiting, sample.queue_most);
+    parts.push(both(format!("queue {waiting} of {most}"), format!("q {waiting}/{most}")));
+    parts
+}
+
+/// What stands in place of the workers where `cheap` has stopped them all.
+pub fn cheap(sample: &Sample) -> Option<&'static str> {
+    let has_none = sample.is_cheap && !sample.processes.iter().any(|process| process.is_worker);
+    has_none.then_some("no worker runs (cheap): the first connection starts some")
 }
 
 /// A duration with three digits: `87 µs`, `3.21 ms`, `1.20 s`.
@@ -88,7 +119,9 @@ pub fn seconds(seconds: f64) -> String {
 mod tests {
     use super::*;
     use crate::answer::GenerationRow;
-    use crate::top::sample::{ProcessRow, RequestRow};
+    use crate::top::sample::{Looks, ProcessRow, RequestRow};
+    use serde_json::json;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_look_is_readable_lines() {
@@ -128,12 +161,21 @@ mod tests {
             }],
             ..Sample::default()
         };
-        let expected = "master 1: serving, generation 2, 1 reloads, 1 failed, version 0.1.0\n\
+        let expected = "master 1: serving, generation 2, 1 reload, 1 failed, version 0.1.0\n\
             12.3 requests/s, 0.0 errors/s, p50 87 µs, p90 3.21 ms, p99 1.20 s, queue 3 of 100\n\
             generation 2: forming, age 2 s, 0 of 1 worker, loads the application\n\
             the last reload has failed: no module named shop\n\
             worker 1 (pid 7): serving, up 0 s, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\
             worker 1: GET / (for 1.5 s, application, waits)\n";
         assert_eq!(lines(&sample), expected);
+    }
+
+    #[test]
+    fn an_instance_without_workers_says_what_cheap_means() {
+        let answer = json!({"phase": "serving", "generations": [{"number": 1, "state": "serving", "workers": 0, "wanted": 0}]});
+        let said = lines(&Looks::default().sample(&answer, &BTreeSet::new()));
+        assert!(said.contains("\n0.0 requests/s, 0.0 errors/s, no latencies, "), "{said}");
+        assert!(said.contains("\nno worker runs (cheap): the first connection starts some\n"), "{said}");
+        assert_eq!(cheap(&Sample::default()), None);
     }
 }

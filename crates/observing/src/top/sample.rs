@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use bolide_services::route_names::masked;
-use bolide_supervision::process_state::thread_state;
+use bolide_supervision::process_state::{state_in_words, thread_state};
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 
 use crate::answer::{GenerationRow, list, number, text};
-use crate::top::threads::{ThreadRow, Threads, state_in_words};
+use crate::top::threads::{ThreadRow, Threads};
 
 /// Looks over which latencies are counted, so that quantiles do not jump at each look.
 const LATENCY_LOOKS: usize = 10;
@@ -22,6 +22,10 @@ pub struct Sample {
     pub version: String,
     pub pid: i64,
     pub phase: String,
+    /// The time of the answer, on the instance's clock.
+    pub now_ms: u64,
+    /// `cheap`: no worker should exist until a connection comes.
+    pub is_cheap: bool,
     /// The generation in service.
     pub generation: Option<u64>,
     pub reloads: u64,
@@ -128,12 +132,15 @@ impl Looks {
             version: text(&answer["version"]),
             pid: answer["pid"].as_i64().unwrap_or(0),
             phase: text(&answer["phase"]),
+            now_ms,
+            is_cheap: list(answer, "generations").any(|one| one["state"] == "serving" && one["wanted"] == 0),
             generation: answer["generation"].as_u64(),
             reloads: number(&answer["reloads"]),
             failed_reloads: number(&answer["failed_reloads"]),
             waiting: number(&answer["queue"]["waiting"]),
             queue_most: number(&answer["queue"]["most"]),
-            requests_per_second: processes.iter().map(|process| process.requests_per_second).sum(),
+            // The sum of nothing is -0.0.
+            requests_per_second: processes.iter().fold(0.0, |sum, process| sum + process.requests_per_second),
             errors_per_second,
             latency_s: self.latency(answer),
             generations: list(answer, "generations").map(GenerationRow::of).collect(),
@@ -199,7 +206,7 @@ fn process(child: &Value, is_worker: bool) -> ProcessRow {
 /// What a thread works on.
 fn work_of(requests: &[RequestRow], pid: i64, thread: u32) -> String {
     let own = requests.iter().find(|request| request.pid == pid && request.thread == u64::from(thread));
-    own.map_or(String::new(), RequestRow::in_words)
+    own.map_or(String::new(), |request| format!("{} {}", duration(request.age_ms), request.text))
 }
 
 fn request(child: &Value, one: &Value, key: &str) -> RequestRow {

@@ -18,7 +18,7 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{ExecutableCommand, execute};
 
 use ratatui::layout::Rect;
-use ratatui::{Terminal, TerminalOptions, Viewport};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 use crate::top::model::Key;
 
@@ -40,7 +40,9 @@ pub enum ScreenEvent {
 /// A terminal in raw mode. Dropping it restores the former state.
 #[derive(Debug)]
 pub struct Screen {
-    pub terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Columns and lines of the terminal when it was cleared.
+    size: (u16, u16),
     signals: SignalFd,
 }
 
@@ -50,16 +52,16 @@ impl Screen {
     /// # Errors
     /// The terminal can't be changed.
     pub fn open() -> io::Result<Screen> {
-        let set: SigSet = ENDS.into_iter().collect();
+        let set: SigSet = ENDS.into_iter().chain([Signal::SIGWINCH]).collect();
         // A blocked signal is read where the loop waits, so that it finds the terminal in no intermediate state.
         set.thread_block()?;
         let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         restore_after_panics();
         enable_raw_mode()?;
         let opened = io::stdout().execute(EnterAlternateScreen).map(drop);
-        let terminal = opened.and_then(|()| whole_screen());
-        match terminal {
-            Ok(terminal) => Ok(Screen { terminal, signals }),
+        let opened = opened.and_then(|()| size()).and_then(|size| Ok((whole_screen(size)?, size)));
+        match opened {
+            Ok((terminal, size)) => Ok(Screen { terminal, size, signals }),
             Err(error) => {
                 restore();
                 Err(error)
@@ -72,8 +74,30 @@ impl Screen {
     /// # Errors
     /// The terminal can't be written.
     pub fn begin_again(&mut self) -> io::Result<()> {
-        self.terminal = whole_screen()?;
+        self.size = size()?;
+        self.terminal = whole_screen(self.size)?;
         Ok(())
+    }
+
+    /// Draws a frame, on an empty screen if the terminal has another size than before. A signal follows each resize, so a frame
+    /// that was drawn during one is drawn again.
+    ///
+    /// # Errors
+    /// The terminal can't be written.
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if size()? != self.size {
+            self.begin_again()?;
+        }
+        self.terminal.draw(draw).map(drop)
+    }
+
+    /// Reads a signal. One that arrives between two waits is still there at the next one, so no resize is lost.
+    fn signal(&self) -> io::Result<ScreenEvent> {
+        Ok(match self.signals.read_signal()? {
+            Some(signal) if signal.ssi_signo == Signal::SIGWINCH as u32 => ScreenEvent::Redraw,
+            Some(_) => ScreenEvent::End,
+            None => ScreenEvent::Nothing,
+        })
     }
 
     /// Waits for a key, a signal or the end of the time.
@@ -81,7 +105,6 @@ impl Screen {
     /// # Errors
     /// The terminal can't be read: it is gone.
     pub fn wait(&self, milliseconds: u64) -> io::Result<ScreenEvent> {
-        // Resizes reach crossterm by a signal, which interrupts the wait.
         if !event::poll(std::time::Duration::ZERO)? {
             let input = io::stdin();
             let mut ready = [PollFd::new(input.as_fd(), PollFlags::POLLIN), PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
@@ -89,7 +112,10 @@ impl Screen {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if ready[1].any() == Some(true) || ready[0].revents().is_some_and(|found| found.contains(PollFlags::POLLHUP)) {
+            if ready[1].any() == Some(true) {
+                return self.signal();
+            }
+            if ready[0].revents().is_some_and(|found| found.contains(PollFlags::POLLHUP)) {
                 return Ok(ScreenEvent::End);
             }
         }
@@ -108,8 +134,7 @@ impl Screen {
 
 /// The size is fixed until the next resize: with a size of its own choice, the library asks the terminal for the place of its
 /// cursor, and not every terminal answers.
-fn whole_screen() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
-    let (width, height) = size()?;
+fn whole_screen((width, height): (u16, u16)) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     execute!(io::stdout(), Hide, Clear(ClearType::All))?;
     let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
     Terminal::with_options(CrosstermBackend::new(io::stdout()), TerminalOptions { viewport })

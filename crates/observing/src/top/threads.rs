@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bolide_supervision::process_state::{thread_cpu_ms, thread_state};
+use bolide_supervision::process_state::{state_in_words, thread_cpu_ms, thread_state};
 use bolide_supervision::text::printable;
 use serde_json::Value;
 
@@ -13,6 +13,9 @@ use crate::answer::{list, number};
 pub const MAX_THREADS: usize = 128;
 /// Unfolded processes that are measured at each look.
 pub const MAX_UNFOLDED: usize = 16;
+
+/// Threads have the name of their program unless they were given another one.
+const PROGRAM: &str = "bolide";
 
 /// A thread of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,8 +32,15 @@ pub struct ThreadRow {
     pub requests: u64,
     pub requests_per_second: f64,
     pub errors: u64,
-    /// `GET /path (for 2 s, waits)`.
+    /// `2 s GET /path`.
     pub work: String,
+}
+
+impl ThreadRow {
+    /// Its name, unless it is the one that all threads of Bolide's processes have.
+    pub fn own_name(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| !name.is_empty() && !name.starts_with(PROGRAM))
+    }
 }
 
 /// Counters of the last look, by process and thread.
@@ -98,16 +108,6 @@ impl Threads {
             errors: counted.map_or(0, |thread| number(&thread["errors"])),
             work: String::new(),
         })
-    }
-}
-
-/// What a thread does, by its state letter (proc(5)).
-pub fn state_in_words(state: char) -> &'static str {
-    match state {
-        'R' => "runs",
-        'D' => "disk",
-        'T' | 't' => "stopped",
-        _ => "waits",
     }
 }
 

@@ -2,35 +2,43 @@
 
 use bolide_supervision::text::duration;
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Sparkline, Table, TableState};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, RenderDirection, Sparkline};
 
-use crate::top::model::{self, Model, Panel};
+use crate::top::model::{Model, Panel};
+use crate::top::numbers::Forms;
 use crate::top::plain;
-use crate::top::sample::{ErrorRow, ProcessRow};
-use crate::top::threads::ThreadRow;
+use crate::top::rows;
+use crate::top::stack;
+use crate::top::tables::{Column, broken, cut, fit, width_of, wrapped};
 
-const MEBIBYTE: u64 = 1 << 20;
-/// Height of the chart, in lines.
-const CHART_LINES: u16 = 3;
-/// Height of the table of generations with its title and, after a failed reload, the reason, in lines.
-const GENERATION_LINES: u16 = 6;
-/// Height of the list of errors with its title, in lines.
-const ERROR_LINES: u16 = 5;
-/// Height of the screen from which generations, the chart and errors are shown, in lines.
+/// Lines of the bars with their title, on a full screen and on one with room.
+const MIN_CHART_LINES: u16 = 2;
+const MAX_CHART_LINES: u16 = 9;
+/// Lines of the generations with their title.
+const MAX_GENERATION_LINES: u16 = 5;
+/// Lines of the errors with their title, on a full screen and on one with room.
+const MIN_ERROR_LINES: u16 = 3;
+const MAX_ERROR_LINES: u16 = 6;
+/// Columns that the request of a thread has at least, in the table of processes.
+const MIN_THREAD_COLUMNS: u16 = 16;
+/// Lines of the head's two parts, and of a reason.
+const MAX_HEAD_LINES: usize = 2;
+/// Height of the screen from which the bars, errors and several generations are shown, in lines.
 const CHART_FROM_LINES: u16 = 20;
-/// A request older than this is marked, in milliseconds.
-const OLD_MS: u64 = 1000;
-const KEYS: &str = "q quit  s sort  r reverse  / filter  p pause  u threads  Enter stack  h help";
+/// Height of the screen from which a single generation has a table too, in lines.
+const GENERATION_FROM_LINES: u16 = 30;
+/// The keys, the most important first.
+const KEYS: [&str; 8] = ["q quit", "h help", "Enter stack", "u threads", "s sort", "/ filter", "p pause", "r reverse"];
 const HELP: [&str; 17] = [
     "Up Down, j k   choose a process or a thread; Page Up and Page Down by ten",
     "Right, Left, u unfold and fold its threads, with those of the application",
     "Enter, t       the stacks of its threads, now; Up and Down scroll",
     "s              sort by the next column",
     "r              reverse the order",
-    "/              filter by a text; Enter keeps the filter, Esc clears it",
+    "/, f           filter by a text; Enter keeps the filter, Esc clears it",
     "p, space       pause the display",
     "q, Ctrl-C      quit",
     "",
@@ -38,55 +46,163 @@ const HELP: [&str; 17] = [
     "updates, from the head of a request to the end of its response. Errors are",
     "responses with status 500 and above. A request in flight waits for its",
     "body, the application, or its client; `runs` and `waits` are the state of",
-    "its thread. Query values are masked.",
+    "its thread. Query values are masked. k, M and G are thousands, millions",
+    "and billions of a count, and M and G are MiB and GiB of memory.",
     "",
-    "Colors carry no extra information.",
     "Any key closes this.",
 ];
+
+/// A part of the screen, from its top: lines that are ready, or the bars.
+enum Part<'a> {
+    Lines(Vec<Line<'a>>),
+    Bars,
+}
+
+/// A table before it has its height: a title, a head, rows, and the chosen row.
+struct Rows {
+    title: String,
+    head: Option<String>,
+    lines: Vec<(String, Style)>,
+    chosen: Option<usize>,
+}
 
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
-    let chart = if area.height >= CHART_FROM_LINES { CHART_LINES } else { 0 };
-    let (requests, failed) = (model.requests().len() as u16, model.sample().errors.len() as u16);
-    // Two lines are the head of the table; the processes have at least half of the rest.
-    let most = (area.height.saturating_sub(8 + chart) / 2).max(3);
-    let failed = if failed == 0 || area.height < CHART_FROM_LINES { 0 } else { (failed + 1).min(ERROR_LINES) };
-    let generations = if area.height < CHART_FROM_LINES { 0 } else { generations(model).len() as u16 };
-    let [title, numbers, chart, generation, processes, in_flight, errors, keys] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(1),
-        Constraint::Length(chart),
-        Constraint::Length((generations + 1).min(GENERATION_LINES) * u16::from(generations > 0)),
-        Constraint::Min(3),
-        Constraint::Length((requests + 2).min(most)),
-        Constraint::Length(failed),
-        Constraint::Length(1),
-    ])
-    .areas(area);
-    frame.render_widget(Paragraph::new(plain::title(model.sample())).style(Style::new().add_modifier(Modifier::BOLD)), title);
-    frame.render_widget(Paragraph::new(plain::rates(model.sample())), numbers);
-    if chart.height > 0 {
-        let rates = model.rates(chart.width as usize);
-        frame.render_widget(Sparkline::default().data(&rates).style(Style::new().fg(Color::Cyan)), chart);
+    let head = head(model, area.width);
+    let room = area.height.saturating_sub(head.len() as u16 + 1);
+    let mut left = Rect { height: 0, ..area };
+    for (part, height) in std::iter::once((Part::Lines(head.clone()), head.len() as u16)).chain(body(model, area, room)) {
+        left = Rect { y: left.bottom(), height, ..left }.intersection(area);
+        match part {
+            Part::Lines(lines) => frame.render_widget(Paragraph::new(lines), left),
+            Part::Bars => draw_bars(frame, model, left),
+        }
     }
-    draw_generations(frame, model, generation);
-    draw_processes(frame, model, processes);
-    draw_requests(frame, model, in_flight);
-    draw_errors(frame, model, errors);
-    frame.render_widget(Paragraph::new(foot(model)), keys);
+    if model.trouble().is_some() {
+        // What is on the screen is the past.
+        let past = Rect { y: head.len() as u16, height: room, ..area }.intersection(area);
+        frame.buffer_mut().set_style(past, Style::new().fg(Color::Reset).add_modifier(Modifier::DIM));
+    }
+    let last = Rect { y: area.bottom().saturating_sub(1), height: 1, ..area }.intersection(area);
+    frame.render_widget(Paragraph::new(foot(model, area.width)), last);
     match &model.panel {
         Panel::None => {}
-        Panel::Help => panel(frame, "help", HELP.map(Line::from).to_vec(), 0),
-        Panel::Stack { text, top } => panel(frame, "stack", text.lines().map(Line::from).collect(), *top),
+        Panel::Help => panel(frame, "help", HELP.map(str::to_owned).to_vec(), 0),
+        Panel::Stack { text, top } => panel(frame, "stack", text.lines().map(str::to_owned).collect(), *top),
     }
 }
 
-fn foot(model: &Model) -> Line<'_> {
-    let strong = Style::new().add_modifier(Modifier::REVERSED);
-    if let Some(why) = model.trouble() {
-        return Line::styled(format!(" {why} "), strong.fg(Color::Red));
+/// The instance and its rates; first of all, that it does not answer.
+fn head(model: &Model, width: u16) -> Vec<Line<'_>> {
+    let (sample, bold) = (model.sample(), Style::new().add_modifier(Modifier::BOLD));
+    let mut lines = Vec::new();
+    let phase = match model.trouble() {
+        Some(why) => {
+            let alarm = Style::new().fg(Color::Red).add_modifier(Modifier::REVERSED | Modifier::BOLD);
+            let said = broken(why, width, MAX_HEAD_LINES).into_iter();
+            lines.extend(said.map(|line| Line::styled(padded(&line, width), alarm)));
+            format!("was {}", sample.phase)
+        }
+        None => sample.phase.clone(),
+    };
+    let mut title = plain::title_parts(sample, &phase);
+    while wrapped(&title, width).len() > MAX_HEAD_LINES && title.len() > 1 {
+        title.pop();
     }
+    lines.extend(wrapped(&title, width).into_iter().map(|line| Line::styled(line, bold)));
+    let parts = plain::rates_parts(sample);
+    let [long, short] = [|part: &Forms| part.long.clone(), |part: &Forms| part.short.clone()]
+        .map(|form| wrapped(&parts.iter().map(form).collect::<Vec<_>>(), width));
+    let rates = if long.len() > 1 { short } else { long };
+    lines.extend(rates.into_iter().map(Line::from));
+    lines
+}
+
+/// The parts between the head and the keys, with their heights.
+fn body(model: &Model, area: Rect, room: u16) -> Vec<(Part<'static>, u16)> {
+    let (processes, requests) = (processes(model, area.width), requests(model, area.width));
+    let [mut chart, mut generations, mut errors] = [0; 3];
+    let others = [generation_rows(model, area.width), error_rows(model, area.width)];
+    if area.height >= CHART_FROM_LINES {
+        chart = MIN_CHART_LINES;
+        if others[0].lines.len() > 1 || area.height >= GENERATION_FROM_LINES {
+            generations = others[0].height().min(MAX_GENERATION_LINES);
+        }
+        errors = others[1].height().min(MIN_ERROR_LINES);
+    }
+    let rest = room.saturating_sub(chart + generations + errors);
+    // The processes have more than half of the rest, if they need it.
+    let in_flight = requests.height().min((rest * 2 / 5).max(rest.saturating_sub(processes.height())));
+    let workers = processes.height().min(rest.saturating_sub(in_flight));
+    let mut spare = rest.saturating_sub(in_flight + workers);
+    if chart > 0 {
+        let more = (others[1].height().min(MAX_ERROR_LINES) - errors).min(spare);
+        (errors, spare) = (errors + more, spare - more);
+        chart = (chart + spare).min(MAX_CHART_LINES);
+    }
+    let [generation, error] = others;
+    let tables = [(generation, generations), (processes, workers), (requests, in_flight), (error, errors)];
+    let tables = tables.into_iter().map(|(rows, height)| (Part::Lines(rows.drawn(area.width, height)), height));
+    std::iter::once((Part::Bars, chart)).chain(tables).collect()
+}
+
+impl Rows {
+    /// `least` is the width that the last column keeps.
+    fn of(title: String, columns: &[Column], rows: Vec<(Vec<Forms>, Style)>, width: u16, least: u16) -> Rows {
+        let (values, styles): (Vec<Vec<Forms>>, Vec<Style>) = rows.into_iter().unzip();
+        let fitted = fit(columns, &values, width, least);
+        let lines = values.iter().map(|row| fitted.line(columns, row)).zip(styles).collect();
+        let has_head = columns.iter().any(|column| !column.head.is_empty()) && !values.is_empty();
+        Rows { title, head: has_head.then(|| fitted.head(columns)), lines, chosen: None }
+    }
+
+    /// Lines that it fills.
+    fn height(&self) -> u16 {
+        (1 + usize::from(self.head.is_some()) + self.lines.len()).min(usize::from(u16::MAX)) as u16
+    }
+
+    /// Its lines for a height. If it has more, the last one tells how many, and the chosen row is among those that are shown.
+    fn drawn(self, width: u16, height: u16) -> Vec<Line<'static>> {
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let mut drawn = vec![Line::from(ruled(&self.title, width))];
+        drawn.extend(self.head.as_ref().map(|head| Line::styled(head.clone(), bold)));
+        let count = self.lines.len();
+        let mut visible = usize::from(height).saturating_sub(drawn.len());
+        let is_cut = visible < count;
+        visible -= usize::from(is_cut && visible > 0);
+        let above = self.chosen.map_or(0, |chosen| (chosen + 1).saturating_sub(visible));
+        let lines = self.lines.into_iter().enumerate().skip(above).take(visible);
+        drawn.extend(lines.map(|(place, (line, style))| match self.chosen {
+            Some(chosen) if chosen == place => Line::styled(padded(&line, width), style.add_modifier(Modifier::REVERSED)),
+            _ => Line::styled(line, style),
+        }));
+        if is_cut {
+            let below = count - above - visible.min(count - above);
+            let more = match (above, below) {
+                (0, below) => format!("+{below} more"),
+                (above, 0) => format!("+{above} above"),
+                (above, below) => format!("+{above} above, +{below} more"),
+            };
+            drawn.push(Line::styled(more, Style::new().add_modifier(Modifier::DIM)));
+        }
+        drawn.truncate(height.into());
+        drawn
+    }
+}
+
+/// A title in a horizontal line.
+fn ruled(title: &str, width: u16) -> String {
+    let title = cut(title, usize::from(width).saturating_sub(2));
+    format!("─ {title} {}", "─".repeat(usize::from(width).saturating_sub(width_of(&title) + 3)))
+}
+
+fn padded(line: &str, width: u16) -> String {
+    format!("{line}{}", " ".repeat(usize::from(width).saturating_sub(width_of(line))))
+}
+
+fn foot(model: &Model, width: u16) -> Line<'_> {
+    let strong = Style::new().add_modifier(Modifier::REVERSED);
     if model.is_typing {
         return Line::from(vec![Span::styled(" filter ", strong), Span::raw(format!(" {}_", model.filter))]);
     }
@@ -99,153 +215,80 @@ fn foot(model: &Model) -> Line<'_> {
         spans.push(Span::styled(format!(" filter: {} ", model.filter), strong));
         spans.push(Span::raw(" "));
     }
-    spans.push(Span::styled(KEYS, Style::new().add_modifier(Modifier::DIM)));
+    let mut left = usize::from(width).saturating_sub(spans.iter().map(Span::width).sum());
+    let fits = |key: &&&str| {
+        let is_room = left >= width_of(key);
+        left = if is_room { left.saturating_sub(width_of(key) + 2) } else { 0 };
+        is_room
+    };
+    let keys: Vec<&str> = KEYS.iter().take_while(fits).copied().collect();
+    spans.push(Span::styled(keys.join("  "), Style::new().add_modifier(Modifier::DIM)));
     Line::from(spans)
 }
 
-/// The generations as lines, and the reason if the last reload has failed.
-fn generations(model: &Model) -> Vec<Line<'_>> {
-    let color = |state: &str| match state {
-        "serving" => Style::new(),
-        "forming" => Style::new().fg(Color::Cyan),
-        _ => Style::new().fg(Color::Magenta),
-    };
-    let rows = model.sample().generations.iter().map(|row| {
-        let (age, state) = (plain::age(row.age_ms), format!("{:<9}", row.state));
-        Line::styled(format!("{:<4} {state} {age:<13} {}  {}", row.number, row.members, row.step), color(&row.state))
-    });
-    let failure = model.sample().failure.as_ref();
-    let failure = failure.map(|why| Line::styled(format!("the last reload has failed: {why}"), Style::new().fg(Color::Red)));
-    rows.chain(failure).collect()
+/// The rates of the last looks as bars: the newest one is at the right, and the highest one fills the height.
+fn draw_bars(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let (rates, passed_ms) = model.rates(area.width.into());
+    let most = rates.iter().copied().max().unwrap_or(0);
+    let time = if passed_ms < 1000 { String::new() } else { format!(" in the last {}", duration(passed_ms / 1000 * 1000)) };
+    let title = format!("requests/s: 0 to {most}{time}");
+    let block =
+        Block::new().borders(Borders::TOP).title(format!("─ {} ", cut(&title, usize::from(area.width).saturating_sub(4))));
+    let bars = Sparkline::default().data(&rates).max(most.max(1)).direction(RenderDirection::RightToLeft);
+    frame.render_widget(bars.style(Style::new().fg(Color::Cyan)).block(block.style(Style::new().fg(Color::Reset))), area);
 }
 
-fn draw_generations(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = Block::new().borders(Borders::TOP).title(" generations ");
-    frame.render_widget(Paragraph::new(generations(model)).block(block), area);
+/// The generations, and the reason if the last reload has failed. One that serves is in the title already.
+fn generation_rows(model: &Model, width: u16) -> Rows {
+    let sample = model.sample();
+    let mut rows = Rows::of(
+        "generations".to_owned(),
+        &rows::GENERATIONS,
+        sample.generations.iter().map(rows::generation).collect(),
+        width,
+        width / 4,
+    );
+    if let Some(why) = &sample.failure {
+        let said = broken(&format!("the last reload has failed: {why}"), width, MAX_HEAD_LINES).into_iter();
+        // A reason that scrolls out of the few lines would be lost.
+        rows.lines.splice(0..0, said.map(|line| (line, Style::new().fg(Color::Red))));
+    }
+    rows
 }
 
-fn draw_processes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let mut widths = [9, 8, 4, 9, 13, 6, 9, 8, 10, 7, 6, 8].map(Constraint::Length);
-    // What a thread does takes the rest of the line.
-    widths[11] = Constraint::Min(8);
-    let rows = model.lines().into_iter().map(|line| match line {
-        model::Line::Process { row, is_unfolded } => process(row, is_unfolded),
-        model::Line::Thread(row) => thread(row),
-    });
+fn processes(model: &Model, width: u16) -> Rows {
     let order = if model.is_reversed { ", reversed" } else { "" };
-    let title = format!(" processes by {}{order} ", model.sort.name());
-    let heads = ["worker", "pid", "gen", "state", "up", "CPU", "memory", "req/s", "requests", "errors", "conns", "busy"];
-    let table = Table::new(rows, widths)
-        .header(Row::new(heads).style(Style::new().add_modifier(Modifier::BOLD)))
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(Block::new().borders(Borders::TOP).title(title));
-    let mut state = TableState::new().with_selected(Some(model.selected()));
-    frame.render_stateful_widget(table, area, &mut state);
+    let lines = model.lines();
+    let title = format!("processes by {}{order}", model.sort.name());
+    let mut rows = Rows::of(title, &rows::PROCESSES, lines.iter().map(rows::line).collect(), width, MIN_THREAD_COLUMNS);
+    rows.chosen = (!lines.is_empty()).then(|| model.selected());
+    let said = plain::cheap(model.sample()).map(|why| broken(why, width, MAX_HEAD_LINES)).unwrap_or_default();
+    rows.lines.extend(said.into_iter().map(|line| (line, Style::new().fg(Color::Cyan))));
+    rows
 }
 
-fn process(row: &ProcessRow, is_unfolded: bool) -> Row<'_> {
-    let cells = [
-        if is_unfolded { format!("- {}", row.name) } else { row.name.clone() },
-        row.pid.to_string(),
-        // The attendant belongs to none.
-        if row.generation == 0 { String::new() } else { row.generation.to_string() },
-        row.state.clone(),
-        plain::age(row.age_ms),
-        format!("{:.0} %", row.cpu_percent),
-        format!("{} MiB", row.resident_bytes / MEBIBYTE),
-        format!("{:.1}", row.requests_per_second),
-        row.requests.to_string(),
-        row.errors.to_string(),
-        row.connections.to_string(),
-        match row.threads {
-            0 => row.busy.to_string(),
-            threads => format!("{} of {threads}", row.busy),
-        },
-    ];
-    let color = match row.state.as_str() {
-        "serving" if row.errors > 0 => Style::new().fg(Color::Yellow),
-        "serving" => Style::new(),
-        _ => Style::new().fg(Color::Magenta),
-    };
-    Row::new(cells).style(color)
-}
-
-/// A thread has the columns of its process; its request is in the table below.
-fn thread(row: &ThreadRow) -> Row<'_> {
-    let counted = |number: u64| if row.serves { number.to_string() } else { String::new() };
-    let cells = [
-        "  thread".to_owned(),
-        row.id.to_string(),
-        String::new(),
-        row.state.to_owned(),
-        row.name.clone(),
-        format!("{:.0} %", row.cpu_percent),
-        String::new(),
-        if row.serves { format!("{:.1}", row.requests_per_second) } else { String::new() },
-        counted(row.requests),
-        counted(row.errors),
-        String::new(),
-        match row.work.as_str() {
-            "" if row.serves => "idle".to_owned(),
-            work => work.to_owned(),
-        },
-    ];
-    Row::new(cells).style(Style::new().fg(Color::Blue))
-}
-
-fn draw_requests(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+fn requests(model: &Model, width: u16) -> Rows {
     let requests = model.requests();
-    let title = format!(" {} in flight ", requests.len());
-    let rows = requests.into_iter().map(|request| {
-        let style = if request.age_ms >= OLD_MS { Style::new().fg(Color::Yellow) } else { Style::new() };
-        let thread = if request.thread == 0 { String::new() } else { request.thread.to_string() };
-        let cells = [
-            request.process.clone(),
-            thread,
-            duration(request.age_ms),
-            request.phase.clone(),
-            request.state.to_owned(),
-            request.text.clone(),
-        ];
-        Row::new(cells).style(style)
-    });
-    let widths = [
-        Constraint::Length(10),
-        Constraint::Length(8),
-        Constraint::Length(12),
-        Constraint::Length(12),
-        Constraint::Length(9),
-        Constraint::Min(10),
-    ];
-    let table = Table::new(rows, widths)
-        .header(
-            Row::new(["worker", "thread", "age", "phase", "thread is", "request"])
-                .style(Style::new().add_modifier(Modifier::BOLD)),
-        )
-        .block(Block::new().borders(Borders::TOP).title(title));
-    frame.render_widget(table, area);
+    let title = format!("{} in flight", requests.len());
+    Rows::of(title, &rows::REQUESTS, requests.into_iter().map(rows::request).collect(), width, width / 2)
 }
 
-fn draw_errors(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let line = |error: &ErrorRow| {
-        let ago = plain::age(error.ago_ms);
-        Line::styled(
-            format!("{} in worker {}, {ago} ago: {}", error.status, error.worker, error.text),
-            Style::new().fg(Color::Red),
-        )
-    };
-    let lines: Vec<Line<'_>> = model.sample().errors.iter().take(area.height as usize).map(line).collect();
-    frame.render_widget(Paragraph::new(lines).block(Block::new().borders(Borders::TOP).title(" recent errors ")), area);
+fn error_rows(model: &Model, width: u16) -> Rows {
+    let errors = &model.sample().errors;
+    let title = if errors.is_empty() { "no recent errors" } else { "recent errors" };
+    Rows::of(title.to_owned(), &rows::ERRORS, errors.iter().map(rows::error).collect(), width, width / 2)
 }
 
 /// Draws lines in a frame over the tables.
-fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, top: usize) {
+fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<String>, top: usize) {
     let whole = frame.area();
-    let width = whole.width.saturating_sub(4).min(110);
-    let height = (lines.len().saturating_sub(top) as u16).saturating_add(2).min(whole.height.saturating_sub(2));
+    // A narrow screen has no columns for the edges.
+    let width = if whole.width >= 90 { (whole.width - 4).min(120) } else { whole.width };
+    let height = (lines.len().saturating_sub(top) as u16).saturating_add(2).min(whole.height);
     let area = Rect { x: (whole.width - width) / 2, y: (whole.height - height) / 2, width, height };
     frame.render_widget(Clear, area);
-    let shown: Vec<Line<'_>> = lines.into_iter().skip(top).collect();
+    let inner = usize::from(width.saturating_sub(2));
+    let shown: Vec<Line<'_>> = lines.iter().skip(top).map(|line| Line::from(stack::fitted(line, inner))).collect();
     frame.render_widget(Paragraph::new(shown).block(Block::bordered().title(format!(" {title} "))), area);
 }
 
@@ -255,7 +298,8 @@ mod tests {
     use crate::answer::GenerationRow;
     use crate::picture;
     use crate::top::model::Key;
-    use crate::top::sample::{Looks, RequestRow, Sample};
+    use crate::top::sample::{ErrorRow, Looks, ProcessRow, RequestRow, Sample};
+    use crate::top::threads::ThreadRow;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use std::collections::BTreeSet;
@@ -323,12 +367,12 @@ mod tests {
         for part in [
             "master 99: serving, generation 2, version 0.1.0",
             "12.5 requests/s",
-            "3    forming   2 s           1 of 3 workers  starts its workers",
-            "2    serving",
+            "3  forming  2 s  1 of 3 workers  starts its workers",
+            "2  serving",
             "the last reload has failed: no module named shop",
-            "2         102      2    serving   1 min 1 s     0 %    32 MiB",
+            "2       102    2  serving  1 min 1 s  0 %  32 MiB    0.0         0       0      0     0",
             "1 in flight",
-            "2.1 s        application  waits     GET /slow",
+            "2       2.1 s  application  waits  GET /slow",
             "q quit",
         ] {
             assert!(shown.contains(part), "{part}:\n{shown}");
@@ -342,7 +386,144 @@ mod tests {
         model.press(Key::Down);
         model.press(Key::Right);
         let shown = screen(&model, 110, 30);
-        assert!(shown.contains("- 2       102") && shown.contains("  thread  777") && shown.contains("idle"), "{shown}");
+        assert!(shown.contains("- 2     102") && shown.contains("thread  777") && shown.contains("idle"), "{shown}");
+    }
+
+    /// The tokens of a screen that have a digit. A path may be cut, and ends with an ellipsis then.
+    fn numbers_of(shown: &str) -> BTreeSet<String> {
+        let tokens = shown.split(|character: char| character.is_whitespace() || character == ',');
+        tokens
+            .filter(|token| token.contains(|one: char| one.is_ascii_digit()) && !token.contains(['…', '─']))
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// A model with large numbers, all of whose values have digits of their own.
+    fn busy_model() -> Model {
+        let mut model = model();
+        let mut sample = model.sample().clone();
+        for (place, row) in (1..).zip(&mut sample.processes) {
+            row.pid = 4_190_000 + place;
+            (row.requests, row.requests_per_second) = (12_345_678 + place as u64, 12_345.6);
+            (row.cpu_percent, row.resident_bytes, row.age_ms) = (397.0, 1234 << 20, 86_400_000 * 3 + 7_200_000);
+            (row.errors, row.connections, row.threads, row.busy) = (45_678, 23_456, 64, 63);
+        }
+        sample.threads = [(
+            4_190_002,
+            vec![ThreadRow { pid: 4_190_002, id: 4_190_777, requests: 7_654_321, serves: true, ..ThreadRow::default() }],
+        )]
+        .into();
+        (sample.requests_per_second, sample.errors_per_second) = (12_345.6, 234.5);
+        (sample.waiting, sample.queue_most, sample.latency_s) = (4095, 4096, Some([0.000_606, 0.142, 1.85]));
+        sample.errors = vec![ErrorRow { worker: 3, status: 503, ago_ms: 123_000, text: "GET /orders/98765".into() }];
+        sample.requests[0].thread = 4_190_777;
+        sample.requests[0].text = "POST /customers/56473829/orders/1029384756/items?page=…&token=…".into();
+        sample.failure = None;
+        model.take(sample);
+        model.press(Key::Down);
+        model.press(Key::Right);
+        model
+    }
+
+    #[test]
+    fn no_number_is_cut_at_any_width_and_no_line_is_longer_than_the_terminal() {
+        let model = busy_model();
+        // All forms that values have: a table without limits, and one that is narrow but has every column.
+        let mut known = numbers_of(&screen(&model, 400, 40));
+        for (columns, rows) in [
+            (rows::PROCESSES.as_slice(), model.lines().iter().map(|line| rows::line(line).0).collect::<Vec<_>>()),
+            (rows::REQUESTS.as_slice(), model.requests().into_iter().map(|row| rows::request(row).0).collect()),
+            (rows::ERRORS.as_slice(), model.sample().errors.iter().map(|row| rows::error(row).0).collect()),
+            (rows::GENERATIONS.as_slice(), model.sample().generations.iter().map(|row| rows::generation(row).0).collect()),
+        ] {
+            assert!(rows.iter().all(|row| row.len() == columns.len()));
+            for forms in rows.iter().flatten() {
+                known.extend(numbers_of(&format!("{} {}", forms.long, forms.short)));
+            }
+        }
+        for part in plain::rates_parts(model.sample()) {
+            known.extend(numbers_of(&format!("{} {}", part.long, part.short)));
+        }
+        for width in 30..=140 {
+            let shown = screen(&model, width, 40);
+            let unknown: Vec<String> = numbers_of(&shown).difference(&known).cloned().collect();
+            assert!(unknown.is_empty(), "{width}: {unknown:?}\n{shown}");
+            // The most important ones are there.
+            for part in ["4190001", "4190777", "q 4095/4096", "p99 1.85 s"] {
+                assert!(shown.contains(part) || shown.contains("queue 4095 of 4096"), "{width}: {part}\n{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_give_way_by_their_importance() {
+        let heads = |width: u16| {
+            let shown = screen(&busy_model(), width, 40);
+            let head =
+                shown.lines().find(|line| line.starts_with("worker") && line.contains("pid")).unwrap_or_default().to_owned();
+            head.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        for (width, expected) in [
+            (130, "worker pid gen state up CPU memory req/s requests errors conns busy thread"),
+            (100, "worker pid gen state up CPU memory req/s requests errors conns busy thread"),
+            (80, "worker pid gen state up CPU memory req/s requests errors busy thread"),
+            (60, "worker pid state CPU memory req/s errors busy"),
+            (40, "worker pid CPU memory req/s busy"),
+            (30, "worker pid req/s busy"),
+        ] {
+            assert_eq!(heads(width), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_counted_and_the_chosen_one_is_among_those_that_are_shown() {
+        let mut model = Model::default();
+        let worker = |number: u64| ProcessRow {
+            name: number.to_string(),
+            number,
+            is_worker: true,
+            pid: 1000 + number as i64,
+            ..ProcessRow::default()
+        };
+        model.take(Sample { processes: (1..=32).map(worker).collect(), ..Sample::default() });
+        let shown = screen(&model, 80, 24);
+        let rows = |shown: &str| shown.lines().filter(|line| line.contains(" 10")).count();
+        assert!(shown.contains(&format!("+{} more", 32 - rows(&shown))), "{shown}");
+        for _ in 0..20 {
+            model.press(Key::Down);
+        }
+        let shown = screen(&model, 80, 24);
+        assert!(shown.contains("\n21 ") && shown.contains(" above, +11 more"), "{shown}");
+        model.press(Key::PageDown);
+        model.press(Key::PageDown);
+        let shown = screen(&model, 80, 24);
+        assert!(shown.contains("\n32 ") && shown.contains(&format!("+{} above\n", 32 - rows(&shown))), "{shown}");
+    }
+
+    #[test]
+    fn an_instance_without_workers_tells_what_cheap_means_and_has_no_negative_rate() {
+        let answer = serde_json::json!({"phase": "serving", "generations": [{"number": 1, "state": "serving", "wanted": 0}]});
+        let mut model = Model::default();
+        model.take(Looks::default().sample(&answer, &BTreeSet::new()));
+        let shown = screen(&model, 80, 24);
+        assert!(shown.contains("\n0.0 requests/s, "), "{shown}");
+        assert!(shown.contains("\nno worker runs (cheap): the first connection starts some\n"), "{shown}");
+    }
+
+    #[test]
+    fn bars_have_their_scale_and_the_time_that_they_cover() {
+        let mut model = Model::default();
+        for second in 0..=30_u32 {
+            model.take(Sample {
+                now_ms: 1000 * u64::from(second),
+                requests_per_second: f64::from(second * 10),
+                ..Sample::default()
+            });
+        }
+        let shown = screen(&model, 80, 24);
+        assert!(shown.contains("─ requests/s: 0 to 300 in the last 30 s ─"), "{shown}");
+        // The newest one is at the right edge.
+        assert!(shown.lines().any(|line| line.ends_with('█') && line.starts_with("      ")), "{shown}");
     }
 
     #[test]
@@ -373,21 +554,22 @@ mod tests {
             ..ThreadRow::default()
         };
         let mut busy = ThreadRow { requests: 2411, requests_per_second: 55.2, ..thread(4132, "bolide", "runs", 95.9, true) };
-        busy.work = sample.requests[1].in_words();
+        busy.work = "3.1 s POST /reports?month=…&token=…".to_owned();
         let idle =
             ThreadRow { requests: 2587, requests_per_second: 62.8, errors: 3, ..thread(4141, "bolide", "waits", 0.5, true) };
         sample.threads = [(4132, vec![busy, idle, thread(4142, "sentry.worker", "waits", 0.0, false)])].into();
         let mut model = Model::default();
         for second in 0..120_u32 {
             let requests_per_second = 420.0 + 90.0 * (f64::from(second) / 9.0).sin() + f64::from(second * 37 % 61);
-            model.take(Sample { requests_per_second, ..sample.clone() });
+            let now_ms = sample.now_ms - u64::from(1000 * (120 - second));
+            model.take(Sample { requests_per_second, now_ms, ..sample.clone() });
         }
         model.take(sample);
         // Of the two workers 2, the one of generation 7.
         model.press(Key::Down);
         model.press(Key::Down);
         model.press(Key::Right);
-        let mut terminal = Terminal::new(TestBackend::new(120, 36)).expect("made");
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("made");
         terminal.draw(|frame| draw(frame, &model)).expect("drawn");
         let title = "bolide top: the load, generations, workers with the threads of one, requests in flight and recent errors";
         picture::compare("top.svg", &picture::screen(title, terminal.backend().buffer()));
@@ -406,6 +588,8 @@ mod tests {
         model.press(Key::Enter);
         assert!(screen(&model, 100, 30).contains("paused   filter: x"));
         model.take_trouble("master 99: no answer".to_owned());
-        assert!(screen(&model, 100, 30).contains("master 99: no answer"));
+        let shown = screen(&model, 100, 30);
+        // The reason comes first, and nothing claims that the instance serves.
+        assert!(shown.starts_with("master 99: no answer\nmaster 99: was serving, "), "{shown}");
     }
 }
