@@ -11,6 +11,7 @@ pub mod memory;
 pub mod metrics;
 pub mod openmetrics;
 pub mod protobuf;
+pub mod recent_routes;
 pub mod reloads;
 pub mod route_names;
 pub mod spans;

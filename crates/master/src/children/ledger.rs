@@ -84,6 +84,11 @@ impl Ledger {
         self.accounts.get(number as usize - 1).cloned().unwrap_or_default()
     }
 
+    /// Returns the work of all request workers that have ended.
+    pub fn past_work(&self) -> Work {
+        self.accounts.iter().flat_map(|account| account.past.iter().copied()).sum()
+    }
+
     /// Records a new process of this number.
     pub fn note_spawn(&mut self, number: u32) {
         let account = self.account_mut(number);

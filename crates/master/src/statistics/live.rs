@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use bolide_supervision::process_state::cpu_ms_of;
+use bolide_supervision::process_state::{cpu_ms_of, state_in_words, thread_state};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::stats_server::{Answer, Page};
 use nix::unistd::Pid;
@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 pub const EVERY_MS: u64 = 1000;
 /// Processes that are measured for an event; of more, each has its turn.
 const MAX_MEASURED: usize = 32;
+/// Requests whose threads are looked at for an event.
+const MAX_THREADS: usize = 64;
 /// The page runs nothing but its own script, loads nothing of others, and is shown in no frame.
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
@@ -67,6 +69,7 @@ impl Live {
             shown.as_object_mut().map(|parts| parts.remove(part));
         }
         self.measure(&mut shown);
+        add_states(&mut shown);
         self.event.insert(Page::from(format!("data: {shown}\n\n").into_bytes())).clone()
     }
 
@@ -89,6 +92,22 @@ impl Live {
                 if let Some((resident_bytes, cpu_ms)) = measured {
                     (process["resident_bytes"], process["cpu_ms"]) = (json!(resident_bytes), json!(cpu_ms));
                 }
+            }
+        }
+    }
+}
+
+/// Adds what the kernel tells of the threads that are in a call for a request, those of the first workers.
+fn add_states(shown: &mut Value) {
+    let mut room = MAX_THREADS;
+    for worker in shown["workers"].as_array_mut().into_iter().flatten() {
+        let Some(pid) = worker["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()) else { continue };
+        for request in worker["in_flight"].as_array_mut().into_iter().flatten() {
+            let thread = request["thread"].as_u64().and_then(|thread| u32::try_from(thread).ok()).filter(|_| room > 0);
+            let Some(thread) = thread.filter(|thread| *thread > 0) else { continue };
+            room -= 1;
+            if let Some(state) = thread_state(pid, thread) {
+                request["state"] = json!(state_in_words(state));
             }
         }
     }

@@ -9,5 +9,6 @@ pub mod overview;
 pub mod proportional;
 pub mod reporting;
 pub mod routes;
+pub mod site;
 pub mod status;
 pub mod view;

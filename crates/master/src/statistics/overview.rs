@@ -106,6 +106,7 @@ fn error(child: &Child, request: &Remembered, now_ms: u64) -> Option<(u64, Value
         "request": request.text,
         "ago_ms": ago_ms,
         "microseconds": end.microseconds,
+        "trace": request.trace.map(|trace| trace[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
     });
     Some((ago_ms, error))
 }

@@ -26,6 +26,7 @@ use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
 use crate::statistics::overview::Overview;
 use crate::statistics::proportional::ProportionalMemory;
 use crate::statistics::routes::{self, Door, Numbers};
+use crate::statistics::site;
 use crate::statistics::status;
 use crate::statistics::view::View;
 use crate::token::Token;
@@ -200,7 +201,12 @@ impl Reporting {
     /// Returns the event of this second for the page.
     fn event(&mut self, view: View<'_>, now_ms: u64) -> Page {
         let Reporting { live, overview, queues, .. } = self;
-        live.event(|| overview.current(view, queues, view.is_stopping, now_ms).clone(), now_ms)
+        let shown = || {
+            let mut shown = overview.current(view, queues, view.is_stopping, now_ms).clone();
+            site::add_to(&mut shown, view, now_ms);
+            shown
+        };
+        live.event(shown, now_ms)
     }
 
     fn facts(&mut self, view: View<'_>, now_ms: u64) -> Facts {

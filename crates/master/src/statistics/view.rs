@@ -84,6 +84,13 @@ impl View<'_> {
         sum
     }
 
+    /// Returns the work of all request workers since startup, with that of those that have ended.
+    pub fn total_work(&self) -> Work {
+        let rows = self.children.iter().filter(|child| child.is_request_worker()).filter_map(Child::row);
+        let present: Work = rows.flat_map(|row| self.children.scoreboard().work(row)).sum();
+        [self.children.ledger().past_work(), present].into_iter().sum()
+    }
+
     /// Returns an entry for each helper of the settings in force.
     fn helper_facts(&self) -> Vec<HelperFacts> {
         let facts = |(place, helper): (u32, &Helper)| {
