@@ -5,11 +5,14 @@ import contextlib
 import json
 import math
 import os
+import re
+import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from support import processes
@@ -17,11 +20,17 @@ from support.browser import chromium
 from support.metrics import fetch, metrics_address
 from support.statistics import connect
 from support.waiting import wait_until
+from support_instance import REFUSED
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 #: Clients with events at the same time (`stats_server.rs`, `MAX_STREAMS`).
 MAX_STREAMS = 16
 OVERFLOWS = "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
+#: The heads that are outside of their table's box.
+HIDDEN_COLUMNS = """
+return [...document.querySelectorAll('.scroll')].filter(box => !box.hidden && box.scrollWidth > box.clientWidth + 1)
+    .map(box => box.getAttribute('aria-label'))
+"""
 GROUND = "return getComputedStyle(document.body).backgroundColor"
 
 
@@ -43,6 +52,7 @@ def application(environ, start_response):
 #: With this variable, the test takes the pictures of the documentation, under a load of this many seconds.
 WRITES = "BOLIDE_WRITE_REFERENCE"
 LOAD_SECONDS = 100
+PICTURE_SIZES = {"desktop-light": (1200, 1000, "light"), "phone-light": (390, 844, "light"), "phone-dark": (390, 844, "dark")}
 
 
 @pytest.fixture
@@ -151,32 +161,101 @@ def streams_again(address):
         return "200 OK" in lines.readline()
 
 
+def test_an_event_names_the_site_and_has_totals_routes_and_the_state_of_threads(shop, busy):
+    stream, lines = events_of(busy)
+    with stream, lines:
+        event = next_event(lines)
+    assert event["site"]["applications"] == ["shop"]
+    assert event["site"]["host"] == socket.gethostname()
+    assert event["site"]["addresses"] == [f"http://127.0.0.1:{shop.port}"]
+    assert event["totals"] == {"requests": 1, "errors": 1}
+    assert event["routes"]["source"] == "recorder"
+    (route,) = event["routes"]["rows"]
+    assert (route["name"], route["requests"], route["errors"]) == ("GET /prices", 1, 1)
+    (in_flight,) = [one for worker in event["workers"] for one in worker["in_flight"]]
+    assert in_flight["state"] in ("runs", "waits", "disk")
+
+
+def test_routes_come_from_the_requests_that_workers_remember_with_rates_and_quantiles(start, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "2", module="shop")
+    for number in range(20):
+        assert instance.get(f"/orders/{number}?token=secret").status == 200
+    assert instance.get("/products/300").status == 200
+    stream, lines = events_of(metrics_address(instance))
+    with stream, lines:
+        event = next_event(lines)
+    assert "secret" not in json.dumps(event)
+    assert (event["routes"]["requests"], event["routes"]["more"]) == (21, 0)
+    routes = {route["name"]: route for route in event["routes"]["rows"]}
+    assert routes["GET /orders/:id"]["requests"] == 20
+    assert routes["GET /orders/:id"]["rate"] > 0
+    assert routes["GET /products/:id"]["p99_us"] >= 300_000
+
+
+def test_routes_of_groups_are_counted_since_startup(start, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    groups = ("--route-group", "orders /orders/", "--route-group", "products /products/")
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "1", *groups, module="shop", alarms=True)
+    for number in range(200):
+        assert instance.get(f"/orders/{number}").status == 200
+    assert instance.get("/prices").status == 500
+    stream, lines = events_of(metrics_address(instance))
+    with stream, lines:
+        routes = next_event(lines)["routes"]
+    assert routes["source"] == "route-group"
+    rows = {row["name"]: row for row in routes["rows"]}
+    assert {name: (row["requests"], row["errors"]) for name, row in rows.items()} == {
+        "orders": (200, 0),
+        "products": (0, 0),
+        "other": (1, 1),
+    }
+    assert sum(count for _, count in rows["orders"]["latency_us"]) == 200
+
+
+def text_of(browser, name):
+    return browser.find_element(By.ID, name).text
+
+
 def test_a_browser_shows_the_page_in_each_size_and_color_without_a_message_in_its_console(shop, busy):
     grounds = set()
     with chromium() as browser:
 
         def text(name):
-            return browser.find_element(By.ID, name).text
+            return text_of(browser, name)
 
-        for width, height, scheme in [(1280, 800, "light"), (1280, 800, "dark"), (390, 844, "light"), (390, 844, "dark")]:
+        for width, height, scheme in [(1200, 800, "light"), (1200, 800, "dark"), (390, 844, "light"), (390, 844, "dark")]:
             emulate(browser, width, height, scheme)
             browser.get("http://{}:{}/".format(*busy))
             wait_until(lambda: len(text("workers").splitlines()) == 2, "two workers")
             wait_until(lambda: "GET /reports?token=" in text("requests"), "the request in flight")
-            assert "application" in text("requests")
             assert "GET /prices?key=" in text("errors")
-            assert text("generations").startswith("1 serving ")
+            assert "GET /prices" in text("routes")
             assert "mule 1" in text("helpers")
             assert "attendant" in text("helpers")
             assert "secret" not in browser.page_source
-            assert text("state").startswith("serving, generation 1")
+            assert text("state").startswith("serving \u00b7 generation 1 for ")
+            site = f"shop on {socket.gethostname()}"
+            assert (text("title"), browser.title) == (site, site)
+            assert text("site") == f"http://127.0.0.1:{shop.port}"
+            # One generation that serves needs no table.
+            assert not browser.find_element(By.ID, "forming").is_displayed()
             assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
+            # A table has all of its columns within the screen, or fewer columns.
+            assert browser.execute_script(HIDDEN_COLUMNS) == [], width
+            assert text("workers").splitlines()[0].endswith("of 2")
+            assert "0 of" in text("charts")
             grounds.add((scheme, browser.execute_script(GROUND)))
         assert len(grounds) == 2
+        emulate(browser, 1200, 800, "light")
+        assert "application" in text("requests")
+        links = [link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "nav a")]
+        assert [link.rpartition("/")[2] for link in links] == ["metrics", "status"]
         # By the keyboard alone: the first stop is the filter, the next one pauses.
         browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
         browser.switch_to.active_element.send_keys("no such worker")
         wait_until(lambda: text("workers") == "", "no worker")
+        assert text("no-workers") == "None matches the filter."
         browser.switch_to.active_element.send_keys(Keys.CONTROL, "a")
         browser.switch_to.active_element.send_keys(Keys.DELETE, Keys.TAB)
         browser.switch_to.active_element.send_keys(Keys.SPACE)
@@ -184,24 +263,109 @@ def test_a_browser_shows_the_page_in_each_size_and_color_without_a_message_in_it
         button = browser.find_elements(By.CSS_SELECTOR, "#heads button")[5]
         button.send_keys(Keys.ENTER)
         assert browser.find_elements(By.CSS_SELECTOR, "#heads th")[5].get_attribute("aria-sort") == "descending"
-        # The threads of a worker unfold, and the keyboard stays at its button although the rows are new each second.
+        # The threads of a worker unfold, and the keyboard stays at its button although the order of rows changes.
         button = browser.find_element(By.CSS_SELECTOR, "#workers button")
-        number = button.text
         button.send_keys(Keys.ENTER)
         browser.find_element(By.ID, "pause").send_keys(Keys.SPACE)
-        # The order may have changed, as the workers are sorted by what changes.
-        buttons = "[...document.querySelectorAll('#workers button')]"
-        browser.execute_script(f"{buttons}.find(button => button.textContent === arguments[0]).focus()", number)
+        browser.execute_script("arguments[0].focus()", button)
         state = text("requests")
         wait_until(lambda: text("requests") != state, "the next event")
-        assert browser.switch_to.active_element.text == number
-        assert browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
+        assert browser.switch_to.active_element == button
+        assert button.get_attribute("aria-expanded") == "true"
         assert text("workers").count("thread ") == 2
-        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        # The command for its stacks has the pids of the worker and of the master.
+        command = browser.find_element(By.CSS_SELECTOR, "#workers code").text
+        assert re.fullmatch(rf"bolide trace \d+ {shop.pid}", command), command
+        assert int(command.split()[2]) in shop.workers()
+        button.send_keys(Keys.ENTER)
         assert "thread " not in text("workers")
         assert browser.console() == []
         if os.environ.get(WRITES):
             take_pictures(browser, shop)
+
+
+def test_rows_stay_so_that_a_click_of_any_length_counts_and_a_selection_stays(start, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "4", module="shop")
+    is_over = threading.Event()
+
+    def ask():
+        with instance.connect() as connection:
+            while not is_over.is_set():
+                connection.request("GET", "/orders/1")
+
+    load = threading.Thread(target=ask)
+    load.start()
+    try:
+        with chromium() as browser:
+            browser.get("http://{}:{}/".format(*metrics_address(instance)))
+            wait_until(lambda: len(text_of(browser, "workers").splitlines()) == 4, "four workers")
+            # The order by requests changes under load.
+            for _ in range(2):
+                browser.find_elements(By.CSS_SELECTOR, "#heads button")[7].click()
+            for press in range(12):
+                button = browser.find_elements(By.CSS_SELECTOR, "#workers tr:not(.thread):not(.detail) td:first-child button")[
+                    press % 4
+                ]
+                before = button.get_attribute("aria-expanded")
+                # Selenium waits between the press and the release; events of the page come in each second.
+                actions = ActionChains(browser, duration=0)
+                actions.click_and_hold(button).pause((0.06, 0.12, 0.25, 1.2)[press % 4]).release().perform()
+                assert button.get_attribute("aria-expanded") != before, f"press {press}"
+                button.send_keys(Keys.ENTER)
+                assert button.get_attribute("aria-expanded") == before
+            pid = browser.execute_script(
+                "const td = document.querySelector('#workers tr').children[1];"
+                "document.getSelection().selectAllChildren(td); return td.textContent"
+            )
+            rates = set()
+
+            def has_changed():
+                rates.add(text_of(browser, "charts"))
+                return len(rates) > 4
+
+            wait_until(has_changed, "several events")
+            assert browser.execute_script("return document.getSelection().toString()").strip() == pid
+            assert browser.console() == []
+    finally:
+        is_over.set()
+        load.join()
+
+
+def test_a_failed_reload_is_above_all_else_and_an_instance_without_errors_says_so(start, call, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "1", module="shop", alarms=True)
+    (tmp_path / "shop.py").write_text("raise RuntimeError('no database')\n")
+    assert call("reload", "--wait", instance.pid)[0] == REFUSED
+    with chromium() as browser:
+        for width, height in [(800, 500), (390, 664)]:
+            emulate(browser, width, height, "light")
+            browser.get("http://{}:{}/".format(*metrics_address(instance)))
+            wait_until(lambda: "no database" in text_of(browser, "failure"), "the reason")
+            assert re.match(r"The reload at \d\d:\d\d:\d\d failed, so generation 1 still serves: ", text_of(browser, "failure"))
+            bottom = browser.execute_script("return document.getElementById('failure').getBoundingClientRect().bottom")
+            assert bottom < height / 2, bottom
+            assert text_of(browser, "no-errors") == "None since startup."
+            assert text_of(browser, "no-requests") == "None."
+            assert text_of(browser, "no-routes") == "No request in the last two minutes."
+
+
+def test_charts_fill_from_the_right_and_have_their_scale_and_time(busy):
+    with chromium() as browser:
+        emulate(browser, 1200, 800, "light")
+        browser.get("http://{}:{}/".format(*busy))
+        cards = wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, ".chart"), "charts")
+        assert len(cards) == 6
+        wait_until(lambda: "\u221230 s" in cards[0].text, "the time")
+        for card in cards:
+            axis = [span.text for span in card.find_elements(By.CSS_SELECTOR, ".axis span")]
+            assert axis[0] == "\u221230 s"
+            assert re.match(r"0 to \S", axis[1]), axis
+            assert axis[2] == "now"
+        ends = (
+            "return [...document.querySelectorAll('.chart path.series0')].map(path => path.getAttribute('d').split(/[ML]/).pop())"
+        )
+        assert all(end.startswith("240.0 ") for end in browser.execute_script(ends))
 
 
 def emulate(browser, width, height, scheme):
@@ -219,15 +383,21 @@ def take_pictures(browser, instance):
     def ask(number):
         connection = instance.connect()
         while (left := until - time.monotonic()) > 0:
-            connection.request("GET", f"/products/{4 + 8 * number + int(20 * (1 + math.sin(left / 6)))}")
+            wait_ms = 4 + 8 * number + int(20 * (1 + math.sin(left / 6)))
+            path = (f"/products/{wait_ms}", "/", f"/orders/{wait_ms}", f"/search?q={wait_ms}")[int(left * 50) % 4]
+            connection.request("GET", path)
             time.sleep(0.02 * (1 + math.cos(left / 9)))
 
     clients = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
     for client in clients:
         client.start()
+    emulate(browser, *PICTURE_SIZES["desktop-light"])
+    browser.refresh()
     time.sleep(LOAD_SECONDS - 10)
-    for name, size in ("desktop-light", (1280, 900, "light")), ("phone-dark", (390, 844, "dark")):
+    for name, size in PICTURE_SIZES.items():
         emulate(browser, *size)
+        if name.startswith("phone"):
+            browser.execute_script("document.activeElement.blur(); scrollTo(0, 0)")
         time.sleep(2)
         (PICTURES / f"page-{name}.png").write_bytes(base64.b64decode(browser.get_screenshot_as_base64()))
     for client in clients:
