@@ -33,7 +33,7 @@ def test_each_picture_is_small_and_on_a_page_with_words_for_those_who_do_not_see
     for path in PICTURES.iterdir():
         assert path.stat().st_size < MAX_BYTES, f"{path.name} has {path.stat().st_size} bytes"
     for name, parts in {
-        "top.md": {"top.svg", "page-desktop-light.png", "page-phone-dark.png"},
+        "top.md": {"top.svg", "page-desktop-light.png", "page-phone-light.png", "page-phone-dark.png"},
         "metrics.md": {"metrics.svg"},
         "json-logging.md": {"log-json.svg"},
         "trace-and-profile.md": {"trace.svg", "flame-graph.svg"},
@@ -49,7 +49,8 @@ def test_each_picture_is_small_and_on_a_page_with_words_for_those_who_do_not_see
 
 def test_the_pictures_of_the_page_are_of_a_desktop_and_a_phone():
     # tests/process/test_live_page.py looks at the page, and takes them.
-    for name, least, most in ("page-desktop-light.png", 1000, 2000), ("page-phone-dark.png", 300, 500):
+    phones = [(f"page-phone-{scheme}.png", 300, 500) for scheme in ("light", "dark")]
+    for name, least, most in ("page-desktop-light.png", 1000, 2000), *phones:
         head = (PICTURES / name).read_bytes()[:24]
         assert head[:8] == b"\x89PNG\r\n\x1a\n"
         assert least < struct.unpack(">I", head[16:20])[0] < most
