@@ -23,6 +23,7 @@ fn row(flag: &ServerSetting, server: Server) -> String {
     let letter = flag.letter.filter(|(_, servers)| servers.contains(&server));
     let letter = letter.map(|(letter, _)| format!("`-{letter}`, ")).unwrap_or_default();
     let (here, why) = match flag.meaning {
+        _ if !flag.here.is_empty() => (flag.here.to_owned(), ""),
         Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) => ("the same".to_owned(), ""),
         Meaning::Option(name) if flag.argument == Argument::None => (format!("`{name} = true`"), ""),
         Meaning::Option(name) => (format!("`{name}`"), ""),

@@ -13,7 +13,7 @@ const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PO
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
 const COLORS: &str = "colors are for terminals, and `NO_COLOR=1` in the environment turns them off";
 const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
-const NO_LEVELS: &str = "the log has a single level; `disable-logging` turns request lines off";
+const NO_LEVELS: &str = "lines of all levels are written; `disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = settings![
     /// `-` and `/dev/stdout` are standard output. Without it, requests are not logged if there is a file for the other lines
@@ -36,8 +36,8 @@ pub const FLAGS: &[ServerSetting] = settings![
     .setting("errorlog"),
     flag("log-file", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
     flag("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`, `log-output = false`")),
-    /// the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access
-    /// log is configured
+    /// the server writes its lines of all levels: `info` and below change nothing, and `warning` and above turn request lines
+    /// off, unless an access log is configured
     flag("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
         .setting("loglevel"),
     flag("verbosity", &[Daphne], Nothing(NO_LEVELS)).letter('v'),
@@ -99,7 +99,7 @@ fn level(to: &mut Translation, text: &str) -> Result<(), String> {
         ("critical" | "error" | "warning" | "warn", _) => true,
         ("info" | "notset", _) => false,
         ("debug" | "trace", _) => {
-            to.note(format!("the log has a single level: `{text}` logs no more than `info`"));
+            to.note(format!("the server writes its lines of all levels: `{text}` logs no more than `info`"));
             false
         }
         (_, Ok(number)) => number > 20,

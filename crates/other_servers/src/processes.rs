@@ -13,8 +13,9 @@ pub(super) const GEVENT: &str = "gevent";
 const NO_RUNTIME: &str = "there are no runtime threads beside the application's";
 
 pub const FLAGS: &[ServerSetting] = settings![
-    /// also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`
-    flag("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
+    /// each worker loads the application, while `processes` alone loads it once
+    /// ([Preloading](migrate-from-gunicorn.md#preloading)); `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`
+    flag("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same).here("`processes`, `lazy-apps = true`")
         .letter_of('w', &[Gunicorn, Hypercorn]).setting("workers"),
     /// `sync`, `gthread`, `asyncio` and uvicorn's have no effect, because slow clients do not occupy a worker and Bolide detects
     /// ASGI applications. With `gevent` and its variants, requests run in greenlets of gevent, as many as `worker_connections`,

@@ -67,6 +67,8 @@ pub struct ServerSetting {
     pub meaning: Meaning,
     /// Its meaning in a file, if that differs.
     pub in_file: Option<Meaning>,
+    /// The options of a file that mean the same, if the meaning does not have them; for the guide.
+    pub here: &'static str,
     /// Further information for its users, for the guide.
     pub says: &'static str,
 }
@@ -91,6 +93,7 @@ pub const fn flag(flag: &'static str, servers: &'static [Server], meaning: Meani
         argument: Argument::Required,
         meaning,
         in_file: None,
+        here: "",
         says: "",
     }
 }
@@ -135,6 +138,10 @@ impl ServerSetting {
 
     pub const fn optional(self) -> ServerSetting {
         ServerSetting { argument: Argument::Optional, ..self }
+    }
+
+    pub const fn here(self, here: &'static str) -> ServerSetting {
+        ServerSetting { here, ..self }
     }
 
     pub const fn says(self, says: &'static str) -> ServerSetting {

@@ -10,6 +10,7 @@ use bolide_configuration::pair::{Pair, without_secret};
 use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 use bolide_options::catalog::catalog;
 use bolide_options::reader::{Configuration, EarlyExit};
+use bolide_options::resolve::WEB_CONCURRENCY;
 use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
 use bolide_other_servers::reading::KnownServers;
 use serde_json::{Value as Json, json};
@@ -46,6 +47,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
     };
     let (settings, diagnostics) = bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
+    if let Some(settings) = &settings {
+        let implied = implied(&configuration, settings);
+        configuration.effects.extend(implied);
+    }
     let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
     if let Some(settings) = &settings {
         let named = named(&configuration, settings, &host.directory);
@@ -118,16 +123,33 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
     json!({ "start": steps, "options": options, "diagnostics": diagnostics })
 }
 
+/// Lines for the workers that the environment asks for, and for loading in each of them, which the words of other servers mean.
+fn implied(read: &Configuration, settings: &Settings) -> Vec<Pair> {
+    let place = |names: &[&str]| {
+        let is_one = |pair: &&Pair| catalog().get(&pair.key).is_some_and(|row| names.contains(&row.name()));
+        read.effects.iter().rev().find(is_one).map(|pair| &pair.location)
+    };
+    let (workers, mut made) = (&settings.workers, Vec::new());
+    let processes = place(&["processes"]);
+    let variable = Location::environment(WEB_CONCURRENCY);
+    if workers.processes_chosen && processes.is_none() {
+        made.push(pair("processes", workers.processes.to_string(), variable.clone()));
+    }
+    if settings.application.lazy && workers.processes > 1 && place(&["lazy-apps", "lazy"]).is_none() {
+        let location = processes.unwrap_or(&variable);
+        let is_typed = *location == Location::command_line();
+        made.push(pair("lazy-apps", "true".to_owned(), if is_typed { Location::file(plan::FLAG, 0) } else { location.clone() }));
+    }
+    made
+}
+
+fn pair(key: &str, value: String, location: Location) -> Pair {
+    Pair { key: key.to_owned(), value: Some(value), location, acted: false, placeholder: false }
+}
+
 /// Lines for what the command line sets without an option: the application, and the default address if no other is set.
 fn named(read: &Configuration, settings: &Settings, directory: &Path) -> Vec<Pair> {
     let Some(application) = settings.applications.first().filter(|first| first.is_positional) else { return Vec::new() };
-    let pair = |key: &str, value: String, location: Location| Pair {
-        key: key.to_owned(),
-        value: Some(value),
-        location,
-        acted: false,
-        placeholder: false,
-    };
     let callable = application.callable.as_deref();
     let location = Location::command_line();
     let mut made = match &application.source {

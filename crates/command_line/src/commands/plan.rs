@@ -1,9 +1,14 @@
 //! The plan of a start in a few lines: the applications, the addresses, the workers, and where each was set. `bolide config`
 //! prints it first. It starts nothing.
 
+use bolide_configuration::diagnostic::Location;
 use bolide_contract::settings::{Address, Application, ApplicationSource, Listener, Protocol, Settings, Threads};
 use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
+use bolide_options::resolve::WEB_CONCURRENCY;
+
+/// The flag whose several workers each load the application, without an option that says so.
+pub const FLAG: &str = "--workers";
 
 /// One line of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +21,15 @@ pub struct PlanStep {
 
 pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
     let step = |what, value: String, from: String| PlanStep { what, value, from };
-    let mut steps: Vec<PlanStep> =
-        settings.applications.iter().map(|one| step("application", application(one), one.origin.clone())).collect();
+    let (loading, implied) = (loading(settings), implied_loading(read));
+    let mut steps: Vec<PlanStep> = settings
+        .applications
+        .iter()
+        .map(|one| {
+            let from = implied.clone().unwrap_or_else(|| one.origin.clone());
+            step("application", format!("{}, {loading}", application(one)), from)
+        })
+        .collect();
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
     let threads = match (&settings.asynchronous.gevent, settings.workers.threads) {
         (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
@@ -40,6 +52,23 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         steps.push(step("user", user.clone(), origin(read, &["uid"])));
     }
     steps
+}
+
+/// Which processes load the application.
+fn loading(settings: &Settings) -> String {
+    match (settings.application.lazy, settings.workers.processes) {
+        (true, 1) => "loaded in the worker".to_owned(),
+        (true, count) => format!("loaded in each of {count} workers"),
+        (false, 1) => "loaded once, the worker is forked from it".to_owned(),
+        (false, _) => "loaded once, workers are forked from it".to_owned(),
+    }
+}
+
+/// The place that makes each worker load the application, if no option does.
+fn implied_loading(read: &Configuration) -> Option<String> {
+    let places = [FLAG.to_owned(), Location::environment(WEB_CONCURRENCY).to_string()];
+    let lazy = read.effects.iter().find(|pair| pair.key == "lazy-apps")?;
+    places.into_iter().find(|place| *place == lazy.location.to_string())
 }
 
 /// Where one of these options was last set.

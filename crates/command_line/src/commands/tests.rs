@@ -236,7 +236,7 @@ fn test_config_of_an_application_shows_what_a_start_would_do() {
         "module = shop.wsgi:app # command line",
         "http = 127.0.0.1:8000 # default without a configuration",
         "; processes = 1 # default",
-        "# application shop.wsgi:app # command line",
+        "# application shop.wsgi:app, loaded in the worker # command line",
         "# address http://127.0.0.1:8000 # default without a configuration",
         "# workers 1 worker of 1 thread # default",
     ] {
@@ -245,13 +245,45 @@ fn test_config_of_an_application_shows_what_a_start_would_do() {
     assert_eq!(status, 0);
     let (text, status) = printed(&directory, "config --json shop.wsgi:app --processes 4");
     let object: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
-    assert_eq!((status, &object["start"][0]["value"]), (0, &serde_json::json!("shop.wsgi:app")));
+    assert_eq!(
+        (status, &object["start"][0]["value"]),
+        (0, &serde_json::json!("shop.wsgi:app, loaded once, workers are forked from it"))
+    );
     assert!(object["start"].as_array().is_some_and(|steps| steps.iter().any(|step| step["value"] == "4 workers of 1 thread")));
     let options = object["options"].as_array().expect("a list");
     let processes = options.iter().find(|option| option["name"] == "processes").expect("it is there");
     assert_eq!((&processes["value"], &processes["from"]), (&serde_json::json!("4"), &serde_json::json!("command line")));
     assert!(printed(&directory, "config app.py --http :9000").0.contains("wsgi-file = app.py"));
     assert!(printed(&directory, "config app.py --worker-class gevent").0.contains("1 worker of 1000 greenlets (gevent)"));
+}
+
+#[test]
+fn test_config_says_which_processes_load_the_application() {
+    const ONCE: &str = "# application shop.wsgi:app, loaded once, workers are forked from it # command line";
+    const EACH: &str = "# application shop.wsgi:app, loaded in each of 4 workers #";
+    const CONCURRENCY: &str = "environment variable WEB_CONCURRENCY";
+    let directory = Directory::new("config-loading");
+    for (line, variables, wanted) in [
+        ("--workers 4", vec![], vec![format!("{EACH} --workers"), "lazy-apps = true # --workers".to_owned()]),
+        (
+            "",
+            vec![("WEB_CONCURRENCY", "4")],
+            vec![
+                format!("{EACH} {CONCURRENCY}"),
+                format!("processes = 4 # {CONCURRENCY}"),
+                format!("lazy-apps = true # {CONCURRENCY}"),
+            ],
+        ),
+        ("--processes 4", vec![], vec![ONCE.to_owned()]),
+        ("--workers 4 --master", vec![], vec![ONCE.to_owned()]),
+    ] {
+        let Ok(Reading::Print { text, .. }) = outcome(&directory, &format!("config shop.wsgi:app {line}"), &variables) else {
+            panic!("config prints")
+        };
+        let lines: Vec<String> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert!(wanted.iter().all(|wanted| lines.contains(wanted)), "{line}: {text}");
+        assert_eq!(text.contains("\nlazy-apps"), wanted.len() > 1, "{text}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod work;
 
 pub use crate::topics::application::naming::asgi_file;
 pub use crate::topics::application::positional::PositionalApplication;
-pub use crate::topics::platform::port;
+pub use crate::topics::platform::{WEB_CONCURRENCY, port};
 pub use crate::topics::tls::ciphers;
 pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 

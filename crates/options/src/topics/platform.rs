@@ -18,7 +18,7 @@ use crate::topics::processes::MAX_PROCESSES;
 /// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";
 /// The number of workers of an application on the command line, as with other Python servers and on hosting platforms.
-const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
+pub const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
 /// A file that some programs read by default.
 const USUAL_FILE: &str = ".env";
 
