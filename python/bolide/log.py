@@ -60,7 +60,7 @@ def write_lines(lines):
 
 
 def report(lines):
-    """Log one event of the server, such as a message and a stack: the first line has the time, or all are one JSON object."""
+    """Log one event of the server: its first line begins with ``bolide:``, or all of its lines are one JSON object."""
     _native.report_log(prefixed(lines))
 
 

@@ -84,7 +84,7 @@ def leave():
 
 
 def subject():
-    return "the process" if log.is_forked() else "bolide: the prototype"
+    return "the process" if log.is_forked() else "the prototype"
 
 
 def waited_for():

@@ -94,7 +94,7 @@ def test_before_anything_has_left_a_failure_is_a_500_and_the_connection_stays_go
         assert response.get("x-begun") is None
         assert_fine(client)
         assert client.request(target="/pid").body == pid
-    server.wait_for_log(f"^worker 1: (?:{words})")
+    server.wait_for_log(f"^(?:bolide: )?worker 1: (?:{words})")
     server.wait_for_log(rf"GET /{path} => generated 21 bytes in \d+ msecs \(HTTP/1.1 500\)")
 
 

@@ -42,8 +42,8 @@ def test_a_stuck_loop_is_told_with_the_stack_that_blocks_it(stuck, path, loop):
     server = stuck("loop-stall = 0.2", f"loop = {loop}")
     pid = pid_of(server)
     assert server.get(f"/{path}").text == "blocked"
-    said = server.wait_for_log(r"^worker 1: the event loop has not turned for \d\.\d s; it is blocked here:$")
-    again = server.wait_for_log(r"^worker 1: the event loop turns again, after \d+\.\d s$")
+    said = server.wait_for_log(r"^bolide: worker 1: the event loop has not turned for \d\.\d s; it is blocked here:$")
+    again = server.wait_for_log(r"^bolide: worker 1: the event loop turns again, after \d+\.\d s$")
     told = server.log[said.end() : again.start()]
     assert re.search(rf"File .*asgi_stuck\.py.*, line \d+ in {path}_here", told), told
     assert "in at_" in told
@@ -56,7 +56,7 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
         send(server, f"/wait?{number}")
         server.wait_for_log(f"^waits {number}$")
     assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^worker 1: \d+ tasks wait for the event loop, which has not turned for \d+\.\d s$")
+    server.wait_for_log(r"^bolide: worker 1: \d+ tasks wait for the event loop, which has not turned for \d+\.\d s$")
     # Not the line of asyncio's own Event.wait().
     server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 
@@ -69,7 +69,7 @@ def test_the_stack_stands_directly_behind_the_line_that_announces_it(stuck, path
         server.wait_for_log(f"^waits order{number}$")
     for count in range(1, 5):
         assert server.get(f"/{path}").text == "blocked"
-        server.wait_for_log(r"^worker 1: the event loop turns again", count=count)
+        server.wait_for_log(r"^bolide: worker 1: the event loop turns again", count=count)
     lines = server.lines
     places = [place for place, line in enumerate(lines) if line.endswith("it is blocked here:")]
     assert len(places) >= 4
@@ -83,7 +83,7 @@ def test_many_tasks_are_counted_and_some_are_named(stuck):
     server = stuck("loop-stall = 0.2")
     server.get("/make_tasks?100")
     assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^worker 1: 10\d tasks wait")
+    server.wait_for_log(r"^bolide: worker 1: 10\d tasks wait")
     server.wait_for_log(r"^worker 1:   and 8\d more$")
 
 
@@ -125,7 +125,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     response = client.read_response()
     assert response.status == 504
     server.wait_for_log("^cancelled over$")
-    server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; cancelling its task; it is waiting here:$")
+    server.wait_for_log(r"^bolide: worker 1: harakiri: GET /wait\?over took \d+\.\d s; cancelling its task; it is waiting here:$")
     assert re.search(
         r'it is waiting here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$',
         server.log,

@@ -70,14 +70,14 @@ def test_an_exception_is_logged_and_500_and_the_connection_stays_good(server, pa
     assert response.get("x-begun") is None
     assert_fine(client)
     assert client.request(target="/pid").body == pid
-    server.wait_for_log(f"^worker 1: (?:{words})")
+    server.wait_for_log(f"^(?:bolide: )?worker 1: (?:{words})")
     server.wait_for_log(f"GET /{path} => generated 21 bytes in \\d+ msecs \\(HTTP/1.1 500\\)")
 
 
 def test_a_traceback_is_logged_with_its_request_in_one_piece(server):
     server.get("/group?which=this")
     found = server.wait_for_log(
-        r"^worker 1: an exception in GET /group\?which=this\n(?:worker 1: .*\n)+?worker 1: ValueError: the second one$"
+        r"^bolide: worker 1: an exception in GET /group\?which=this\n(?:worker 1: .*\n)+?worker 1: ValueError: the second one$"
     )
     assert "KeyError: 'the first one'" in found[0]
     assert re.search(r'File ".*failures.py", line \d+, in at_group', found[0])
@@ -121,7 +121,7 @@ def test_an_exception_mid_stream_closes_the_connection_without_a_last_chunk(serv
         assert response.status == 200
         rest = client.read_to_end()
         assert rest == (b"5\r\nbegun\r\n" if response.get("transfer-encoding") else b"begun")
-    server.wait_for_log(f"^worker 1: an exception in GET /{path}$")
+    server.wait_for_log(f"^bolide: worker 1: an exception in GET /{path}$")
     if "stream" in path:
         server.wait_for_log(f"^closed {path[len('exception_') :]}$")
 
@@ -131,7 +131,7 @@ def test_the_path_of_an_exception_is_told_as_the_client_wrote_it(serve):
     client = server.connect()
     client.send("GET /exception?\u00e9\u20ac HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     assert client.read_response().status == 500
-    server.wait_for_log("^worker 1: an exception in GET /exception\\?\u00e9\u20ac$")
+    server.wait_for_log("^bolide: worker 1: an exception in GET /exception\\?\u00e9\u20ac$")
 
 
 def test_close_is_called_after_an_exception(server):

@@ -113,9 +113,9 @@ def leave(server, path, way="reset"):
 def test_a_client_that_leaves_a_stream_is_no_traceback(shop, name, path, way):
     server = shop(name)
     leave(server, path, way)
-    lines = [line for line in server.lines if line.startswith("worker 1: ")]
+    lines = [line for line in server.lines if line.startswith("bolide: worker 1: ")]
     assert len(lines) <= 1, server.log
-    assert all(re.fullmatch(rf"worker 1: GET {path}: the client left after \d+\.\d s", line) for line in lines), lines
+    assert all(re.fullmatch(rf"bolide: worker 1: GET {path}: the client left after \d+\.\d s", line) for line in lines), lines
 
 
 def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
@@ -136,7 +136,7 @@ def test_an_error_of_the_application_is_logged_all_the_same(shop, name, how):
 
 
 def told_of(server):
-    return [line for line in server.lines if line.startswith("worker 1: ")]
+    return [line for line in server.lines if line.startswith("bolide: worker 1: ")]
 
 
 @pytest.mark.parametrize("way", ["reset", "close"])
@@ -150,7 +150,7 @@ def test_a_client_that_leaves_a_websocket_is_no_traceback(shop, name, path, way)
     server.wait_for_log(f"GET {path} => generated")
     assert server.stop() == 0
     assert len(told_of(server)) <= 1, server.log
-    assert all(re.fullmatch(rf"worker 1: GET {path}: the client left after \d+\.\d s", line) for line in told_of(server))
+    assert all(re.fullmatch(rf"bolide: worker 1: GET {path}: the client left after \d+\.\d s", line) for line in told_of(server))
 
 
 def test_a_client_that_leaves_its_own_body_is_no_traceback(shop):

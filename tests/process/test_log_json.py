@@ -172,5 +172,7 @@ def test_lines_of_a_worker_have_the_time_of_its_masters_lines_and_tracebacks_one
     instance.get("/exception")
     instance.wait_for_log(r"^worker 1: \w+Error")
     text = instance.raw_log
-    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d worker 1: an exception in GET /exception$", text, re.MULTILINE), text
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d bolide: worker 1: an exception in GET /exception$", text, re.MULTILINE), (
+        text
+    )
     assert re.search(r"^worker 1: Traceback", text, re.MULTILINE), text

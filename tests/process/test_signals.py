@@ -111,7 +111,7 @@ def test_an_exception_in_a_handler_is_in_the_log_and_in_the_statistics_and_ends_
     before = site.instance.worker()
     site.run("[uwsgi.signal(number) for number in (2, 1)]")
     site.wait_for_notes("any1", 1)
-    site.instance.wait_for_log(r"^worker 1: an exception in signal 2$")
+    site.instance.wait_for_log(r"^bolide: worker 1: an exception in signal 2$")
     site.instance.wait_for_log(r"^worker 1: TypeError: unsupported operand")
     assert site.instance.worker() == before
     worker = worker_of(address)

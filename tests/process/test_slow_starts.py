@@ -99,7 +99,8 @@ def test_a_lifespan_that_does_not_start_is_named_with_its_stack(start, tmp_path)
     (tmp_path / "shop.py").write_text(LIFESPAN)
     instance = start("--asgi", "shop", module=None, ready=False, environment=SOON)
     instance.wait_for_log(
-        r"^worker 1: the application's lifespan has not reported for 0.3 s that its startup is complete; it is waiting here:$"
+        r"^bolide: worker 1: the application's lifespan has not reported for 0.3 s that its startup is complete; it is waiting "
+        r"here:$"
     )
     instance.wait_for_log("^worker 1: .* in wait_for_the_database$")
     assert instance.stop() == 0

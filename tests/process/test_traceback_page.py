@@ -56,7 +56,7 @@ def test_a_browser_is_shown_the_traceback_and_nothing_of_it_is_markup(develop):
     assert "prefers-color-scheme: dark" in answer.text
     assert "src=" not in answer.text
     assert set(re.findall(r'href="(\w+):', answer.text)) == {"vscode"}
-    instance.wait_for_log(r"^an exception in GET /$")
+    instance.wait_for_log(r"^bolide: an exception in GET /$")
 
 
 def test_frames_of_the_application_are_open_and_come_first_those_of_libraries_are_folded(develop):

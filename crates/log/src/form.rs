@@ -61,6 +61,9 @@ fn form() -> Option<&'static Form> {
     unsafe { FORM.load(Acquire).as_ref() }
 }
 
+/// Begins a line of the server itself.
+const OWN: &[u8] = b"bolide: ";
+
 /// A line of the server itself.
 pub fn message(text: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(text.len() + 64);
@@ -70,7 +73,7 @@ pub fn message(text: &str) -> Vec<u8> {
             if let Some(form) = form {
                 date(&mut line, form);
             }
-            line.extend_from_slice(b"bolide: ");
+            line.extend_from_slice(OWN);
             let color = form.filter(|form| form.is_colored).and_then(|_| color(text));
             line.extend_from_slice(color.unwrap_or_default());
             line.extend_from_slice(text.as_bytes());
@@ -100,12 +103,14 @@ pub fn of_lines(lines: &[u8], kind: &str) -> Option<Vec<u8>> {
 /// The type of lines that the application or another program has written.
 pub const OUTPUT: &str = "output";
 
-/// Lines of one event of the server: the first one has the time, or all of them are one object.
+/// Lines of one event of the server: the first one has the time and the server's name, or all of them are one object.
 pub fn report(lines: &[u8]) -> Vec<u8> {
     let mut formed = Vec::with_capacity(lines.len() + 64);
-    let Some(form) = form() else { return lines.to_vec() };
-    if !form.is_json {
-        date(&mut formed, form);
+    if form().is_none_or(|form| !form.is_json) {
+        if let Some(form) = form() {
+            date(&mut formed, form);
+        }
+        formed.extend_from_slice(OWN);
         formed.extend_from_slice(lines);
         return formed;
     }
