@@ -19,7 +19,7 @@ OPEN_SECONDS = 15
 # Beyond the duration of the load itself.
 GRACE_SECONDS = 30
 POLL_SECONDS = 0.05
-# The ways to a server, as (protocol, whether it is a UNIX socket, the host that it listens at otherwise).
+# The ways to a server, as (protocol, whether it is a UNIX socket, the host that it listens on otherwise).
 WAYS = {
     "HTTP TCP": ("http", False, HOST),
     "HTTP dual-stack": ("http", False, "[::]"),

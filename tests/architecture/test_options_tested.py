@@ -17,7 +17,7 @@ def supported():
     pages = "".join(page.read_text() for page in sorted(REFERENCE.iterdir()))
     for section in re.split(r"^## ", pages, flags=re.MULTILINE)[1:]:
         head, _, rest = section.partition("\n")
-        if "\n* verdict: supported\n" in rest:
+        if "\n* status: supported\n" in rest:
             also = re.search(r"^\* also: .*$", rest, re.MULTILINE)
             yield re.findall(r"`([^`]+)`", head + (also[0] if also else ""))
 

@@ -201,6 +201,6 @@ def test_a_flag_that_gunicorn_has_is_never_said_to_be_none(flag, tmp_path):
 def test_a_configuration_that_ignores_the_platforms_port_is_noted_at_the_check(tmp_path):
     (tmp_path / "shop.ini").write_text("[uwsgi]\nmodule = app\nhttp = 127.0.0.1:8000\n")
     _, told, _ = run(tmp_path, "check", "shop.ini", PORT="28330")
-    assert "PORT = 28330 is set and not used: shop.ini:3 listens at port 8000" in told
+    assert "PORT = 28330 is set and not used: shop.ini:3 listens on port 8000" in told
     _, told, _ = run(tmp_path, "check", "shop.ini", PORT="8000")
     assert "is set and not used" not in told

@@ -111,7 +111,7 @@ FRAGMENT = re.compile(
     r"|no application is named"
     r"|no address speaks (HTTP|TLS)|has no effect without `|has no effect: there is no|`allow-missing` permits that"
     r"|are written to /tmp/keys.log"
-    r"|can't change to `|can't be (read|opened|found)|No such file|` needs root, and this is|this user may not listen at port"
+    r"|can't change to `|can't be (read|opened|found)|No such file|` needs root, and this is|this user may not listen on port"
 )
 
 

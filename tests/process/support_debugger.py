@@ -17,7 +17,7 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 
 
 def connected(port):
-    """Waits until an adapter listens at the port, and connects to it."""
+    """Waits until an adapter listens on the port, and connects to it."""
 
     def connect():
         with contextlib.suppress(ConnectionRefusedError):

@@ -316,7 +316,7 @@ def test_what_only_root_may_do_is_told_to_others():
         shutil.rmtree(directory)
     assert done.returncode == CLEAN, done
     lowest = int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
-    assert ("this user may not listen at port 80" in done.stdout) == (lowest > 80), done
+    assert ("this user may not listen on port 80" in done.stdout) == (lowest > 80), done
     for option in ("uid", "gid"):
         assert f"warning: `{option} = 12345` needs root, and this is " in done.stdout, done
 

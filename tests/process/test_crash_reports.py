@@ -70,7 +70,7 @@ def die(instance, target):
     return path, json.loads(text)
 
 
-def read_aloud(path, *flags):
+def explained(path, *flags):
     result = subprocess.run([*program(), "crash", *flags, path], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -89,7 +89,7 @@ def test_a_native_fault_leaves_the_stacks_of_all_threads_and_the_native_function
     assert report["memory"]
     assert report["limits"]
     assert report["modules"]
-    text = read_aloud(path, "--all")
+    text = explained(path, "--all")
     assert "was killed by SIGSEGV" in text
     assert "accessed invalid memory in " in text
     assert f"{report['fault']['module']}+" in text
@@ -98,14 +98,14 @@ def test_a_native_fault_leaves_the_stacks_of_all_threads_and_the_native_function
     # The next worker has a report of its own, and none of the first one's state.
     _, second = die(instance, "/exit")
     assert (second["signal"], second["status"], second["stacks"], second["fault"]) == (None, 3, "", None)
-    assert "os._exit(3)" in read_aloud(instance.log.split("bolide crash ")[-1].splitlines()[0])
+    assert "os._exit(3)" in explained(instance.log.split("bolide crash ")[-1].splitlines()[0])
 
 
 def test_a_kill_from_outside_is_told_as_one(deadly):
     instance, _ = deadly()
     path, report = die(instance, "/killed")
     assert (report["signal"], report["by_kernel"]) == (9, False)
-    assert "Another process has sent SIGKILL" in read_aloud(path)
+    assert "Another process has sent SIGKILL" in explained(path)
 
 
 def test_a_kill_for_lack_of_memory_is_told_as_the_kernels(deadly, tmp_path):
@@ -116,7 +116,7 @@ def test_a_kill_for_lack_of_memory_is_told_as_the_kernels(deadly, tmp_path):
     events.write_text("low 0\noom 1\noom_kill 1\n")
     path, report = die(instance, "/killed")
     assert (report["signal"], report["by_kernel"], report["cgroup"]["memory.max"]) == (9, True, "268435456")
-    text = read_aloud(path)
+    text = explained(path)
     assert "The kernel was out of memory and chose this process." in text
     assert "memory.max of the control group: 268435456" in text
 
@@ -127,7 +127,7 @@ def test_an_abort_below_limit_as_is_explained_by_it_and_a_memory_error_is_no_dea
     assert list(directory.iterdir()) == []
     path, report = die(instance, "/abort")
     assert (report["signal"], report["settings"]["limit-as"]) == (6, 3000 << 20)
-    assert "probably because it could not allocate memory within `limit-as`" in read_aloud(path)
+    assert "probably because it could not allocate memory within `limit-as`" in explained(path)
 
 
 def test_a_worker_that_is_killed_for_its_memory_leaves_the_request_that_took_it(deadly):
@@ -141,7 +141,7 @@ def test_a_worker_that_is_killed_for_its_memory_leaves_the_request_that_took_it(
     assert report["killed_for"] == "memory"
     # It may have answered before the limit was looked at.
     assert "GET /grow/200?token=…" in [request["request"] for request in report["in_flight"] + report["last"]]
-    assert "more memory than its limit" in read_aloud(path)
+    assert "more memory than its limit" in explained(path)
 
 
 def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
@@ -149,7 +149,7 @@ def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
     path, report = die(instance, "/wait")
     assert report["killed_for"] == "harakiri"
     assert "in do_wait" in report["stacks"]
-    assert "longer than `harakiri`" in read_aloud(path)
+    assert "longer than `harakiri`" in explained(path)
 
 
 def test_a_worker_that_gets_no_cpu_for_a_while_leaves_its_stacks_all_the_same(deadly):
@@ -209,7 +209,7 @@ def test_a_report_that_is_a_fifo_or_names_one_is_read_without_a_wait(tmp_path):
     for module in (fifo, site / "shop.so", "/dev/tty", "/proc/kmsg", "/"):
         fault = {"module": str(module), "offset": 1, "address": "0x0", "instruction": "0x1"}
         report.write_text(json.dumps({"format": 1, "signal": 11, "fault": fault, "modules": [str(module)]}))
-        assert str(module) in read_aloud(str(report))
+        assert str(module) in explained(str(report))
 
 
 def test_no_control_character_of_a_report_reaches_the_terminal(tmp_path):
@@ -220,6 +220,6 @@ def test_no_control_character_of_a_report_reaches_the_terminal(tmp_path):
     more = {"in_flight": [request], "last": [request], "fault": fault, "stacks": f"{evil}\n{evil}", "cause": f"{evil}\n{evil}"}
     report.write_text(json.dumps({"format": 1, "signal": 11, "worker": evil, "pid": evil, **more}))
     for flags in ((), ("--all",)):
-        text = read_aloud(str(report), *flags)
+        text = explained(str(report), *flags)
         assert not [character for character in text if character in "\x9b\x1b\0\r"]
         assert r"\u{9b}" in text

@@ -47,7 +47,7 @@ TAUGHT = ("--reload", "--port", "--host", "--workers")
 
 def test_the_flags_of_the_tutorials_are_in_both_helps_and_explained(bolide):
     for text in (bolide("-h")[1], bolide("--help")[1]):
-        section = text.split("On the command line:")[1].split("\n\n")[0]
+        section = text.split("Flags:")[1].split("\n\n")[0]
         assert all(f"{flag} " in section for flag in TAUGHT), section
     for flag in TAUGHT:
         for asked in (flag, flag.lstrip("-")):
@@ -60,7 +60,7 @@ def test_the_flags_of_the_tutorials_are_in_both_helps_and_explained(bolide):
 
 
 def test_each_option_has_one_line_in_the_long_help_that_says_what_it_is(bolide):
-    text = bolide("--help")[1].split("On the command line:")[1]
+    text = bolide("--help")[1].split("Flags:")[1]
     lines = text.splitlines()
     assert not [line for line in lines if " The same" in line]
     heads = [line for line in lines if line.lstrip().startswith("-")]

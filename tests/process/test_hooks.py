@@ -219,7 +219,7 @@ def test_a_file_and_an_address_are_waited_for(start, tmp_path):
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         instance = start("--wait-for-file", tmp_path / "there", "--wait-for-socket", address, ready=False)
         instance.wait_for_log(f"hook as-root: {tmp_path}/there")
-        assert "listening at" not in instance.log
+        assert "listening on" not in instance.log
         (tmp_path / "there").touch()
         instance.wait_for_log("bolide: ready: ")
         assert instance.body()

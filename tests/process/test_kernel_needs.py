@@ -74,7 +74,7 @@ def test_the_address_of_a_client_comes_with_its_connection(host, tmp_path):
     number = GETPEERNAME[platform.machine()]
     told = "e['REMOTE_ADDR'].encode() + b' ' + e['REMOTE_PORT'].encode()"
     with start(tmp_path, lambda: refuse_call(number, EPERM), "--http-socket", f"{host}:0", answer=told) as process:
-        listening = next(found for line in process.stdout if (found := re.search(r"listening at http://(.*):(\d+)$", line)))
+        listening = next(found for line in process.stdout if (found := re.search(r"listening on http://(.*):(\d+)$", line)))
         while " ready" not in process.stdout.readline():
             pass
         with socket.create_connection((listening[1].strip("[]"), int(listening[2])), timeout=TIMEOUT_SECONDS) as client:

@@ -114,7 +114,7 @@ def test_requests_beside_another_one_accuse_no_route_and_the_log_says_so(watch):
 def test_an_accusation_is_an_object_of_the_json_log(watch):
     instance = watch("--log-json", requests=WINDOW, ready=False)
     instance.wait_for(lambda: '"message":"ready: ' in instance.log, "it is ready")
-    port = int(re.search(r'"message":"listening at http://127\.0\.0\.1:(\d+)', instance.log)[1])
+    port = int(re.search(r'"message":"listening on http://127\.0\.0\.1:(\d+)', instance.log)[1])
     ask(instance, ["/leak/list-of-orders", "/clean/nothing"], lambda: '"type":"leak"' in instance.log, port)
     found = [json.loads(line) for line in instance.log.splitlines() if '"type":"leak"' in line]
     assert found[0]["route"] == "GET /leak/list-of-orders"

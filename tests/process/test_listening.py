@@ -41,7 +41,7 @@ def test_ipv6(start, fail):
 
 def test_several_sockets_at_once(start, tmp_path):
     instance = start("--http-socket", "127.0.0.1:0", "--uwsgi-socket", "127.0.0.1:0", "--socket", "app.sock")
-    instance.wait_for_text(f"bolide: listening at uwsgi unix:{tmp_path}/app.sock\n")
+    instance.wait_for_text(f"bolide: listening on uwsgi unix:{tmp_path}/app.sock\n")
     http = [place[1:] for place in instance.places() if place[0] == "http"]
     assert len(http) == 2
     worker = str(instance.worker())
@@ -54,7 +54,7 @@ def test_an_abstract_socket(start):
     name = f"bolide-{uuid.uuid4().hex}"
     instance = start(socket=f"@{name}")
     assert instance.lines[0].startswith("bolide: version")
-    instance.wait_for_text(f"bolide: listening at http unix:@{name}")
+    instance.wait_for_text(f"bolide: listening on http unix:@{name}")
     with Client(b"\0" + name.encode()) as client:
         assert client.request().text == str(instance.worker())
     assert Path("/proc/net/unix").read_text().count(f"@{name}\n") >= 1

@@ -46,7 +46,7 @@ def test_every_line_is_json_whatever_bytes_are_in_it(start, tmp_path):
     (tmp_path / "says.py").write_text(SAYS)
     instance = start("--log-json", "--pythonpath", tmp_path, module="says", logging=True, ready=False)
     instance.wait_for(lambda: '"message":"ready: ' in instance.log, "it is ready")
-    place = re.search(r'"message":"listening at http://127\.0\.0\.1:(\d+)', instance.log)
+    place = re.search(r'"message":"listening on http://127\.0\.0\.1:(\d+)', instance.log)
     with socket.create_connection(("127.0.0.1", int(place[1]))) as client:
         client.sendall(b'GET /x?" HTTP/1.1\r\nHost: x\r\nUser-Agent: ' + HOSTILE + b"\r\nConnection: close\r\n\r\n")
         while client.recv(4096):

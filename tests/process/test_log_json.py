@@ -61,7 +61,7 @@ def serve(start, tmp_path):
         (tmp_path / "shop.py").write_text(text)
         instance = start("--log-json", "--pythonpath", tmp_path, *arguments, module="shop", logging=True, ready=False)
         instance.wait_for(lambda: '"message":"ready: ' in instance.log, "it is ready")
-        instance.json_port = int(re.search(r'"message":"listening at http://127\.0\.0\.1:(\d+)', instance.log)[1])
+        instance.json_port = int(re.search(r'"message":"listening on http://127\.0\.0\.1:(\d+)', instance.log)[1])
         return instance
 
     return serve

@@ -411,19 +411,19 @@ def test_host_and_port_are_one_address(bare, free_port):
     instance = bare("--host", "127.0.0.1", "--port", port, "--header", "X-Shop:open", "--no-server-header")
     answer = instance.get("/")
     assert (answer.status, answer.get("x-shop"), answer.get("server")) == (200, "open", None)
-    assert f"listening at http://127.0.0.1:{port}" in instance.log
+    assert f"listening on http://127.0.0.1:{port}" in instance.log
 
 
 def test_bind_speaks_what_gunicorns_protocol_says(bare, free_port):
     port = free_port()
     instance = bare("--bind", f"127.0.0.1:{port}", "--protocol", "uwsgi")
-    assert f"listening at uwsgi://127.0.0.1:{port}" in instance.log
+    assert f"listening on uwsgi://127.0.0.1:{port}" in instance.log
     instance.stop()
     # With `--socket` the protocol is uWSGI's.
     port, other = free_port(), free_port()
     instance = bare("--bind", f"127.0.0.1:{port}", "--socket", f"127.0.0.1:{other}", "--protocol", "fastcgi")
-    assert f"listening at http://127.0.0.1:{port}" in instance.log
-    assert f"listening at fastcgi://127.0.0.1:{other}" in instance.log
+    assert f"listening on http://127.0.0.1:{port}" in instance.log
+    assert f"listening on fastcgi://127.0.0.1:{other}" in instance.log
 
 
 def test_interfaces_of_uvicorn_and_granian_are_asgi(shop):
@@ -440,7 +440,7 @@ def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     assert "environment variable PORT: note: PORT: listening on 0.0.0.0" in said
     assert "http = :9000" in options_of(shop, "app:app", "--http", ":9000", **environment)[0]
     told = bare("--host", "127.0.0.1", environment=environment)
-    assert f"listening at http://127.0.0.1:{port}" in told.log
+    assert f"listening on http://127.0.0.1:{port}" in told.log
     assert "environment variable WEB_CONCURRENCY: note: WEB_CONCURRENCY: starting 2 workers" in told.log
     assert len(told.workers()) == 2
 
@@ -467,7 +467,7 @@ def test_variables_of_an_env_file_are_the_applications_and_say_the_port(bare, fr
     (tmp_path / "variables").write_text(f'PORT={port}\nexport SHOP="open ${{DAY:-today}}" # and tomorrow\n')
     instance = bare("--host", "127.0.0.1", "--env-file", "variables")
     assert json.loads(instance.get("/").text)["shop"] == "open today"
-    assert f"listening at http://127.0.0.1:{port}" in instance.log
+    assert f"listening on http://127.0.0.1:{port}" in instance.log
     instance.stop()
     instance = bare("--host", "127.0.0.1", "--env-file", "variables", environment={"SHOP": "closed"})
     assert json.loads(instance.get("/").text)["shop"] == "closed"

@@ -104,7 +104,7 @@ def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured
         load.wait_for_more()
     assert load.losses == []
     assert instance.port == port
-    instance.wait_for_log(rf"^bolide: listening at http://127\.0\.0\.1:{second}$")
+    instance.wait_for_log(rf"^bolide: listening on http://127\.0\.0\.1:{second}$")
 
 
 def test_connections_queued_on_a_removed_socket_are_served_before_it_closes(configured, tmp_path, free_port):
@@ -120,7 +120,7 @@ def test_connections_queued_on_a_removed_socket_are_served_before_it_closes(conf
         client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     instance.rewrite("")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(rf"^bolide: no longer listening at http://127\.0\.0\.1:{second}$")
+    instance.wait_for_log(rf"^bolide: no longer listening on http://127\.0\.0\.1:{second}$")
     wait_until(lambda: port_is_free(second), "the removed socket's end")
     gate.touch()
     assert [client.read_response().status for client in waiting] == [200] * len(waiting)

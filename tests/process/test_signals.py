@@ -237,7 +237,7 @@ if True:
     uwsgi.post_fork_hook = wait
 """
     site = served(start, tmp_path, "--processes", "3", more=more, ready=False)
-    site.instance.wait_for_log("listening at")
+    site.instance.wait_for_log("listening on")
     site.run(RAISED.format(16))
     notes = site.wait_for_notes("received16", 2)
     assert sorted(worker for _, worker, _ in notes) == ["1", "3"]

@@ -266,7 +266,7 @@ def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_p
 def test_the_json_log_has_one_object_and_its_request_is_a_warning(serve, tmp_path):
     instance = serve("--log-json", logging=True, ready=False)
     instance.wait_for(lambda: '"message":"ready: ' in instance.log, "it is ready")
-    port = int(re.search(r'"message":"listening at http://127\.0\.0\.1:(\d+)', instance.log)[1])
+    port = int(re.search(r'"message":"listening on http://127\.0\.0\.1:(\d+)', instance.log)[1])
     with socket.create_connection(("127.0.0.1", port)) as client, Silent(("127.0.0.1", 0)) as (_, silent):
         client.sendall(f"GET /asks?{silent} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         assert client.recv(100)

@@ -39,8 +39,8 @@ def test_start_up_lines_come_in_order(start):
     instance.wait_for_log("^bolide: open http")
     kinds = [
         rf"version \S+, master pid {instance.pid}",
-        r"listening at http://127\.0\.0\.1:\d+",
-        r"listening at uwsgi://127\.0\.0\.1:\d+",
+        r"listening on http://127\.0\.0\.1:\d+",
+        r"listening on uwsgi://127\.0\.0\.1:\d+",
         r"2 workers \S 3 threads",
         r"ready: 2 workers in \d+ ms \(the application was loaded in \d+ ms\)",
         r"open http://127\.0\.0\.1:\d+",
@@ -49,6 +49,33 @@ def test_start_up_lines_come_in_order(start):
     places = [re.search(f"^bolide: {kind}$", lines, re.MULTILINE) for kind in kinds]
     assert all(places), lines
     assert [place.start() for place in places] == sorted(place.start() for place in places)
+
+
+@pytest.mark.parametrize("application", ["nosuch.app:app", "nosuch.py"])
+def test_a_start_whose_application_is_missing_does_not_tell_its_address(fail, application, free_port):
+    status, lines = fail(application, "--http", f"127.0.0.1:{free_port()}")
+    assert status in (START_FAILED, LOAD_FAILED)
+    assert "nosuch" in lines[-1]
+    assert not [line for line in lines if "listening on" in line]
+
+
+def test_an_application_that_is_installed_elsewhere_is_served_and_its_address_is_told(start, tmp_path, free_port):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "shop.py").write_text(SHOP)
+    places = ("shop", "--http", f"127.0.0.1:{free_port()}", "--import", str(tmp_path / "path.py"))
+    (tmp_path / "path.py").write_text(f"import sys\nsys.path.append({str(tmp_path / 'far')!r})\n")
+    instance = start(*places, socket=None, module=None)
+    instance.wait_for_log(r"^bolide: listening on http://.*\nbolide: ready: 1 worker ")
+
+
+def test_a_port_that_is_misspelt_as_a_protocol_is_an_error_and_a_file_nearly_named_is_offered(fail, tmp_path):
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\n")
+    status, lines = fail("--prot", "80", "shop")
+    assert (status, len(lines)) == (START_FAILED, 1)
+    assert "did you mean `--port 80`?" in lines[0]
+    status, lines = fail("uwsgi.ini2")
+    assert (status, len(lines)) == (START_FAILED, 1)
+    assert lines[0].endswith("there is no file or module uwsgi.ini2 (did you mean uwsgi.ini?)")
 
 
 def test_a_start_without_a_number_has_one_worker_and_a_terminal_says_how_to_have_one_for_each_cpu(start, tmp_path):

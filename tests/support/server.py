@@ -24,7 +24,7 @@ TIME = re.compile(
 READY = re.compile(r'^bolide: ready: |"message":"ready: ', re.MULTILINE)
 #: The lines with its addresses.
 PLACE = re.compile(
-    r'^(?:bolide: |\{.*"message":")listening at (?:(?P<scheme>[a-z-]+)://(?P<address>[^\s"]+)|[a-z-]+ unix:(?P<path>[^\s"]+))'
+    r'^(?:bolide: |\{.*"message":")listening on (?:(?P<scheme>[a-z-]+)://(?P<address>[^\s"]+)|[a-z-]+ unix:(?P<path>[^\s"]+))'
 )
 #: Lines that a log must not contain unless the test expects them.
 ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")

@@ -13,6 +13,8 @@ const DEVELOP: &str = "develop";
 /// A flag without a value of uvicorn and granian. daphne's has a value, and means the other one, which is gunicorn's.
 const ACCESS_LOG: &str = "access-log";
 const ACCESS_LOG_FILE: &str = "access-logfile";
+/// `--prot 80` is a slip of `--port`, although it is the beginning of this option of uWSGI.
+const PROTOCOL: &str = "protocol";
 /// Largest file that may be a pidfile, in bytes.
 const PIDFILE_BYTES: u64 = 32;
 
@@ -132,7 +134,10 @@ impl<'a> Arguments<'a> {
             (Argument::Required, Some(value)) => Some(value),
             (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
         };
-        Ok(ParsedOption::new(name, value))
+        match value.as_deref().filter(|value| name == PROTOCOL && text != PROTOCOL && is_number(value)) {
+            Some(number) if !text.starts_with("protocol=") => Err(misspelt_port(text, number)),
+            _ => Ok(ParsedOption::new(name, value)),
+        }
     }
 
     /// `-c FILE` is gunicorn's or hypercorn's; uWSGI's `-c` takes no value.
@@ -261,6 +266,16 @@ fn is_configuration(word: &str) -> bool {
         || !ends(&[".ini", ".yaml", ".yml", ".json", ".js", ".xml", ".wsgi"]) && Path::new(word).is_file()
 }
 
+/// The error about a number for an abbreviation of `--protocol`.
+fn misspelt_port(typed: &str, number: &str) -> ArgumentError {
+    let name = typed.split('=').next().unwrap_or_default();
+    ArgumentError {
+        message: format!("`--{name} {number}`: `--{name}` is short for `--{PROTOCOL}`, and {number} is not a protocol"),
+        unknown: None,
+        advice: Some(format!("did you mean `--port {number}`?")),
+    }
+}
+
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -344,6 +359,7 @@ mod tests {
             ("--access-log --access-log=a.log", &["access-log", "access-logfile=a.log"]),
             ("--worker-tmp /dev/shm --access-logfi -", &["worker-tmp-dir=/dev/shm", "access-logfile=-"]),
             ("--conf gunicorn.conf.py", &["config=gunicorn.conf.py"]),
+            ("--prot http --protocol 80 --protocol=80", &["protocol=http", "protocol=80", "protocol=80"]),
             ("-- --http", &["--http"]),
             ("--serve x", &["serve=x"]),
             ("--master=true", &["master=true"]),
@@ -370,6 +386,8 @@ mod tests {
             ("-p", "`-p` needs a value"),
             ("-@", "`-@`"),
             ("--proc 4", "is ambiguous"),
+            ("--prot 80 app:app", "`--prot 80`: `--prot` is short for `--protocol`, and 80 is not a protocol"),
+            ("--prot=80 app:app", "`--prot 80`: `--prot` is short for `--protocol`"),
             ("--http-keepalive 75 app:app", "`--http-keepalive 75`: the value of `--http-keepalive` is optional"),
             ("--chmod-socket 660", "it must follow a `=`"),
             ("-s app.sock -C 660", "`-C 660`: the value of `-C` is optional, so it must follow without a space"),

@@ -376,6 +376,9 @@ fn take_positional(
         if let Some(first) = &application {
             return Err(second_application(&first.text, text).into());
         }
+        if let Some(misspelt) = typed_words::misspelt_file(text, host) {
+            return Err(misspelt.into());
+        }
         application = Some(positional(as_file(text, host)));
     }
     if develops {

@@ -51,7 +51,7 @@ observing_commands! {
         name: "crash",
         arguments: "FILE",
         arguments_most: 1,
-        help: "read a report of `crash-reports` aloud: what happened, the probable cause, what to do",
+        help: "explain a report of `crash-reports`: what happened, the probable cause, what to do",
         flags: CRASH_FLAGS,
         examples: CRASH_EXAMPLES,
     },

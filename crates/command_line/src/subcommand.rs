@@ -39,7 +39,7 @@ bolide_contract::with_words! {
     /// A group of commands in `--help`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Group {
-        Configurations = "Before the start",
+        Configurations = "Configuration",
         Instances = "Running instances",
         Texts = "Reference",
     }
@@ -138,7 +138,7 @@ const SPOOL_EXAMPLES: &[Example] = &[
     ("bolide spool show jobs NAME", "the content of a job"),
     ("bolide spool retry jobs --all", "have a spooler try the failed jobs again"),
 ];
-const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "for an editor: see docs/check.md")];
+const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "a JSON Schema, for an editor")];
 const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option"), ("bolide explain -p", "by its letter")];
 const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
 const COMPLETIONS_EXAMPLES: &[Example] = &[

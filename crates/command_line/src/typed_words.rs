@@ -74,6 +74,21 @@ pub fn missing_file(text: &str, name: &str, host: &HostInfo) -> Option<Diagnosti
     Some(Diagnostic::error(Some(&Location::command_line()), message).advise(advice))
 }
 
+/// Returns the error about a word that is neither a file nor a module here, and whose extension is nearly that of a configuration
+/// of this directory: `uwsgi.ini2`.
+pub fn misspelt_file(text: &str, host: &HostInfo) -> Option<Diagnostic> {
+    let (stem, _) = text.rsplit_once('.').filter(|_| !text.contains([':', '/']))?;
+    if host.directory.join(text).exists() || project::has_module(&host.directory, text) {
+        return None;
+    }
+    let names = project::entries(&host.directory);
+    let files = names.iter().filter(|other| format_of(other).is_some());
+    let same = files.filter(|other| other.rsplit_once('.').is_some_and(|(other, _)| other == stem));
+    let (_, near) = same.filter_map(|other| Some((suggest::distance(text, other)?, other))).min()?;
+    let message = format!("there is no file or module {text}");
+    Some(Diagnostic::error(Some(&Location::command_line()), message).advise(format!("did you mean {near}?")))
+}
+
 fn is_of_django(word: &str, host: &HostInfo) -> bool {
     word.trim_start_matches("./") == MANAGE || word == RUNSERVER && !project::has_module(&host.directory, word)
 }

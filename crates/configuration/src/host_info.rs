@@ -58,7 +58,7 @@ pub struct HostInfo {
     pub trust: Trust,
     /// A container was started for this process, so that others can't reach its loopback addresses.
     pub is_container: bool,
-    /// A syslog listens at its socket.
+    /// A syslog listens on its socket.
     pub has_syslog: bool,
 }
 

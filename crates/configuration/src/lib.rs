@@ -7,6 +7,7 @@ pub mod bounded;
 pub mod certificates;
 pub mod conditionals;
 pub mod diagnostic;
+pub mod documentation;
 pub mod dotenv;
 pub mod expand;
 pub mod host_info;

@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 
 use bolide_contract::settings::{Settings, Threads, Workers};
+use bolide_options::project::search;
 use bolide_supervision::log_sink;
 use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::sockets::listeners::{self, Endpoint};
@@ -14,9 +15,25 @@ use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::provision::error_report::page_written;
 
-/// Logs the lines that precede any loading.
-pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
-    log_sink::lines(&start_lines(settings, endpoints, bolide_log::is_terminal()));
+/// Begins the line about an address.
+const LISTENING: &str = "listening on ";
+
+/// Logs the lines that precede any loading. If the application on the command line may not exist, the start may fail: then
+/// `configuration` keeps the lines about the addresses until it is loaded.
+pub fn start(
+    settings: &Settings,
+    endpoints: &[Endpoint],
+    privileges: Option<&Privileges>,
+    warnings: &[String],
+    configuration: &mut Configuration,
+) {
+    let mut lines = start_lines(settings, endpoints, bolide_log::is_terminal());
+    if !search::finds_application(settings, &configuration.imports()) {
+        let (held, others) = lines.into_iter().partition(|line| line.starts_with(LISTENING));
+        configuration.hold(held);
+        lines = others;
+    }
+    log_sink::lines(&lines);
     log_sink::lines(warnings);
     if let Some(warning) = privileges::warning(privileges) {
         log_sink::line(warning);
@@ -68,7 +85,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint], at_terminal: bool) -
     let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
     let told_later = endpoints.iter().position(|endpoint| at_terminal && endpoint.is_web());
     let told = endpoints.iter().enumerate().filter(|(place, _)| Some(*place) != told_later);
-    lines.extend(told.map(|(_, endpoint)| format!("listening at {}{}", endpoint.to_open(), bound_in_words(endpoint))));
+    lines.extend(told.map(|(_, endpoint)| format!("{LISTENING}{}{}", endpoint.to_open(), bound_in_words(endpoint))));
     let workers = &settings.workers;
     let threads = match (settings.asynchronous.gevent.as_ref(), workers.threads) {
         (Some(gevent), _) => format!("{} (gevent)", counted(gevent.greenlets, "greenlet")),
@@ -115,7 +132,7 @@ mod tests {
     fn a_start_says_where_it_listens_and_with_what() {
         let mut settings = bolide_supervision::testing::settings();
         let listeners = Listeners::bind(&settings.listeners, Vec::new(), None).expect("bound");
-        assert!(start_lines(&settings, listeners.endpoints(), false)[1].starts_with("listening at http://127.0.0.1:"));
+        assert!(start_lines(&settings, listeners.endpoints(), false)[1].starts_with("listening on http://127.0.0.1:"));
         assert!(!start_lines(&settings, listeners.endpoints(), true)[1].contains("listening"));
         for (processes, threads, said) in [
             (1, Threads::Fixed(2), "1 worker × 2 threads"),

@@ -3,10 +3,11 @@
 //! runs it.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use bolide_command_line::{Reading, SIGNALS_PLACE};
+use bolide_configuration::documentation::{terminal_has_links, with_links};
 use bolide_configuration::launcher::Launcher;
 use bolide_contract::settings::Settings;
 use bolide_supervision::error::EXIT_START_FAILED;
@@ -116,7 +117,14 @@ fn version(bolide: &str, language: Option<&str>) -> String {
     format!("{}\n", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
+/// Whether the output is a terminal that shows hyperlinks.
+fn has_links() -> bool {
+    std::io::stdout().is_terminal() && terminal_has_links(|name| std::env::var(name).ok())
+}
+
 fn print(text: &str, status: i32) -> i32 {
+    let linked = has_links().then(|| with_links(text));
+    let text = linked.as_deref().unwrap_or(text);
     if status == 0 {
         become_pager(text);
     }

@@ -141,7 +141,7 @@ fn prepare(
     let ready = take_process(&settings, privileges.as_ref(), logs, predecessor.is_some()).map(|(signals, terminal, printed)| {
         // A daemon closes the terminal; the `daemonize` parent in the foreground shows the lines there.
         *console = terminal.filter(|_| settings.control.background.is_none());
-        announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
+        announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings, &mut configuration);
         reporting.announce();
         (signals, printed)
     });

@@ -1,4 +1,4 @@
-//! `bolide crash FILE`: reads a crash report aloud: what happened, the probable cause, what to do, and the facts. The
+//! `bolide crash FILE`: explains a crash report: what happened, the probable cause, what to do, and the facts. The
 //! command-line process runs it; it needs no instance.
 
 use std::fmt::Write as _;
@@ -270,8 +270,7 @@ mod tests {
     #[test]
     fn the_picture_of_the_documentation_is_this_text() {
         let report = serde_json::from_str(include_str!("crash_recording.json")).expect("JSON");
-        let title =
-            "bolide crash reads a report aloud: what happened, the probable cause, what to do, the requests and the stacks";
+        let title = "bolide crash explains a report: what happened, the probable cause, what to do, the requests and the stacks";
         let text = format!("$ bolide crash /var/lib/shop/crashes/crash-1795000000-000001-4131.json\n{}", told(&report, false));
         crate::picture::compare("crash.svg", &crate::picture::lines(title, &text));
     }

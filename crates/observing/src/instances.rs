@@ -131,7 +131,7 @@ fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
     Ok(Located::Process(pid))
 }
 
-/// Finds the instance that listens at a port, or at an address as it is logged or as `host:port`.
+/// Finds the instance that listens on a port, or at an address as it is logged or as `host:port`.
 fn of_address(text: &str) -> Result<Option<Located>, Refusal> {
     let port = text.strip_prefix(':').unwrap_or(text);
     let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());

@@ -72,7 +72,7 @@ fn in_words(answer: &Value) -> String {
     }
     for address in answer["addresses"].as_array().into_iter().flatten() {
         // Writing to a String can't fail.
-        let _ = writeln!(said, "listening at {}", text(address));
+        let _ = writeln!(said, "listening on {}", text(address));
     }
     if let Some((waiting, most)) = answer["queue"]["waiting"].as_u64().zip(answer["queue"]["most"].as_u64()) {
         let _ = writeln!(said, "queue: {} waiting, room for {most}", counted(waiting, "connection"));

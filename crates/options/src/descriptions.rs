@@ -20,7 +20,8 @@ pub fn value(row: &OptionRow) -> String {
         Value::Path => "a path".to_owned(),
         Value::Address => "an address".to_owned(),
         Value::List => "text".to_owned(),
-        Value::Special => "see uWSGI's manual".to_owned(),
+        Value::Form(form) => form.to_owned(),
+        Value::Special => "as in uWSGI".to_owned(),
     };
     let times = if row.is_several { "; it can be given several times" } else { "" };
     let optional = if row.argument == Argument::Optional { "; optional" } else { "" };
@@ -40,7 +41,7 @@ pub fn placeholder(row: &OptionRow) -> String {
         Value::Path if is_directory(row.help) => "DIRECTORY".to_owned(),
         Value::Path => "FILE".to_owned(),
         Value::Address => "ADDRESS".to_owned(),
-        Value::Text | Value::List | Value::Special => textual(row).to_owned(),
+        Value::Text | Value::List | Value::Form(_) | Value::Special => textual(row).to_owned(),
     }
 }
 

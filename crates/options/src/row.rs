@@ -49,7 +49,9 @@ pub enum Value {
     Address,
     /// Each further value is appended to the earlier ones.
     List,
-    /// Any other form, which the option's setter parses.
+    /// Any other form, which the option's setter parses, in words.
+    Form(&'static str),
+    /// The form that it has in uWSGI, for an option without an effect here.
     Special,
 }
 
@@ -193,8 +195,6 @@ bolide_contract::with_words! {
     /// A group of features that are implemented together; each planned option belongs to one.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Milestone {
-        /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
-        Services = "services",
         /// Instances that start and supervise others.
         Emperor = "emperor",
         /// Languages other than Python.
@@ -287,6 +287,10 @@ pub const fn accepted(name: &'static str, value: Value) -> OptionEntry {
 
 pub const fn planned(name: &'static str, value: Value, milestone: Milestone) -> OptionEntry {
     plain(name, Status::Planned(milestone, ""), value, "")
+}
+
+pub const fn absent(name: &'static str, value: Value) -> OptionEntry {
+    plain(name, Status::Absent(""), value, "")
 }
 
 pub const fn protective(name: &'static str, value: Value) -> OptionEntry {

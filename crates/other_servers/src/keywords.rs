@@ -1,6 +1,7 @@
 //! Translates the keywords of a call from Python (`bolide.run`) to words of the command line: Bolide's own options, and the names
 //! that other servers use for them. Runs in the process of the caller.
 
+use bolide_configuration::documentation::with_pages;
 use bolide_configuration::words::Word;
 use bolide_options::catalog::{catalog, nearest};
 use bolide_options::row::{Argument, Setting, Status};
@@ -91,7 +92,7 @@ fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordE
 fn option_problem(name: &str) -> Option<String> {
     let Some(row) = catalog().get(name) else {
         let meant = nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
-        return Some(meant.unwrap_or_else(|| "docs/reference/options.md lists the options".to_owned()));
+        return Some(meant.unwrap_or_else(|| with_pages("[[reference/options]] lists the options")));
     };
     match row.status {
         Status::Supported(_) if matches!(row.name(), "daemonize" | "daemonize2") => {
@@ -143,7 +144,7 @@ mod tests {
         for (name, text, is_value, part) in [
             ("harakri", "3", false, "did you mean harakiri?"),
             ("http_keepalve", "3", false, "did you mean http_keepalive?"),
-            ("nothing_of_the_kind", "3", false, "reference/options.md"),
+            ("nothing_of_the_kind", "3", false, "lists the options"),
             ("daemonize", "log", false, "foreground"),
             ("version", "3", false, "starts no server"),
             ("stop", "3", false, "starts no server"),

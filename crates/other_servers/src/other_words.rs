@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use bolide_configuration::documentation::{self, with_pages};
 use bolide_options::catalog::catalog;
 use bolide_options::server::Server;
 
@@ -115,7 +116,8 @@ pub fn normal(word: &str) -> String {
 
 /// A sentence about a row of the tables.
 fn of_row(row: &OtherWord, word: &str) -> String {
-    let OtherWord { whose, option, says, .. } = row;
+    let OtherWord { whose, option, .. } = row;
+    let says = with_pages(row.says);
     match (*whose, option.is_empty()) {
         ("", false) => format!("for `{word}` there is `{option}`: {says}"),
         ("", true) => format!("`{word}` has no option: {says}"),
@@ -189,14 +191,15 @@ fn first_option(text: &str) -> Option<&'static str> {
     names.find_map(|name| catalog().get(name)).map(|row| row.name())
 }
 
-/// Replaces `[title](page.md)` by the page's file, for a terminal.
+/// Replaces `[title](page.md)` by the address or the title of the page, for a terminal.
 fn without_links(text: &str) -> String {
     let mut parts = text.split("](");
     let mut made = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         made.truncate(made.rfind('[').unwrap_or(made.len()));
         let (page, rest) = part.split_once(')').unwrap_or((part, ""));
-        made.push_str(&format!("docs/{page}{rest}"));
+        made.push_str(&documentation::page(&page.replacen(".md", "", 1)));
+        made.push_str(rest);
     }
     made
 }
@@ -219,12 +222,10 @@ mod tests {
 
     #[test]
     fn test_every_page_that_a_word_names_exists() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let sentences = TABLE.iter().map(|row| row.says.to_owned()).chain(taken_flags().map(|(_, help)| help));
+        let sentences = TABLE.iter().map(|row| with_pages(row.says)).chain(taken_flags().map(|(_, help)| help));
         for text in sentences {
-            for page in text.split(['(', ')', ' ', ',', ':', ';', '#']).filter(|part| part.starts_with("docs/")) {
-                assert!(root.join(page).is_file(), "{page}: {text}");
-            }
+            // A page without a title would be named by its file.
+            assert!(!text.contains("the page `") && !text.contains("[["), "{text}");
         }
     }
 

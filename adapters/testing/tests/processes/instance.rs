@@ -84,7 +84,7 @@ impl Instance {
 
     pub fn connect(&self) -> TcpStream {
         let log = self.log();
-        let line = log.lines().find_map(|line| line.split_once("listening at http://")).expect("it listens").1;
+        let line = log.lines().find_map(|line| line.split_once("listening on http://")).expect("it listens").1;
         let stream = TcpStream::connect(line.trim()).expect("connected");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         stream

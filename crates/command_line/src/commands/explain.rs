@@ -155,7 +155,7 @@ pub fn list(arguments: &[String]) -> Reading {
         let _ = writeln!(text, "{start} {:VERDICT$} {about}", row.status.word());
     }
     let names: usize = rows.iter().map(|row| row.names.len()).sum();
-    let _ = writeln!(text, "\n{names} names of {} options; `bolide explain OPTION` tells the rest", rows.len());
+    let _ = writeln!(text, "\n{names} names of {} options; `bolide explain OPTION` shows the full text", rows.len());
     Reading::Print { text, status: i32::from(!is_known) }
 }
 
@@ -207,7 +207,7 @@ fn explain(text: &mut String, row: &OptionRow) {
     if !row.default.is_empty() {
         paragraph("default", row.default);
     }
-    paragraph("verdict", &verdict(row));
+    paragraph("status", &verdict(row));
     if !row.uwsgi.is_empty() {
         paragraph("uWSGI", row.uwsgi);
     } else if matches!(row.status, Status::Supported(_)) && row.home != "bolide" {

@@ -18,7 +18,7 @@ use crate::collect::collect;
 const PACKAGED: &str = include_str!("../../../../packaging/systemd/bolide.service");
 /// The name of a unit whose directory has no name that a unit can have.
 const UNNAMED: &str = "bolide";
-/// The lowest port that every user may listen at.
+/// The lowest port that every user may listen on.
 const LOWEST_PORT: u16 = 1024;
 /// Directories that systemd makes for a service and gives to its user, by the line that names those in them.
 const MADE_BY_SYSTEMD: [(&str, &str); 4] = [

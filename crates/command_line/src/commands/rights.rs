@@ -1,4 +1,4 @@
-//! Lints about the rights of the user who checks: a start by that user could not listen at a port below 1024, or change to
+//! Lints about the rights of the user who checks: a start by that user could not listen on a port below 1024, or change to
 //! another user. It reads the limits of the kernel, and opens nothing. The process of the command line runs it.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -6,14 +6,14 @@ use bolide_configuration::pair::Pair;
 use bolide_contract::settings::{Address, Settings};
 use nix::unistd::{Gid, Group, User, getegid, geteuid, getgroups};
 
-/// The lowest port that every user may listen at, unless the kernel says otherwise.
+/// The lowest port that every user may listen on, unless the kernel says otherwise.
 const LOWEST_PORT: u16 = 1024;
 /// The number of CAP_NET_BIND_SERVICE in the mask of capabilities (linux/capability.h).
 const BIND_SERVICE: u32 = 10;
 
-/// The finding that this user may not listen at a port.
+/// The finding that this user may not listen on a port.
 pub fn may_not_listen(place: Option<&Location>, port: u16) -> Diagnostic {
-    Diagnostic::warning(place, format!("this user may not listen at port {port}")).advise(
+    Diagnostic::warning(place, format!("this user may not listen on port {port}")).advise(
         "start as root with `uid`, or set AmbientCapabilities=CAP_NET_BIND_SERVICE in the systemd unit, or choose a port from \
         1024 on behind a reverse proxy",
     )

@@ -326,7 +326,7 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
     for name in ["processes", "--workers", "-p", "p"] {
         let (text, status) = printed(&directory, &format!("explain {name}"));
         assert!(
-            text.starts_with("processes (also workers, -p)") && text.contains("verdict   supported") && status == 0,
+            text.starts_with("processes (also workers, -p)") && text.contains("status    supported") && status == 0,
             "{name}: {text}"
         );
     }

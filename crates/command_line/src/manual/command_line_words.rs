@@ -17,11 +17,11 @@ pub const COMMAND_LINE_WORDS: [CommandLineWord; 4] = [
     CommandLineWord {
         name: "reload",
         value: "",
-        help: "Serves one worker that loads each saved change and shows tracebacks in the browser",
+        help: "Serve with one worker that loads each saved change and shows tracebacks in the browser",
         option: "develop",
     },
-    CommandLineWord { name: "port", value: "NUMBER", help: "Listens at this port instead of 8000", option: "http" },
-    CommandLineWord { name: "host", value: "ADDRESS", help: "Listens at this address instead of 127.0.0.1", option: "http" },
+    CommandLineWord { name: "port", value: "NUMBER", help: "Listen on this port instead of 8000", option: "http" },
+    CommandLineWord { name: "host", value: "ADDRESS", help: "Listen on this address instead of 127.0.0.1", option: "http" },
     CommandLineWord { name: "workers", value: "NUMBER|auto", help: "The number of workers", option: "processes" },
 ];
 

@@ -15,66 +15,70 @@ const ABOUT: &str = "Bolide serves Python web applications. It reads uWSGI's con
 
 /// Example command lines, and what they do.
 const USAGE: [(&str, &str); 6] = [
-    ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
+    ("bolide package.module:callable", "serve a WSGI or ASGI application on port 8000"),
     ("bolide app.py", "the same, from a file"),
     ("bolide uwsgi.ini", "serve with a configuration file"),
     ("bolide start", "serve with the bolide.ini of this directory"),
-    ("bolide run|serve|dev", "serve the application of this directory, `dev` with --reload"),
-    ("bolide --http :8080 --module shop", "every option works on the command line, too"),
+    ("bolide run|serve|dev", "serve what is here, `dev` with --reload"),
+    ("bolide --module app --http :80", "every option works on the command line"),
 ];
 
 /// The common options, in the order in which `-h` lists them.
-const COMMON_OPTIONS: [&str; 9] = ["http", "socket", "https", "virtualenv", "chdir", "threads", "harakiri", "static-map", "uid"];
+const COMMON_OPTIONS: [&str; 11] =
+    ["module", "processes", "threads", "http", "socket", "https", "virtualenv", "chdir", "harakiri", "static-map", "uid"];
 
 /// Column at which descriptions begin.
 const COLUMN: usize = MARGIN.len();
 const MARGIN: &str = "                                  ";
-/// Width of the text.
+/// Width of the list of everything.
 const WIDTH: usize = 106;
+/// Width of the short help: that of the narrowest usual terminal.
+const SHORT_WIDTH: usize = 80;
 
 /// Usage, the commands by group, and the common options.
 pub fn short(paint: Paint) -> String {
-    let mut text = usage(paint);
+    let mut text = usage(paint, SHORT_WIDTH);
     // Writing to a String can't fail.
     let _ = writeln!(text, "\n{}", paint.title("Commands:"));
     for group in Group::ALL {
         let names: Vec<&str> = of_group(group).map(Subcommand::name).collect();
         let title = format!("  {}", group.title());
-        entry(&mut text, &title, &title, &names.join(", "));
+        entry(&mut text, &title, &title, &names.join(", "), SHORT_WIDTH);
     }
-    let _ = writeln!(text, "\n{}", paint.title("On the command line:"));
+    let _ = writeln!(text, "\n{}", paint.title("Flags:"));
     for word in &COMMAND_LINE_WORDS {
-        flag(&mut text, word, paint);
+        flag(&mut text, word, &one_line(word.help, SHORT_WIDTH - COLUMN), paint);
     }
     let _ = writeln!(text, "\n{}", paint.title("Common options:"));
     for row in COMMON_OPTIONS.iter().filter_map(|name| catalog().get(name)) {
-        option(&mut text, row, beginning(row.help), paint);
+        option(&mut text, row, &one_line(beginning(row.help), SHORT_WIDTH - COLUMN), paint);
     }
     let _ = writeln!(
         text,
-        "\n{} lists all options, {} describes a command or an option.",
+        "\n{} lists all options, {} describes one, or a command.",
         paint.name("bolide --help"),
-        paint.name("bolide help COMMAND")
+        paint.name("bolide help NAME")
     );
     text
 }
 
 /// Usage, every command, and every supported option by theme, with the beginning of its help: `bolide explain` has the rest.
 pub fn summary(paint: Paint) -> String {
-    let mut text = usage(paint);
+    let mut text = usage(paint, WIDTH);
     for group in Group::ALL {
         // Writing to a String can't fail.
         let _ = writeln!(text, "\n{}", paint.title(&format!("{}:", group.title())));
         for command in of_group(group) {
             let arguments = command.arguments();
             let start = format!("  {} {arguments}", command.name());
-            entry(&mut text, &start, &format!("  {} {arguments}", paint.name(command.name())), command.help());
+            let shown = format!("  {} {arguments}", paint.name(command.name()));
+            entry(&mut text, &start, &shown, command.help(), WIDTH);
         }
     }
     // Writing to a String can't fail.
-    let _ = writeln!(text, "\n{}", paint.title("On the command line:"));
+    let _ = writeln!(text, "\n{}", paint.title("Flags:"));
     for word in &COMMAND_LINE_WORDS {
-        flag(&mut text, word, paint);
+        flag(&mut text, word, word.help, paint);
     }
     for theme in Theme::ALL {
         let rows: Vec<&OptionRow> =
@@ -90,7 +94,7 @@ pub fn summary(paint: Paint) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{} tells the rest about an option, {} searches.",
+        "\n{} shows the full text of an option, {} searches.",
         paint.name("bolide explain OPTION"),
         paint.name("bolide options WORD")
     );
@@ -110,7 +114,7 @@ pub fn command(command: Subcommand, paint: Paint) -> String {
     for flag in flags {
         let words = if flag.words.is_empty() { String::new() } else { format!(" {}", flag.words.join("|")) };
         let start = format!("  {}{words}", flag.name);
-        entry(&mut text, &start, &format!("  {}{words}", paint.name(flag.name)), flag.help);
+        entry(&mut text, &start, &format!("  {}{words}", paint.name(flag.name)), flag.help, WIDTH);
     }
     let statuses = command.statuses();
     if !statuses.is_empty() {
@@ -118,7 +122,7 @@ pub fn command(command: Subcommand, paint: Paint) -> String {
     }
     for (status, help) in statuses {
         let start = format!("  {status}");
-        entry(&mut text, &start, &start, help);
+        entry(&mut text, &start, &start, help, WIDTH);
     }
     if !command.examples().is_empty() {
         let _ = writeln!(text, "\n{}", paint.title("Examples:"));
@@ -146,11 +150,11 @@ pub fn one_line(text: &str, width: usize) -> Cow<'_, str> {
     }
 }
 
-fn usage(paint: Paint) -> String {
+fn usage(paint: Paint, width: usize) -> String {
     let mut text = format!("{ABOUT}\n\n{}\n", paint.title("Usage:"));
     for (line, help) in USAGE {
         let start = format!("  {line}");
-        entry(&mut text, &start, &format!("  {}", paint.name(line)), help);
+        entry(&mut text, &start, &format!("  {}", paint.name(line)), help, width);
     }
     text
 }
@@ -176,27 +180,27 @@ fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
         Argument::Required => start.extend([" ", &placeholder(row)]),
     }
     let shown = [&start[..begin], &paint.name(&start[begin..end]), &start[end..]].concat();
-    entry(text, &start, &shown, help);
+    entry(text, &start, &shown, help, WIDTH);
 }
 
 /// Writes `--port NUMBER` with its description.
-fn flag(text: &mut String, word: &CommandLineWord, paint: Paint) {
+fn flag(text: &mut String, word: &CommandLineWord, help: &str, paint: Paint) {
     let value = if word.value.is_empty() { String::new() } else { format!(" {}", word.value) };
     let name = format!("--{}", word.name);
-    entry(text, &format!("      {name}{value}"), &format!("      {}{value}", paint.name(&name)), word.help);
+    entry(text, &format!("      {name}{value}"), &format!("      {}{value}", paint.name(&name)), help, WIDTH);
 }
 
-/// Writes a word with its description, wrapped. `shown` is `start` with color.
-fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
-    let width = start.chars().count();
+/// Writes a word with its description, wrapped at `width`. `shown` is `start` with color.
+fn entry(text: &mut String, start: &str, shown: &str, help: &str, width: usize) {
+    let taken = start.chars().count();
     text.push_str(shown);
-    let mut left = if width + 1 < COLUMN {
-        COLUMN - width
+    let mut left = if taken + 1 < COLUMN {
+        COLUMN - taken
     } else {
         text.push('\n');
         COLUMN
     };
-    for line in wrap(help, WIDTH - COLUMN) {
+    for line in wrap(help, width - COLUMN) {
         text.push_str(&MARGIN[..left]);
         text.push_str(line);
         text.push('\n');
@@ -238,7 +242,7 @@ fn first_line(text: &str, width: usize) -> (&str, Option<&str>) {
 mod tests {
     use super::*;
 
-    /// Most lines of the short help, so that it fits a common terminal.
+    /// Most lines of the short help.
     const MAX_SHORT_LINES: usize = 40;
 
     #[test]
@@ -256,7 +260,7 @@ mod tests {
     fn test_the_short_help_fits_a_terminal_and_names_every_command() {
         let text = short(Paint::default());
         assert!(text.lines().count() <= MAX_SHORT_LINES, "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= SHORT_WIDTH), "{text}");
         assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
         for name in COMMON_OPTIONS {
             assert!(catalog().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");

@@ -14,11 +14,14 @@ An option can stand in a file (`option = value`), on the command line (`--option
 (`UWSGI_OPTION=value` or `BOLIDE_OPTION=value`, in capitals and with `_` for `-`). `bolide explain OPTION` says the same as this
 reference, `bolide options WORD` searches it, and `bolide manual markdown` prints all of it as one page.
 
-Each has one of five verdicts: *supported* (it does what uWSGI's manual says), *accepted* (there is nothing to do here, and it \
-    says why),
-*planned* (known, without effect so far: a warning), *missing* (the same for what protects: an error, unless `allow-missing` \
-    names it),
-*refused* (an error that names what to use instead).
+Each option has one of six statuses:
+
+* *supported*: it does what uWSGI's manual says.
+* *accepted*: there is nothing to do here, and its entry explains why.
+* *planned*: it is known and has no effect yet. The log warns about it.
+* *missing*: like *planned*, but the option protects something. It is an error unless `allow-missing` lists it.
+* *absent*: it has no effect here. The log warns, with an alternative.
+* *refused*: it is an error, with an alternative.
 ";
 
 /// All options on one page.
@@ -41,7 +44,7 @@ fn index() -> String {
         let page = format!("options/{}.md", theme.page());
         if theme == Theme::Other {
             let _ =
-                writeln!(text, "[A page]({page}) has the options of uWSGI that are not implemented, with the verdict of each.");
+                writeln!(text, "[A page]({page}) has the options of uWSGI that are not implemented, with the status of each.");
             continue;
         }
         let names: Vec<String> =
@@ -55,7 +58,7 @@ fn index() -> String {
 #[cfg(test)]
 fn theme_page(theme: Theme) -> String {
     let mut text = format!(
-        "# Options: {}\n\nMade from the catalog of options. [All options](../options.md) explains the verdicts.\n\n",
+        "# Options: {}\n\nMade from the catalog of options. [All options](../options.md) explains the statuses.\n\n",
         theme.title()
     );
     theme_options(&mut text, theme, "##");
@@ -85,7 +88,7 @@ fn section(text: &mut String, row: &OptionRow, heading: &str) {
     if !also.is_empty() {
         let _ = writeln!(text, "* also: {}", also.join(", "));
     }
-    let _ = writeln!(text, "* verdict: {}", verdict(row));
+    let _ = writeln!(text, "* status: {}", verdict(row));
     if !matches!(row.status, Status::Accepted(_) | Status::Protective(_) | Status::Absent(_) | Status::Refused(_)) {
         let _ = writeln!(text, "* value: {}", value(row));
     }
@@ -101,7 +104,7 @@ fn section(text: &mut String, row: &OptionRow, heading: &str) {
     text.push('\n');
 }
 
-/// Options that have a verdict in families, a section for each verdict.
+/// Options that have a status in families, a section for each status.
 fn others(text: &mut String, rows: &[&OptionRow]) {
     let mut families: Vec<(&str, String, Vec<String>)> = Vec::new();
     for row in rows {
@@ -115,7 +118,7 @@ fn others(text: &mut String, rows: &[&OptionRow]) {
     }
     families.sort_by(|one, other| one.1.cmp(&other.1));
     for (help, verdict, members) in families {
-        let _ = writeln!(text, "**{help}** {members}\n\n* verdict: {verdict}\n", members = members.join(", "));
+        let _ = writeln!(text, "**{help}** {members}\n\n* status: {verdict}\n", members = members.join(", "));
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Configuration {
     started_as: OsString,
     /// Warnings that were logged already: a reload does not repeat them.
     logged: Vec<String>,
+    /// Lines of the start that wait until an application that may not exist is loaded.
+    held: Vec<String>,
     /// The sources from the last reading with our own rights.
     sources: Sources,
 }
@@ -78,6 +80,7 @@ impl Configuration {
             launcher,
             started_as,
             logged: Vec::new(),
+            held: Vec::new(),
             sources: Sources::default(),
         }
     }
@@ -121,7 +124,22 @@ impl Configuration {
         self.logged = lines.to_vec();
     }
 
-    /// Records the sources of the startup settings.
+    /// Keeps lines for [`Configuration::take_held`].
+    pub fn hold(&mut self, lines: Vec<String>) {
+        self.held = lines;
+    }
+
+    /// Returns the lines that wait until the application is loaded.
+    pub fn take_held(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.held)
+    }
+
+    /// The places that the Python of the start imports from.
+    pub fn imports(&self) -> Vec<PathBuf> {
+        self.launcher.imports_in(&self.directory)
+    }
+
+    /// Records the sources of the settings of the start.
     pub fn note_sources(&mut self, sources: Sources) {
         self.sources = sources;
     }

@@ -101,7 +101,7 @@ impl ConnectionQueue {
         }
     }
 
-    /// Takes out what waits in the queue. `listeners` are the sockets that workers listen at.
+    /// Takes out what waits in the queue. `listeners` are the sockets that workers listen on.
     pub fn take(&mut self, listeners: &[&Listeners], now_ms: u64) {
         for _ in 0..MAX_TAKEN_TURN {
             self.is_full = !self.has_room();

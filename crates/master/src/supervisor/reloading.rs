@@ -194,10 +194,10 @@ impl Supervisor {
             process_attributes::set_name(&name);
         }
         for endpoint in listeners.endpoints_beside(&before.listeners) {
-            log_sink::line(&format!("listening at {}", endpoint.to_open()));
+            log_sink::line(&format!("listening on {}", endpoint.to_open()));
         }
         for endpoint in before.listeners.endpoints_beside(listeners) {
-            log_sink::line(&format!("no longer listening at {}", endpoint.to_open()));
+            log_sink::line(&format!("no longer listening on {}", endpoint.to_open()));
         }
         self.children.hand_over_waiting(before.listeners.end_all_but(listeners), served_before);
         if settings.lifecycle.vacuum {
@@ -306,6 +306,7 @@ impl Supervisor {
         self.apply_plan(old);
         self.ending.has_served = true;
         self.outcomes.note_serving(number, forming.reason, &mut self.control.channel);
+        log_sink::lines(&self.configuration.take_held());
         match old {
             None if forming.reason == Reason::First => {
                 // With `lazy-apps`, workers load the application, and the time of the prototype has no meaning.

@@ -13,7 +13,7 @@ fn test_start_says_first_what_to_open_and_then_when_it_is_ready() {
     let instance = Instance::start(SERVE, &["--processes", "2"]);
     instance.wait_log("ready: 2 workers in ");
     let log = instance.log();
-    assert!(log.contains("\nbolide: listening at http://127.0.0.1:"), "{log}");
+    assert!(log.contains("\nbolide: listening on http://127.0.0.1:"), "{log}");
     assert!(log.contains(&format!("master pid {}", instance.pid())), "{log}");
     assert!(log.contains("2 workers × 1 thread\n"), "{log}");
     let answers = [instance.ask_worker(1), instance.ask_worker(2)];
@@ -311,7 +311,7 @@ fn test_logto_gets_all_lines_and_a_failed_start_still_reports_to_the_terminal() 
     );
     assert!(file.trim_end().ends_with("nothing is served"), "{file}");
     assert!(
-        instance.log().contains("could not be loaded") && !instance.log().contains("listening at http"),
+        instance.log().contains("could not be loaded") && !instance.log().contains("listening on http"),
         "{}",
         instance.log()
     );

@@ -131,7 +131,7 @@ impl Instance {
     pub fn address(&self) -> String {
         self.wait("an address to open", || {
             let log = self.log();
-            let (_, rest) = log.split_once("listening at http://")?;
+            let (_, rest) = log.split_once("listening on http://")?;
             rest.contains('\n').then(|| rest.lines().next().unwrap_or_default().to_owned())
         })
     }
@@ -209,7 +209,7 @@ pub fn lives(pid: i32) -> bool {
         .is_ok_and(|text| !text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
 }
 
-/// Returns the inode of the socket that listens at this IPv4 address.
+/// Returns the inode of the socket that listens on this IPv4 address.
 pub fn listening_inode(address: &str) -> Option<String> {
     let address: std::net::SocketAddrV4 = address.parse().ok()?;
     // The kernel shows the four bytes as they are in memory, then the port.

@@ -353,6 +353,56 @@ mod tests {
         }
     }
 
+    /// Words that end in `s` and begin a help without being a verb of the third person.
+    const NO_VERBS: [&str; 30] = [
+        "Applications",
+        "As",
+        "Bytes",
+        "Certificates",
+        "Ciphers",
+        "Connections",
+        "Counters",
+        "Daemons",
+        "Files",
+        "Interfaces",
+        "Items",
+        "Limits",
+        "Lines",
+        "Messages",
+        "Mules",
+        "Namespaces",
+        "Paths",
+        "Plugins",
+        "Programs",
+        "Python's",
+        "Requests",
+        "Responses",
+        "Servers",
+        "Spoolers",
+        "Stacks",
+        "Statistics",
+        "Terminals",
+        "Threads",
+        "Workers",
+        "uWSGI's",
+    ];
+
+    #[test]
+    fn test_a_help_tells_what_to_do_in_the_imperative() {
+        for row in catalog().rows() {
+            let first = row.help.split([' ', ',', ':', '.']).next().unwrap_or_default();
+            let is_third_person = first.ends_with('s') && !first.ends_with("ss") && !NO_VERBS.contains(&first);
+            assert!(!is_third_person, "{}: `{first}`: begin with the verb, as in \"Kill a worker\"", row.name());
+        }
+    }
+
+    #[test]
+    fn test_a_supported_option_describes_its_value() {
+        for row in catalog().rows().iter().filter(|row| matches!(row.status, Status::Supported(_))) {
+            assert!(!matches!(row.value, Value::Special), "{}: describe its value with `Value::Form`", row.name());
+        }
+    }
+
     #[test]
     fn test_typing_errors_of_public_projects_are_recognized() {
         let cases = [

@@ -14,7 +14,7 @@ use crate::row::{OptionEntry, Reach, SECONDS, Setting, Value, field, list, on, r
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Runs this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a
+    /// Run this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a
     /// reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3
     /// s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.
     /// uWSGI: A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the
@@ -88,12 +88,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .reach(Reach::Application),
-    /// Kills a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.
+    /// Kill a `cron` command that takes longer than this, unless its own `harakiri` says otherwise.
     /// Example: cron-harakiri = 600
     ///          cron = 0 2 -1 -1 -1 /srv/shop/backup
     supported("cron-harakiri", Setting::Positive(field!(AttendantDraft.cron_harakiri_s)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// Runs commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.
+    /// Run commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.
     /// Example: binsh = /bin/bash
     supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())))
         .takes(Value::List, "/bin/sh").reach(Reach::Master),

@@ -39,7 +39,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: proxy-headers = false
     supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)))
         .takes(Value::Switch, "on").reach(Reach::Application),
-    /// Ignores `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
+    /// Ignore `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
     /// Example: no-proxy-headers = true
     on("no-proxy-headers", Setting::Switch(field!(ClientsDraft.ignores_headers))).reach(Reach::Application),
     /// The start of the path that a reverse proxy removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A

@@ -12,7 +12,7 @@ use crate::topics::logging::LoggingDraft;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Serves in the background, with this file as the log, even if `logto` names another. The command returns when workers
+    /// Serve in the background, with this file as the log, even if `logto` names another. The command returns when workers
     /// serve, with status 0; a failed start is shown in the terminal, and in the exit status.
     /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens to the start, and clears the umask; here only
     /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a
@@ -24,11 +24,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: daemonize2 = /var/log/shop.log
     supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Writes the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.
+    /// Write the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.
     /// Example: pidfile2 = /home/shop/run/shop.pid
     supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Writes the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.
+    /// Write the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.
     /// Example: safe-pidfile = /run/shop.pid
     supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?))
         .takes(Value::Path, "").reach(Reach::Master),

@@ -21,7 +21,7 @@ const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches;
     field, in the order file, path, URI, type.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Answers requests below a path with the files of a directory, or with a single file. Paths without a file go to the
+    /// Answer requests below a path with the files of a directory, or with a single file. Paths without a file go to the
     /// application (see `static-serve`).
     /// uWSGI: In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A directory without a
     /// trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see
@@ -29,12 +29,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: static-map = /static=/srv/shop/static
     ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
     supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Application),
+        .takes(Value::Form("`PATH=DIRECTORY` or `PATH=FILE`"), "").several().reach(Reach::Application),
     /// Like `static-map`, but the whole path is looked up in the directory: `/static/a.css` is `DIRECTORY/static/a.css`.
     /// Example: static-map2 = /static=/srv/shop
     supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Application),
-    /// Looks for every path in this directory first; missing files go to the application.
+        .takes(Value::Form("`PATH=DIRECTORY`"), "").several().reach(Reach::Application),
+    /// Look for every path in this directory first; missing files go to the application.
     /// Example: check-static = /srv/shop/public
     supported(
         "check-static",
@@ -48,15 +48,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Path, "")
     .several()
     .reach(Reach::Application),
-    /// Looks for every path in the directory that the reverse proxy names in DOCUMENT_ROOT.
+    /// Look for every path in the directory that the reverse proxy names in DOCUMENT_ROOT.
     /// Example: check-static-docroot = true
     on("check-static-docroot", Setting::Switch(field!(FilesDraft.document_root))).reach(Reach::Application),
-    /// Determines how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
+    /// Determine how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
     /// server, with 404, or 405 for methods that files do not support.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-serve = only
     supported("static-serve", set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?))
-        .takes(Value::Special, "fallback").reach(Reach::Application),
+        .takes(Value::Form("`fallback` or `only`"), "fallback").reach(Reach::Application),
     /// A file with this name is served for its directory; of several, the first that exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-index = index.html
@@ -151,7 +151,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          static-immutable = \.[0-9a-f]{8,}\.(css|js)$
     list("static-immutable", set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)))
         .reach(Reach::Application),
-    /// Sends the `.br`, `.zst` or `.gz` beside a file to clients that accept it.
+    /// Send the `.br`, `.zst` or `.gz` beside a file to clients that accept it.
     /// uWSGI: uWSGI 2.0 supports `.gz` only, and sends no `Vary`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-all = true
@@ -182,10 +182,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: static-map = /static=/srv/shop/static
     ///          static-charset = utf-8
     supported("static-charset", Setting::By(set_charset)).reach(Reach::Application),
-    /// Names the file to the reverse proxy, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
+    /// Name the file to the reverse proxy, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
     /// Example: static-map = /static=/srv/shop/static
     ///          file-serve-mode = nginx
-    supported("file-serve-mode", Setting::By(set_mode)).takes(Value::Special, "").reach(Reach::Application),
+    supported("file-serve-mode", Setting::By(set_mode))
+        .takes(Value::Form("`x-sendfile` or `nginx`"), "").reach(Reach::Application),
     /// The application may name a file in this directory with the header `X-Sendfile`; it is sent instead of a body, with its
     /// validators and ranges.
     /// Example: x-sendfile = /srv/shop/private
@@ -208,14 +209,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(0, 4_294_967_296, "bytes"), "16777216")
     .reach(Reach::Application),
-    /// Caches the location of files for this time.
+    /// Cache the location of files for this time.
     /// Why: each worker remembers the files that it has found, and looks again after a second; a path from memory that the
     /// application can write would not be below its directory for certain
     accepted("static-cache-paths", Value::Special),
     /// The cache for the location of files.
     /// Why: each worker has its own, which the application can't write
     accepted("static-cache-paths-name", Value::Special),
-    /// Answers requests for a part of a file.
+    /// Answer requests for a part of a file.
     /// Why: they are always answered
     accepted("honour-range", Value::Switch),
 ];

@@ -17,14 +17,14 @@ const CALLS: &str =
     "requests of `async` are greenlets of gevent, in which `uwsgi.suspend`, `wait_fd_read` and `async_sleep` work";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Serves WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this
+    /// Serve WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this
     /// many requests at the same time, in one thread; when all greenlets are busy, it accepts no connections. Requests that wait
     /// let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.
     /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.
     /// Example: gevent = 100
     ///          gevent-monkey-patch = true
     supported("gevent", Setting::By(set_greenlets)).takes(REQUESTS, "").reach(Reach::Application),
-    /// Calls `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,
+    /// Call `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,
     /// and libraries that are written in Python, let other requests run while they wait. Without it a request that waits blocks
     /// all others of its worker, unless the application patches itself or waits with gevent's own functions.
     /// uWSGI: uWSGI patches after the application is loaded, which is too late: modules have taken unpatched functions by then,
@@ -32,7 +32,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: gevent = 100
     ///          gevent-monkey-patch = true
     on("gevent-monkey-patch", Setting::By(set_patching)).reach(Reach::Application),
-    /// Replaces blocking functions of the standard library by gevent's, as `gevent-monkey-patch`, which also patches before the
+    /// Replace blocking functions of the standard library by gevent's, as `gevent-monkey-patch`, which also patches before the
     /// application is imported.
     /// uWSGI: In uWSGI only this option patches before the application is loaded.
     /// Example: gevent = 100
@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: gevent = 100
     ///          gevent-websocket = true
     on("gevent-websocket", Setting::By(set_websocket)).reach(Reach::Application),
-    /// Serves up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets
+    /// Serve up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets
     /// of gevent, as with `gevent`, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read`,
     /// `wait_fd_write` and `async_sleep` let other requests run. Nothing is patched without `gevent-monkey-patch`. 0 and 1 turn
     /// it off.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use bolide_configuration::diagnostic::Diagnostic;
+use bolide_configuration::documentation::with_pages;
 use bolide_configuration::pair::Pair;
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 use bolide_contract::settings::ApplicationSettings;
@@ -29,7 +30,7 @@ macro_rules! add {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Runs an action at the very beginning, in the master, with the rights that it was started with. The actions:
+    /// Run an action at the very beginning, in the master, with the rights that it was started with. The actions:
     /// `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`,
     /// `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`,
     /// `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`,
@@ -50,27 +51,27 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `hook-post-jail`, after it.
     /// Example: hook-in-jail = print:in-jail
     list("hook-in-jail", add!(Hook, InJail)).reach(Reach::Each),
-    /// Runs an action in the master, the last before sockets are opened and the application is started as its user; with
+    /// Run an action in the master, the last before sockets are opened and the application is started as its user; with
     /// `unshare` when sockets are bound, and with `chroot` inside that directory.
     /// Example: hook-as-root = exec:install -d -o www-data /run/shop
     list("hook-as-root", add!(Hook, AsRoot)).reach(Reach::Each),
-    /// Runs an action as the user of the application, in each generation before anything is loaded.
+    /// Run an action as the user of the application, in each generation before anything is loaded.
     /// uWSGI: There it runs once at the start, and at each reload too, because a reload is a new start.
     /// Example: hook-as-user = print:as-user
     list("hook-as-user", add!(Hook, AsUser)).reach(Reach::Each),
-    /// Runs an action before the application is loaded, in the process that loads it: as its user, with Python.
+    /// Run an action before the application is loaded, in the process that loads it: as its user, with Python.
     /// Example: hook-pre-app = exec:python manage.py migrate
     list("hook-pre-app", add!(Hook, PreApp)).reach(Reach::Each),
-    /// Runs an action after the application is loaded, in the process that loads it.
+    /// Run an action after the application is loaded, in the process that loads it.
     /// Example: hook-post-app = call:shop.cache:warm
     list("hook-post-app", add!(Hook, PostApp)).reach(Reach::Each),
-    /// Runs an action in each mule, before its work.
+    /// Run an action in each mule, before its work.
     /// Example: hook-as-mule = call:shop.metrics:begin
     list("hook-as-mule", add!(Hook, AsMule)).reach(Reach::Each),
-    /// Runs an action in each worker after the fork.
+    /// Run an action in each worker after the fork.
     /// Example: hook-post-fork = call:shop.metrics:begin
     list("hook-post-fork", add!(Hook, PostFork)).reach(Reach::Each),
-    /// Runs an action in each worker just before it accepts connections.
+    /// Run an action in each worker just before it accepts connections.
     /// Example: hook-accepting = print:accepting
     list("hook-accepting", add!(Hook, Accepting)).reach(Reach::Each),
     /// Like `hook-accepting`, but not in replacement workers of the same generation.
@@ -82,15 +83,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `hook-accepting-once`, in worker 1 only.
     /// Example: hook-accepting1-once = exec:touch /run/shop/ready
     list("hook-accepting1-once", add!(Hook, Accepting1Once)).reach(Reach::Each),
-    /// Runs an action when the master begins, before it starts the application, as the user of the application.
+    /// Run an action when the master begins, before it starts the application, as the user of the application.
     /// uWSGI: There it runs when the application is loaded.
     /// Example: hook-master-start = print:the master begins
     list("hook-master-start", add!(Hook, MasterStart)).reach(Reach::Each),
-    /// Runs an action at the end of the instance, as the user of the application. A failure is logged; all of them together have
+    /// Run an action at the end of the instance, as the user of the application. A failure is logged; all of them together have
     /// 30 s.
     /// Example: hook-as-user-atexit = unlink:/run/shop/ready
     list("hook-as-user-atexit", add!(Hook, AsUserAtExit)).reach(Reach::Each),
-    /// Runs this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after
+    /// Run this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after
     /// the hooks of their step, and a failing one ends the start.
     /// Example: exec-asap = date
     list("exec-asap", add!(Exec, Asap)).reach(Reach::Each),
@@ -103,22 +104,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `exec-post-jail`, after it.
     /// Example: exec-in-jail = date
     list("exec-in-jail", add!(Exec, InJail)).reach(Reach::Each),
-    /// Runs this command in the master, the last before sockets are opened and the application is started as its user.
+    /// Run this command in the master, the last before sockets are opened and the application is started as its user.
     /// Example: exec-as-root = install -d -o www-data /run/shop
     list("exec-as-root", add!(Exec, AsRoot)).reach(Reach::Each),
-    /// Runs this command as the user of the application, in each generation before anything is loaded.
+    /// Run this command as the user of the application, in each generation before anything is loaded.
     /// Example: exec-as-user = date
     list("exec-as-user", add!(Exec, AsUser)).reach(Reach::Each),
-    /// Runs this command before the application is loaded, in the process that loads it.
+    /// Run this command before the application is loaded, in the process that loads it.
     /// Example: exec-pre-app = python manage.py migrate
     list("exec-pre-app", add!(Exec, PreApp)).reach(Reach::Each),
-    /// Runs this command after the application is loaded, in the process that loads it.
+    /// Run this command after the application is loaded, in the process that loads it.
     /// Example: exec-post-app = date
     list("exec-post-app", add!(Exec, PostApp)).reach(Reach::Each),
-    /// Runs this command at the end of the instance, as the user of the application.
+    /// Run this command at the end of the instance, as the user of the application.
     /// Example: exec-as-user-atexit = rm -f /run/shop/ready
     list("exec-as-user-atexit", add!(Exec, AsUserAtExit)).reach(Reach::Each),
-    /// Calls this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.
+    /// Call this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.
     /// uWSGI: There it is a C function.
     /// Example: call-pre-app = shop.setup:prepare
     list("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?)).reach(Reach::Each),
@@ -126,11 +127,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: There it is a C function.
     /// Example: call-post-app = shop.cache:warm
     list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
-    /// Waits until this file or directory exists, for at most a minute, before sockets are opened; otherwise the start fails.
+    /// Wait until this file or directory exists, for at most a minute, before sockets are opened; otherwise the start fails.
     /// Example: wait-for-file = /run/secrets/shop.env
     list("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?))
         .reach(Reach::Each),
-    /// Waits until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
+    /// Wait until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
     /// fails.
     /// Example: wait-for-socket = 127.0.0.1:5432
     list("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?))
@@ -139,56 +140,56 @@ pub const ENTRIES: &[OptionEntry] = rows![
     refused("wait-for-fs-timeout", Value::Special).reason(FIXED_WAIT),
     /// How long to wait for an address.
     refused("wait-for-socket-timeout", Value::Special).reason(FIXED_WAIT),
-    /// Waits for a network interface.
+    /// Wait for a network interface.
     /// Instead: write `After=network-online.target` in systemd's unit
     refused("wait-for-iface", Value::List),
     /// How long to wait for a network interface.
     /// Instead: write `After=network-online.target` in systemd's unit
     refused("wait-for-iface-timeout", Value::Special),
-    /// Waits until a file system is mounted.
+    /// Wait until a file system is mounted.
     /// Instead: write `RequiresMountsFor=` in systemd's unit
     refused("wait-for-mountpoint", Value::List),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-asap", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-pre-jail", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-post-jail", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-in-jail", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-as-root", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-as-user", Value::List).reason(NO_PYTHON),
-    /// Calls a C function of uWSGI.
+    /// Call a C function of uWSGI.
     refused("call-as-user-atexit", Value::List).reason(NO_PYTHON),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("mount-asap", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("mount-pre-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("mount-post-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("mount-in-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("mount-as-root", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("umount-asap", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("umount-pre-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("umount-post-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("umount-in-jail", Value::List).reason(MOUNT),
-    /// Mounts or unmounts a file system.
+    /// Mount or unmount a file system.
     refused("umount-as-root", Value::List).reason(MOUNT),
-    /// Runs an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as
+    /// Run an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as
     /// the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is
     /// touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.
     /// uWSGI: There the master itself does it, and supervises nothing meanwhile.
     /// Example: hook-touch = /run/shop/flush exec:shop-cache flush
     list("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?)).reach(Reach::Master),
-    /// Runs this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.
+    /// Run this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.
     /// Example: touch-exec = /run/shop/flush shop-cache flush
     list("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?)).reach(Reach::Master),
 ];
@@ -432,7 +433,7 @@ fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
         false => Err(wrong(
             pair,
             &format!("gives signal {number} the meaning of `{function}`, which is not possible"),
-            "signals have fixed meanings (docs/stopping.md): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads",
+            &with_pages("signals have fixed meanings ([[operate]]): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads"),
         )),
     }
 }

@@ -13,13 +13,13 @@ use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on,
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Runs the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.
+    /// Run the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.
     /// uWSGI: uWSGI keeps the group of the process that started it if `gid` is not set: root's group 0. Here the application gets
     /// the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes
     /// the user too; here it stays root, so that a reload can switch to the user again.
     /// Example: uid = www-data
     supported("uid", Setting::Text(field!(Identity.user))).reach(Reach::Master),
-    /// Runs the application as this group, a name or a number.
+    /// Run the application as this group, a name or a number.
     /// Example: gid = www-data
     supported("gid", Setting::Text(field!(Identity.group))).reach(Reach::Master),
     /// The application has only the group of `gid`, not the supplementary groups of its user.
@@ -35,26 +35,26 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: umask = 027
     supported("umask", set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)))
         .takes(Value::Text, "that of the process that starts Bolide").reach(Reach::Master),
-    /// Names all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its
+    /// Name all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its
     /// command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.
     /// uWSGI: There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.
     /// Example: auto-procname = true
     on("auto-procname", Setting::Switch(field!(Naming.auto))).reach(Reach::Application),
-    /// Puts this before the names of the processes; implies `auto-procname`.
+    /// Put this before the names of the processes. This implies `auto-procname`.
     /// Example: procname-prefix = shop-
     supported("procname-prefix", set!(|draft, _, pair| set_name_prefix(draft, pair, ""))).reach(Reach::Application),
     /// Like `procname-prefix`, with a space after it.
     /// Example: procname-prefix-spaced = shop
     supported("procname-prefix-spaced", set!(|draft, _, pair| set_name_prefix(draft, pair, " "))).reach(Reach::Application),
-    /// Puts this after the names of the processes; implies `auto-procname`.
+    /// Put this after the names of the processes. This implies `auto-procname`.
     /// Example: procname-append = -shop
     supported("procname-append", set!(|draft, _, pair| draft.of::<Naming>().suffix = process_name(draft, pair)?))
         .reach(Reach::Application),
-    /// Names all processes; implies `auto-procname`.
+    /// Name all processes. This implies `auto-procname`.
     /// Example: procname = shop
     supported("procname", set!(|draft, _, pair| draft.of::<Naming>().name = Some(process_name(draft, pair)?)))
         .reach(Reach::Application),
-    /// Names the master; implies `auto-procname`.
+    /// Name the master. This implies `auto-procname`.
     /// Example: procname-master = shop-master
     supported("procname-master", set!(|draft, _, pair| draft.of::<Naming>().master = Some(process_name(draft, pair)?)))
         .reach(Reach::Application),
@@ -63,7 +63,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
 /// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
 /// protection than its configuration requests.
 pub const CONFINEMENT: &[OptionEntry] = rows![
-    /// Starts without these options, which protect and are not supported yet; names, separated by commas. Without it each of them
+    /// Start without these options, which protect and are not supported yet; names, separated by commas. Without it each of them
     /// is an error.
     /// Example: pivot-root = /srv/jail /old
     ///          allow-missing = pivot-root
@@ -83,7 +83,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// Locks the processes into another root.
+    /// Lock the processes into another root.
     /// Instead: use a container
     protective("pivot-root", Value::Text),
     /// The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups
@@ -114,22 +114,22 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// As `unshare`, later.
     /// Instead: use systemd or a container, as for `unshare`
     protective("unshare2", Value::List),
-    /// Runs the processes in a namespace with its own root.
+    /// Run the processes in a namespace with its own root.
     /// Instead: use a container
     protective("ns", Value::Text),
-    /// Runs the processes in a network namespace.
+    /// Run the processes in a network namespace.
     /// Instead: use `NetworkNamespacePath=` of systemd, or a container
     protective("ns-net", Value::Text),
-    /// Joins namespaces.
+    /// Join namespaces.
     /// Instead: use `nsenter`, or a container
     protective("setns", Value::Text),
-    /// Locks the processes into a FreeBSD jail.
+    /// Lock the processes into a FreeBSD jail.
     /// Instead: Bolide runs on Linux only; use a container
     protective("jail", Value::Path),
-    /// Locks the processes into a FreeBSD jail.
+    /// Lock the processes into a FreeBSD jail.
     /// Instead: Bolide runs on Linux only; use a container
     protective("jail2", Value::List),
-    /// Enters a FreeBSD jail.
+    /// Enter a FreeBSD jail.
     /// Instead: Bolide runs on Linux only; use a container
     protective("jail-attach", Value::Text),
 ];

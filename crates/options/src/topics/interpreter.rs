@@ -24,7 +24,7 @@ use crate::topics::gunicorn_hooks::names_not_called;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Imports this module, or runs this file, before the application is loaded. If it fails, its traceback is logged and the
+    /// Import this module, or run this file, before the application is loaded. If it fails, its traceback is logged and the
     /// start continues, as in uWSGI.
     /// Example: import = shop.signals
     ///          import = /srv/shop/patches.py
@@ -71,15 +71,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
     /// Example: env-file = /srv/shop/.env
     list("env-file", Setting::By(read_environment_file)).reach(Reach::Surroundings),
-    /// Sets a variable for each file in this directory: its name is the file's, its value the first line (like daemontools'
-    /// envdir). An empty file removes the variable. Example: envdir = /srv/shop/env
-    supported("envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    /// Set a variable for each file in this directory: its name is the file's, its value the first line (like daemontools' envdir).
+    /// An empty file removes the variable.
+    /// Example: envdir = /srv/shop/env
+    supported("envdir", Setting::By(read_environment_directory)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// As `envdir`.
     /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
     /// the application only.
     /// Example: early-envdir = /srv/shop/env
-    supported("early-envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
-    /// Removes this variable from the environment of the application.
+    supported("early-envdir", Setting::By(read_environment_directory)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    /// Remove this variable from the environment of the application.
     /// Example: unenv = PYTHONDONTWRITEBYTECODE
     list("unenv", set!(|draft, _, pair| remove_variable(draft, values::text(pair)?))).reach(Reach::Surroundings),
 ];

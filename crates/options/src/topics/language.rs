@@ -13,33 +13,33 @@ const fn condition(name: &'static str, condition: Condition) -> OptionEntry {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Reads this ini file; `file.ini:section` reads another section than `[uwsgi]`.
+    /// Read this ini file; `file.ini:section` reads another section than `[uwsgi]`.
     /// Example: ini = base.ini:common
     word("ini", Word::Load(Format::Ini), Value::Path),
-    /// Reads this YAML file; `file.yaml:section` reads another mapping than `uwsgi`.
+    /// Read this YAML file; `file.yaml:section` reads another mapping than `uwsgi`.
     /// uWSGI: uWSGI reads YAML with libyaml if it was built with it, and otherwise supports neither lists nor quotes; Bolide
     /// follows libyaml.
     /// Example: yaml = base.yaml
     word("yaml", Word::Load(Format::Yaml), Value::Path),
-    /// Reads this JSON file; `file.json:name` reads another object than `uwsgi`.
+    /// Read this JSON file; `file.json:name` reads another object than `uwsgi`.
     word("json", Word::Load(Format::Json), Value::Path),
-    /// Reads this XML file; `file.xml:id` reads the elements of one id.
+    /// Read this XML file; `file.xml:id` reads the elements of one id.
     word("xml", Word::Load(Format::Xml), Value::Path),
-    /// Reads this TOML file; `file.toml:table` reads another table than `[uwsgi]`.
+    /// Read this TOML file; `file.toml:table` reads another table than `[uwsgi]`.
     /// uWSGI: uWSGI does not support TOML.
     word("toml", Word::Load(Format::Toml), Value::Path),
-    /// Reads this file, in the format that its name indicates.
+    /// Read this file, in the format that its name indicates.
     word("config", Word::Include, Value::Path),
-    /// Reads this file at this point, in the format that its name indicates.
+    /// Read this file at this point, in the format that its name indicates.
     /// Example: include = /etc/shop/common.ini
     word("include", Word::Include, Value::Path),
-    /// Reads this file after everything else; its options come last.
+    /// Read this file after everything else; its options come last.
     word("inherit", Word::Inherit, Value::Path),
     /// Unknown options are errors. Placeholders must then be set with `set-placeholder`.
     word("strict", Word::Strict, Value::Switch),
-    /// Sets an option or a placeholder: `KEY=VALUE`.
+    /// Set an option or a placeholder: `KEY=VALUE`.
     word("set", Word::Set, Value::Text),
-    /// Sets a placeholder: `KEY=VALUE`, used as `%(KEY)`.
+    /// Set a placeholder: `KEY=VALUE`, used as `%(KEY)`.
     /// Example: set-placeholder = base=/srv/shop
     ///          chdir = %(base)
     word("set-placeholder", Word::SetPlaceholder, Value::Text),
@@ -47,84 +47,84 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: declare-option = serve=http=$1;chdir=$2
     ///          serve = :8080 /srv/shop
     word("declare-option", Word::DeclareOption, Value::Text),
-    /// Repeats the options up to `endfor` for each word; `%(_)` is the word.
+    /// Repeat the options up to `endfor` for each word; `%(_)` is the word.
     /// Example: for = 8001 8002
     ///          http = 127.0.0.1:%(_)
     ///          endfor =
     condition("for", Condition::For),
-    /// Repeats the options up to `endfor` for each file that matches.
+    /// Repeat the options up to `endfor` for each file that matches.
     condition("for-glob", Condition::ForGlob),
-    /// Repeats the options up to `endfor` this many times; `%(_)` counts from 1.
+    /// Repeat the options up to `endfor` this many times; `%(_)` counts from 1.
     condition("for-times", Condition::ForTimes),
-    /// Repeats the options up to `endfor` for each line of a file.
+    /// Repeat the options up to `endfor` for each line of a file.
     condition("for-readline", Condition::ForReadline),
-    /// Applies the options up to `endif` if an option is set, or has this value: `NAME` or `NAME=VALUE`.
+    /// Apply the options up to `endif` if an option is set, or has this value: `NAME` or `NAME=VALUE`.
     condition("if-opt", Condition::Option(true)),
     /// The opposite of `if-opt`.
     condition("if-not-opt", Condition::Option(false)),
-    /// Applies the options up to `endif` if an environment variable is set, or has this value: `NAME` or `NAME=VALUE`.
+    /// Apply the options up to `endif` if an environment variable is set, or has this value: `NAME` or `NAME=VALUE`.
     /// Example: if-env = PORT
     ///          http = :%(_)
     ///          endif =
     condition("if-env", Condition::Environment(true)),
     /// The opposite of `if-env`.
     condition("if-not-env", Condition::Environment(false)),
-    /// Applies the options up to `endif` at a reload only.
+    /// Apply the options up to `endif` at a reload only.
     /// uWSGI: Bolide reads the configuration once, at the start, so it is never a reload.
     condition("if-reload", Condition::Reload(true)),
     /// The opposite of `if-reload`.
     condition("if-not-reload", Condition::Reload(false)),
-    /// Applies the options up to `endif` on the machine of this name.
+    /// Apply the options up to `endif` on the machine of this name.
     condition("if-hostname", Condition::HostName(true)),
     /// The opposite of `if-hostname`.
     condition("if-not-hostname", Condition::HostName(false)),
-    /// Applies the options up to `endif` if a regular expression matches the machine's name.
+    /// Apply the options up to `endif` if a regular expression matches the machine's name.
     condition("if-hostname-match", Condition::HostNameMatch(true)),
     /// The opposite of `if-hostname-match`.
     condition("if-not-hostname-match", Condition::HostNameMatch(false)),
-    /// Applies the options up to `endif` if this file or directory exists.
+    /// Apply the options up to `endif` if this file or directory exists.
     condition("if-exists", Condition::Exists(true)),
     /// The opposite of `if-exists`.
     condition("if-not-exists", Condition::Exists(false)),
-    /// Applies the options up to `endif` if this is a file.
+    /// Apply the options up to `endif` if this is a file.
     condition("if-file", Condition::File(true)),
     /// The opposite of `if-file`.
     condition("if-not-file", Condition::File(false)),
-    /// Applies the options up to `endif` if this is a directory.
+    /// Apply the options up to `endif` if this is a directory.
     condition("if-dir", Condition::Directory(true)),
     /// The opposite of `if-dir`.
     condition("if-not-dir", Condition::Directory(false)),
-    /// Applies the options up to `endif` if this plugin of uWSGI is built in.
+    /// Apply the options up to `endif` if this plugin of uWSGI is built in.
     /// uWSGI: uWSGI's plugins are built in here: `python`, `python3`, `http` and similar count as present.
     condition("if-plugin", Condition::Plugin(true)),
     /// The opposite of `if-plugin`.
     condition("if-not-plugin", Condition::Plugin(false)),
-    /// Ends an `if-…`.
+    /// End an `if-…`.
     word("endif", Word::End, Value::Switch),
-    /// Ends an `if-…`.
+    /// End an `if-…`.
     word("end-if", Word::End, Value::Switch),
-    /// Ends a `for…`.
+    /// End a `for…`.
     word("endfor", Word::End, Value::Switch),
-    /// Ends a `for…`.
+    /// End a `for…`.
     word("end-for", Word::End, Value::Switch),
     /// These options, separated by spaces, are errors up to `end-blacklist`.
     word("blacklist", Word::Blacklist, Value::Text),
-    /// Ends a `blacklist`.
+    /// End a `blacklist`.
     word("end-blacklist", Word::EndBlacklist, Value::Switch),
     /// Only these options, separated by spaces, are accepted up to `end-whitelist`.
     word("whitelist", Word::Whitelist, Value::Text),
-    /// Ends a `whitelist`.
+    /// End a `whitelist`.
     word("end-whitelist", Word::EndWhitelist, Value::Switch),
-    /// Inserts a file's text before every configuration file read from here on.
+    /// Insert a file's text before every configuration file read from here on.
     word("inject-before", Word::InjectBefore, Value::Path),
-    /// Inserts a file's text after every configuration file read from here on.
+    /// Insert a file's text after every configuration file read from here on.
     word("inject-after", Word::InjectAfter, Value::Path),
-    /// Prints this after the configuration has been read.
+    /// Print this after the configuration has been read.
     word("print", Word::Print, Value::Text),
-    /// Prints this immediately.
+    /// Print this immediately.
     word("iprint", Word::PrintAtOnce, Value::Text),
-    /// Exits with this status; without a value, 1.
+    /// Exit with this status; without a value, 1.
     word("exit", Word::Exit, within(0, 255, "status")),
-    /// Prints the configuration in uWSGI's form at the start, and serves; with `no-server`, it exits instead.
+    /// Print the configuration in uWSGI's form at the start, and serve; with `no-server`, exit instead.
     word("show-config", Word::ShowConfig, Value::Switch),
 ];

@@ -13,15 +13,16 @@ use crate::row::{OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, field, 
 use crate::topics::interpreter::PythonModuleDraft;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Adds a mule: a process beside the workers that has the application loaded. A mule without a value waits for messages
+    /// Add a mule: a process beside the workers that has the application loaded. A mule without a value waits for messages
     /// (`uwsgi.mule_msg`, `@mulefunc`) and signals. With a file that ends in `.py` it executes this file, with `module:function`
     /// it calls this function. A mule that ends is started again, a reload ends it before its successor starts.
     /// uWSGI: With `lazy-apps` a mule of uWSGI has no application; here it has one, as each worker has.
     /// Example: mule = true
     ///          mule = mailer.py
     ///          mule = shop.background:main
-    supported("mule", Setting::By(add_mule)).takes(Value::Special, "").several().reach(Reach::Application),
-    /// Adds this many mules that wait for messages and signals.
+    supported("mule", Setting::By(add_mule))
+        .takes(Value::Form("a file that ends in `.py`, or `MODULE:FUNCTION`"), "").several().reach(Reach::Application),
+    /// Add this many mules that wait for messages and signals.
     /// Example: mules = 2
     supported("mules", Setting::By(add_mules)).takes(within(0, MAX_MULES, "mules"), "0").reach(Reach::Application),
     /// How long a mule may work on a message at a stop or a reload. A mule between two messages ends at once.
@@ -30,13 +31,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-reload-mercy = 30
     supported("mule-reload-mercy", Setting::Seconds(field!(MulesDraft.reload_mercy_ms)))
         .takes(SECONDS, "`reload-mercy`").reach(Reach::Application),
-    /// Kills a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is
+    /// Kill a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is
     /// started again.
     /// uWSGI: uWSGI has no limit for messages, only for signals.
     /// Example: mules = 1
     ///          mule-harakiri = 60
     supported("mule-harakiri", Setting::Seconds(field!(MulesDraft.harakiri_ms))).takes(SECONDS, "off").reach(Reach::Application),
-    /// Replaces a mule that has more resident memory than this, when it has finished the message that it works on.
+    /// Replace a mule that has more resident memory than this, when it has finished the message that it works on.
     /// Example: mules = 1
     ///          mule-reload-on-rss = 512
     supported("mule-reload-on-rss", Setting::Mebibytes(field!(MulesDraft.most_resident_bytes)))
@@ -51,7 +52,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// with the name send to it, and one of its mules takes the message.
     /// Example: mules = 2
     ///          farm = mail:1,2
-    supported("farm", Setting::LocatedTexts(field!(MulesDraft.farms))).takes(Value::Special, "").reach(Reach::Application),
+    supported("farm", Setting::LocatedTexts(field!(MulesDraft.farms)))
+        .takes(Value::Form("`NAME:NUMBER[,NUMBER…]`"), "").reach(Reach::Application),
     /// An object that mules keep, for example a model that takes long to load: `package.module:Class`.
     /// `bolide.helpers.mules.call("package.module:Class", "method", …)` calls its method in a free mule from any process, and
     /// returns the result. With `:2` behind it, two of the mules have it.
@@ -59,7 +61,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-app = shop.models:Model
     ///          mule-app = shop.models:Large:1
     list("mule-app", Setting::LocatedTexts(field!(MulesDraft.apps))).reach(Reach::Application),
-    /// Replaces the mules when this file is touched. Workers stay.
+    /// Replace the mules when this file is touched. Workers stay.
     /// Example: mules = 1
     ///          touch-mules-reload = /srv/shop/mules
     list("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules)).reach(Reach::Master),

@@ -85,7 +85,7 @@ pub fn note_unused_port(listeners: &[Listener], context: &mut Context) {
     });
     let ports: Vec<(u16, &String)> = ports.collect();
     if let Some((port, origin)) = ports.first().filter(|_| ports.iter().all(|(port, _)| *port != assigned)) {
-        let message = format!("{PORT} = {assigned} is set and not used: {origin} listens at port {port}");
+        let message = format!("{PORT} = {assigned} is set and not used: {origin} listens on port {port}");
         let note = Diagnostic::note(Some(&Location::environment(PORT)), message);
         context.diagnostics.push(note.advise(format!("write `http = 0.0.0.0:$({PORT})` if a platform assigns the port")));
     }

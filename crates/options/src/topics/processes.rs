@@ -19,7 +19,7 @@ const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
 const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Shows the position of a stuck request.
+    /// Show the position of a stuck request.
     /// Why: the log always shows the Python stack of a request that harakiri ends
     accepted("harakiri-verbose", Value::Switch),
     /// The number of router processes.
@@ -28,7 +28,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Threads that send data to slow clients.
     /// Why: the event loop sends it, without a thread
     accepted("offload-threads", Value::Special),
-    /// Loads the application once, before workers are forked: they share its memory, and one that dies is replaced immediately.
+    /// Load the application once, before workers are forked: they share its memory, and one that dies is replaced immediately.
     /// Without it a single worker loads the application itself, so that threads that the application starts while loading keep
     /// running; several workers are always forked.
     /// uWSGI: The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and
@@ -77,7 +77,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          threads = auto
     supported("threads", Setting::By(set_threads))
         .takes(Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1").reach(Reach::Application),
-    /// Kills a worker whose request takes longer than this; the log names the request and shows its stack.
+    /// Kill a worker whose request takes longer than this; the log names the request and shows its stack.
     /// Example: harakiri = 30
     supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
@@ -98,17 +98,17 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Abandons a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
+    /// Abandon a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
     /// SIGHUP also abandons it, at any time, and starts another.
     /// Example: load-timeout = 120
     supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// Writes the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
+    /// Write the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
     /// pid in it.
     /// uWSGI: With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.
     /// Example: pidfile = /run/shop.pid
     supported("pidfile", Setting::Text(field!(LifecycleDraft.pidfile))).takes(Value::Path, "").reach(Reach::Master),
-    /// Removes the files of UNIX sockets and the pidfile at the end.
+    /// Remove the files of UNIX sockets and the pidfile at the end.
     /// Example: vacuum = true
     on("vacuum", Setting::Switch(field!(LifecycleDraft.settings.vacuum))).reach(Reach::Master),
     /// SIGTERM stops the instance.
@@ -116,13 +116,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `R` to the `master-fifo`.
     /// Why: SIGTERM always stops gracefully, as service managers, containers and `kill` expect
     accepted("die-on-term", Value::Switch),
-    /// Ends workers whose master died.
+    /// End workers whose master died.
     /// Why: no process outlives the master, however it dies
     accepted("no-orphans", Value::Switch),
-    /// Closes sockets when a program is executed.
+    /// Close sockets when a program is executed.
     /// Why: descriptors are always closed on exec
     accepted("close-on-exec", Value::Switch),
-    /// Reaps orphaned children.
+    /// Reap orphaned children.
     /// Why: the master reaps all of its children
     accepted("reaper", Value::Switch),
 ];

@@ -24,7 +24,7 @@ const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; her
     requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Replaces a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so
+    /// Replace a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so
     /// that workers are not replaced together.
     /// uWSGI: uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.
     /// Example: max-requests = 5000
@@ -40,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(REQUESTS, "0")
     .reach(Reach::Application),
-    /// Replaces a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
+    /// Replace a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
     /// Example: max-worker-lifetime = 3600
     supported("max-worker-lifetime", Setting::Seconds(field!(RecyclingDraft.settings.max_lifetime_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
@@ -57,15 +57,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// from its first request causes no restart loop.
     /// Example: min-worker-lifetime = 60
     supported("min-worker-lifetime", Setting::By(set_min_lifetime)).takes(SECONDS, "10").reach(Reach::Application),
-    /// Replaces a worker whose resident memory, including shared memory, is this many MiB or more.
+    /// Replace a worker whose resident memory, including shared memory, is this many MiB or more.
     /// Example: reload-on-rss = 512
     supported("reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.resident)))
         .takes(MEGABYTES, "off").uwsgi(MEMORY_CHECKS).reach(Reach::Application),
-    /// Replaces a worker whose address space is this many MiB or more.
+    /// Replace a worker whose address space is this many MiB or more.
     /// Example: reload-on-as = 2048
     supported("reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.address_space)))
         .takes(MEGABYTES, "off").uwsgi(MEMORY_CHECKS).reach(Reach::Application),
-    /// Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
+    /// Replace a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
     /// the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-uss = 200
@@ -76,7 +76,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: reload-on-pss = 300
     supported("reload-on-pss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.proportional)))
         .takes(MEGABYTES, "off").reach(Reach::Application),
-    /// Kills a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
+    /// Kill a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
     /// would exhaust the machine. The master checks once a second.
     /// uWSGI: uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause,
     /// which doubles up to 10 s.
@@ -104,11 +104,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: limit-nproc = 200
     supported("limit-nproc", Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)))
         .takes(within(0, i64::MAX, "processes and threads"), "no limit").reach(Reach::Application),
-    /// Writes a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit.
-    /// It has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight
-    /// and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest
-    /// are removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE` reads a
-    /// report aloud. Example: crash-reports = /var/lib/shop/crashes
+    /// Write a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It
+    /// has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and
+    /// the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are
+    /// removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE` explains a
+    /// report.
+    /// Example: crash-reports = /var/lib/shop/crashes
     supported(
         "crash-reports",
         set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
@@ -137,7 +138,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: harakiri-queue-threshold = 10
     supported("harakiri-queue-threshold", Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)))
         .takes(within(0, 65_535, "connections"), "0").reach(Reach::Application),
-    /// Excludes work after a request from harakiri.
+    /// Exclude work after a request from harakiri.
     /// Why: a request's time ends with its response
     accepted("harakiri-no-arh", Value::Switch),
 ];
@@ -170,7 +171,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// Example: reload-canary = 30
     supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)))
         .takes(within(1, 86_400, "seconds"), "").reach(Reach::Application),
-    /// Requests this path from the application after it is loaded, before workers are forked: objects that it creates at its
+    /// Request this path from the application after it is loaded, before workers are forked: objects that it creates at its
     /// first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections
     /// are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only:
     /// each worker has its own event loop for ASGI applications, which have their lifespan.
@@ -196,7 +197,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// Example: max-fd = 65536
     supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))
         .takes(within(16, 1_048_576, "descriptors"), "").reach(Reach::Master),
-    /// Reads the environment again when an application is loaded.
+    /// Read the environment again when an application is loaded.
     /// Why: each generation is a fresh interpreter, which reads the environment and `env` again
     accepted("reload-os-env", Value::Switch),
 ];

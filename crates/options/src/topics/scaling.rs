@@ -99,7 +99,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::OneOf(&ALGORITHM_WORDS), "spare")
     .reach(Reach::Application),
-    /// Lists the algorithms, and exits.
+    /// List the algorithms, and exit.
     /// Instead: they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`
     refused("cheaper-algo-list", Value::Switch),
     /// No workers are added while the total resident memory of all workers is this many bytes or more.
@@ -223,10 +223,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Loads the application and starts no worker before the first connection arrives; then it starts those of `cheaper`, or all.
+    /// Load the application and start no worker before the first connection arrives; then it starts those of `cheaper`, or all.
     /// Example: cheap = true
     on("cheap", Setting::Switch(field!(ScalingDraft.settings.starts_empty))).reach(Reach::Application),
-    /// Ends all workers when no request has arrived for this time; the next connection starts them again, from the loaded
+    /// End all workers when no request has arrived for this time; the next connection starts them again, from the loaded
     /// application. Clients notice a few milliseconds.
     /// uWSGI: uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds,
     /// during which it does nothing else.
@@ -238,7 +238,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "off")
     .reach(Reach::Application),
-    /// Ends the instance when `idle` would end the workers: for socket activation.
+    /// End the instance when `idle` would end the workers: for socket activation.
     /// Example: idle = 600
     ///          die-on-idle = true
     on("die-on-idle", Setting::LocatedSwitch(field!(ScalingDraft.dies))).reach(Reach::Application),

@@ -10,8 +10,8 @@ use bolide_contract::sockets::SocketTuning;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::row::{
-    Milestone, OptionEntry, OptionRow, Reach, SECONDS, Setting, SocketKind, Value, accepted, field, list, on, planned, refused,
-    rows, set, supported, within,
+    OptionEntry, OptionRow, Reach, SECONDS, Setting, SocketKind, Value, absent, accepted, field, list, on, refused, rows, set,
+    supported, within,
 };
 use crate::topics::interpreter::PythonDraft;
 use crate::topics::platform;
@@ -24,7 +24,7 @@ const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
 
 /// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
 const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` \
-    and `uwsgi.recv`, which raw applications use, are not supported yet";
+    and `uwsgi.recv`, which raw applications use, are not supported";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Listen on this address with the uwsgi protocol (or with the one that `protocol` names).
@@ -73,13 +73,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// A variant of `scgi-modifier1`.
     refused("scgi-modifier2", MODIFIER).reason(ONE_PLUGIN),
     /// Listen on this address, and call the function of `python-raw` with the descriptor of each connection.
-    planned("raw-socket", Value::Address, Milestone::Services).reason(INSTEAD_OF_RAW),
+    absent("raw-socket", Value::Address).reason(INSTEAD_OF_RAW),
     /// A file whose callable gets the descriptors of `raw-socket`.
-    planned("python-raw", Value::Path, Milestone::Services).reason(INSTEAD_OF_RAW),
+    absent("python-raw", Value::Path).reason(INSTEAD_OF_RAW),
     /// The uWSGI plugin that serves the connections of `raw-socket`.
-    planned("raw-modifier1", MODIFIER, Milestone::Services).reason(INSTEAD_OF_RAW),
+    absent("raw-modifier1", MODIFIER).reason(INSTEAD_OF_RAW),
     /// A variant of `raw-modifier1`.
-    planned("raw-modifier2", MODIFIER, Milestone::Services).reason(INSTEAD_OF_RAW),
+    absent("raw-modifier2", MODIFIER).reason(INSTEAD_OF_RAW),
     /// Listen on this address with HTTP/1.1.
     /// uWSGI: uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.
     /// Example: http = 127.0.0.1:8080
@@ -152,19 +152,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          socket = /run/shop.sock
     ///          http-to = /run/shop.sock
     list("http-to", Setting::LocatedTexts(field!(SocketsDraft.router_targets))).reach(Reach::Master),
-    /// Lets one worker at a time wait for connections.
+    /// Let one worker at a time wait for connections.
     /// Why: workers share the sockets fairly, without a lock
     accepted("thunder-lock", Value::Switch),
-    /// Sends responses of unknown length in chunks.
+    /// Send responses of unknown length in chunks.
     /// Why: HTTP/1.1 responses of unknown length are always chunked
     accepted("http-auto-chunked", Value::Switch),
-    /// Passes WebSockets on to the application.
+    /// Pass WebSockets on to the application.
     /// Why: WebSocket requests are always recognized, and an ASGI application gets them
     accepted("http-websockets", Value::Switch),
-    /// Accepts connections before their first byte has arrived.
+    /// Accept connections before their first byte has arrived.
     /// Why: waiting connections occupy no worker, so accept is never deferred
     accepted("no-defer-accept", Value::Switch),
-    /// Sends small packets immediately.
+    /// Send small packets immediately.
     /// Why: TCP_NODELAY is always set
     accepted("tcp-nodelay", Value::Switch),
 ];
@@ -172,14 +172,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
 const BUFFER: Value = within(0, 1_073_741_824, "bytes");
 
 pub const TUNING: &[OptionEntry] = rows![
-    /// Lets the kernel probe silent TCP peers (SO_KEEPALIVE).
+    /// Let the kernel probe silent TCP peers (SO_KEEPALIVE).
     /// Example: so-keepalive = true
     on("so-keepalive", Setting::Switch(field!(SocketsDraft.tuning.keepalive))).reach(Reach::Master),
     /// Another instance of the same user may listen on the same address, and the kernel distributes the connections
     /// (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.
     /// Example: reuse-port = true
     on("reuse-port", Setting::Switch(field!(SocketsDraft.tuning.reuse_port))).reach(Reach::Master),
-    /// Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines
+    /// Allow listening on an address that does not belong to this machine yet, such as one that moves between two machines
     /// (IP_FREEBIND).
     /// Example: freebind = true
     on("freebind", Setting::Switch(field!(SocketsDraft.tuning.free_bind))).reach(Reach::Master),
@@ -208,10 +208,10 @@ pub const TUNING: &[OptionEntry] = rows![
 ];
 
 pub const REQUESTS: &[OptionEntry] = rows![
-    /// Accepts chunked request bodies.
+    /// Accept chunked request bodies.
     /// Why: chunked request bodies are always read
     accepted("http-chunked-input", Value::Switch),
-    /// Answers `Expect: 100-continue`.
+    /// Answer `Expect: 100-continue`.
     /// Why: it is always answered when the body is wanted
     accepted("http-manage-expect", Value::Special),
     /// The size of the buffer for request bodies.
@@ -261,7 +261,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
     )
     .takes(within(0, 1_073_741_824, "bytes per second"), "500")
     .reach(Reach::Application),
-    /// Accepts non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send
+    /// Accept non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send
     /// unescaped; without it they are answered with 400.
     /// uWSGI: uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications
     /// fail on them.

@@ -20,15 +20,16 @@ use crate::topics::services::distributed;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Adds a directory of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
-    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first directory unless a job names another one. A job is a file
-    /// that is removed after it was done, so it survives restarts and crashes. The directory is created for the application's
-    /// user if it is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server has the jobs and the spoolers
-    /// of all machines work on them; the directory keeps new jobs while the server is away. The address is that of `lock-engine`,
-    /// with the keys `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that
-    /// has died). uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new
-    /// job is noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the
-    /// directory `failed`, and so is a file that is no job, which uWSGI deletes. Example: spooler = jobs
+    /// Add a directory of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
+    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first directory unless a job names another one. A job is a file that
+    /// is removed after it was done, so it survives restarts and crashes. The directory is created for the application's user if it
+    /// is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server has the jobs and the spoolers of all machines
+    /// work on them; the directory keeps new jobs while the server is away. The address is that of `lock-engine`, with the keys
+    /// `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that has died).
+    /// uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new job is
+    /// noticed at once, also one of another instance. A job that has ended its spooler three times is moved to the directory
+    /// `failed`, and so is a file that is no job, which uWSGI deletes.
+    /// Example: spooler = jobs
     ///          spooler = redis://127.0.0.1:6379/0?directory=kept
     supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),
     /// Like `spooler`, without a process: `uwsgi.spool` writes to the directory, and another instance works on its jobs.
@@ -39,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          spooler-processes = 4
     supported("spooler-processes", Setting::Number(field!(SpoolerDraft.settings.processes)))
         .takes(within(1, MAX_SPOOLERS, "spoolers"), "1").reach(Reach::Application),
-    /// Works on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and
+    /// Work on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and
     /// within a priority in the order of their names. Several spoolers still work at the same time.
     /// uWSGI: Without this option uWSGI never works on jobs that have a priority; here it does, in any order.
     /// Example: spooler = jobs
@@ -51,12 +52,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          spooler-frequency = 10
     supported("spooler-frequency", Setting::Number(field!(SpoolerDraft.settings.frequency_s)))
         .takes(within(1, 86_400, "seconds"), "30").reach(Reach::Application),
-    /// Replaces a spooler after this many jobs, against memory that grows.
+    /// Replace a spooler after this many jobs, against memory that grows.
     /// Example: spooler = jobs
     ///          spooler-max-tasks = 1000
     supported("spooler-max-tasks", Setting::Positive(field!(SpoolerDraft.settings.max_tasks)))
         .takes(within(0, i64::MAX, "jobs"), "off").reach(Reach::Application),
-    /// Kills a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.
+    /// Kill a spooler whose job takes longer than this. Another spooler tries the job again, up to three times.
     /// Example: spooler = jobs
     ///          spooler-harakiri = 600
     supported("spooler-harakiri", Setting::Seconds(field!(SpoolerDraft.harakiri_ms)))
@@ -71,11 +72,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: spooler = jobs
     ///          spooler-import = json
     list("spooler-import", Setting::Texts(field!(SpoolerDraft.settings.imports))).reach(Reach::Application),
-    /// Does not log each job. Errors are logged.
+    /// Do not log each job. Errors are logged.
     /// Example: spooler = jobs
     ///          spooler-quiet = true
     on("spooler-quiet", Setting::Switch(field!(SpoolerDraft.settings.is_quiet))).reach(Reach::Application),
-    /// Replaces the spoolers when the file at this path changes. A job in progress is finished first.
+    /// Replace the spoolers when the file at this path changes. A job in progress is finished first.
     /// Example: spooler = jobs
     ///          touch-spoolers-reload = reload-spoolers
     supported("touch-spoolers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadSpoolers))

@@ -39,7 +39,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The statistics do not list threads.
     /// Example: stats-no-cores = true
     on("stats-no-cores", Setting::Switch(field!(StatisticsDraft.omits_cores))).reach(Reach::Master),
-    /// Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
+    /// Push the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
     /// send a datagram for each number.
     /// uWSGI: statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no
     /// `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused

@@ -27,7 +27,7 @@ const FORK_SAFETY_WORDS: [&str; 3] = words(&FORK_SAFETY);
 const NO_EFFECT_IN_UWSGI: &str = "In uWSGI 2.0.31 it has no effect, in any notation of the type.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Reloads when this file is touched, replaced, created or removed, or when a link on the way to it changes. The file need
+    /// Reload when this file is touched, replaced, created or removed, or when a link on the way to it changes. The file need
     /// not exist. Changes within a tenth of a second cause one reload.
     /// Example: touch-reload = /srv/shop/reload.txt
     list("touch-reload", Setting::Watch(WatchSubject::Touch, FileAction::Reload)).uwsgi(TOUCHED).reach(Reach::Master),
@@ -38,14 +38,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `touch-workers-reload`, one worker after the other.
     /// Example: touch-chain-reload = /srv/shop/chain.txt
     list("touch-chain-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadChain)).reach(Reach::Master),
-    /// Opens the log files again when this file is touched: for programs that have moved them away.
+    /// Open the log files again when this file is touched: for programs that have moved them away.
     /// Example: touch-logreopen = /run/shop/reopen
     list("touch-logreopen", Setting::Watch(WatchSubject::Touch, FileAction::ReopenLogs)).reach(Reach::Master),
-    /// Rotates the log files when this file is touched, like `log-maxsize`.
+    /// Rotate the log files when this file is touched, like `log-maxsize`.
     /// Example: touch-logrotate = /run/shop/rotate
     list("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs)).reach(Reach::Master),
-    /// Reloads when anything about this file changes, including its mode and owner, or in this directory: its files, but not
-    /// those in subdirectories. uWSGI: In uWSGI the file must be there at the start. Example: fs-reload = /srv/shop/templates
+    /// Reload when anything about this file changes, including its mode and owner, or in this directory: its files, but not those
+    /// in subdirectories.
+    /// uWSGI: In uWSGI the file must be there at the start.
+    /// Example: fs-reload = /srv/shop/templates
     list("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload)).reach(Reach::Master),
     /// Like `fs-reload`, but without waiting for requests in flight: old workers end as soon as the new ones serve.
     /// Example: fs-brutal-reload = /srv/shop/emergency
@@ -126,20 +128,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: develop = true
     ///          open-browser = true
     on("open-browser", Setting::LocatedSwitch(field!(DevelopingDraft.opens))).also(&["open"]).reach(Reach::Master),
-    /// Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and
+    /// Replace a worker whose application has raised an exception that reached the server: its replacement serves first, and
     /// requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.
     /// uWSGI: uWSGI ends the worker immediately, with the requests of its other threads.
     /// Example: reload-on-exception = true
     on("reload-on-exception", Setting::Switch(field!(PythonDraft.settings.reload_on.any))).reach(Reach::Application),
-    /// Replaces a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or
+    /// Replace a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or
     /// without that of its module.
     /// Example: reload-on-exception-type = psycopg.OperationalError
     list("reload-on-exception-type", Setting::Texts(field!(PythonDraft.settings.reload_on.types)))
         .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
-    /// Replaces a worker whose application has raised an exception of this text, as `reload-on-exception`.
+    /// Replace a worker whose application has raised an exception of this text, as `reload-on-exception`.
     /// Example: reload-on-exception-value = connection lost
     list("reload-on-exception-value", Setting::Texts(field!(PythonDraft.settings.reload_on.values))).reach(Reach::Application),
-    /// Replaces a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon
+    /// Replace a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon
     /// and a space between them.
     /// Example: reload-on-exception-repr = OperationalError: connection lost
     list("reload-on-exception-repr", Setting::Texts(field!(PythonDraft.settings.reload_on.reprs)))
@@ -159,7 +161,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
 
 /// uWSGI's signals.
 pub const SIGNALS: &[OptionEntry] = rows![
-    /// Raises a uWSGI signal repeatedly: its number, a space, and the seconds between. The application says what happens then,
+    /// Raise a uWSGI signal repeatedly: its number, a space, and the seconds between. The application says what happens then,
     /// with `uwsgi.register_signal` or `uwsgidecorators.signal`. The timer fires once for the instance, regardless of the number
     /// of workers, and continues over reloads.
     /// Example: timer = 17 60
@@ -167,11 +169,11 @@ pub const SIGNALS: &[OptionEntry] = rows![
     /// Like `timer`, except that the seconds count from each time that it fires, so that a delay puts off all later ones.
     /// Example: rbtimer = 18 5
     list("rbtimer", Setting::By(add_timer)).reach(Reach::Application),
-    /// Raises a signal of uWSGI's when a file is touched: the file, a space, and the number. The file is watched as by
+    /// Raise a signal of uWSGI's when a file is touched: the file, a space, and the number. The file is watched as by
     /// `touch-reload`.
     /// Example: touch-signal = /run/shop/flush 19
     list("touch-signal", Setting::By(add_signal_file)).reach(Reach::Master),
-    /// Raises a signal of uWSGI's when anything about this file or directory changes, as with `fs-reload`: the path, a space, and
+    /// Raise a signal of uWSGI's when anything about this file or directory changes, as with `fs-reload`: the path, a space, and
     /// the number.
     /// Example: fs-signal = /srv/shop/inbox 20
     list("fs-signal", Setting::By(add_signal_file)).reach(Reach::Master),

@@ -75,7 +75,7 @@ impl Endpoint {
         self.protocol == Protocol::Http && self.address != Bound::Local
     }
 
-    /// Whether it listens at all addresses of this machine.
+    /// Whether it listens on all addresses of this machine.
     pub fn is_everywhere(&self) -> bool {
         matches!(self.address, Bound::Tcp(address) if address.ip().is_unspecified())
     }

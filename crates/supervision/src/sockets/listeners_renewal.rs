@@ -61,7 +61,7 @@ impl Listeners {
         self.endpoints.retain(|_| !shared.next().copied().unwrap_or_default());
     }
 
-    /// Stops listening at the sockets that another list does not have. Returns their queued connections, as [`Listeners::end`].
+    /// Stops listening on the sockets that another list does not have. Returns their queued connections, as [`Listeners::end`].
     pub fn end_all_but(&mut self, kept: &Listeners) -> Vec<(u32, OwnedFd)> {
         self.end_where(|socket| !kept.has(socket))
     }

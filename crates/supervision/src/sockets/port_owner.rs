@@ -1,6 +1,5 @@
-//! Who listens at a port, for the message of a startup that can't: the kernel's table of sockets, and the processes whose
-//! descriptors this user may read (proc(5)). It does not change anything or contact processes. The master runs it, when a bind
-//! has failed.
+//! Who listens on a port, for the message of a start that can't: the kernel's table of sockets, and the processes whose
+//! descriptors this user may read (proc(5)). It changes nothing and asks no process. The master runs it, when a bind has failed.
 
 use std::fs;
 use std::path::Path;
@@ -86,7 +85,7 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     )
 }
 
-/// Returns the process that listens at this port, if this user may know it.
+/// Returns the process that listens on this port, if this user may know it.
 pub fn find(port: u16) -> Option<PortOwner> {
     let mut inodes: Vec<String> = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {

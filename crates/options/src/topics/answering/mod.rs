@@ -16,7 +16,7 @@ use crate::topics::services::named_in_rules::CompiledRules;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Runs an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
+    /// Run an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
     /// order until one answers; see the page about routes.
     /// uWSGI: In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences
     /// are refused, with an alternative; a negative lookahead at the start, as in `^(?!/api).*$`, is supported.
@@ -44,13 +44,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `route`, for the user (REMOTE_USER).
     /// Example: route-remote-user = ^guest$ return:403
     list("route-remote-user", Setting::By(add_route)).reach(Reach::Application),
-    /// Runs an action if a condition holds: `CONDITION:TEXT ACTION:TEXT`.
+    /// Run an action if a condition holds: `CONDITION:TEXT ACTION:TEXT`.
     /// Example: route-if = equal:${HTTP_X_FORWARDED_PROTO};http redirect-permanent:https://${HTTP_HOST}${REQUEST_URI}
     list("route-if", Setting::By(add_route)).reach(Reach::Application),
     /// The opposite of `route-if`.
     /// Example: route-if-not = ipv4in:${REMOTE_ADDR};10.0.0.0/8 return:403
     list("route-if-not", Setting::By(add_route)).reach(Reach::Application),
-    /// Runs an action for every request.
+    /// Run an action for every request.
     /// Example: route-run = basicauth:Staff only,ann:secret
     list("route-run", Setting::By(add_route)).reach(Reach::Application),
     /// A target for `goto:`.
@@ -58,7 +58,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          route-run = basicauth:Staff,ann:secret
     ///          route-label = open
     list("route-label", Setting::By(add_route)).reach(Reach::Application),
-    /// Runs an action after the application has answered, for paths that match a regular expression: header fields, status, log.
+    /// Run an action after the application has answered, for paths that match a regular expression: header fields, status, log.
     /// uWSGI: In uWSGI `delheader` comes too late for fields that the application set; here it removes them.
     /// Example: response-route = ^/static/ addheader:Cache-Control: max-age=3600
     list("response-route", Setting::By(add_route)).reach(Reach::Application),
@@ -93,7 +93,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The opposite of `response-route-if`.
     /// Example: response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie
     list("response-route-if-not", Setting::By(add_route)).reach(Reach::Application),
-    /// Runs an action for every response of the application.
+    /// Run an action for every response of the application.
     /// Example: response-route-run = addheader:X-Worker: ${uwsgi[wid]}
     list("response-route-run", Setting::By(add_route)).reach(Reach::Application),
     /// A target for `goto:` in response routes.
@@ -101,13 +101,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          response-route-run = addheader:X-Frame-Options: DENY
     ///          response-route-label = end
     list("response-route-label", Setting::By(add_route)).reach(Reach::Application),
-    /// Adds a field to every response: `Name: value`.
+    /// Add a field to every response: `Name: value`.
     /// Example: add-header = X-Content-Type-Options: nosniff
     list("add-header", Setting::By(add_header)).reach(Reach::Application),
-    /// Removes a field from every response of the application, and `Server` and `Date` from those of the server.
+    /// Remove a field from every response of the application, and `Server` and `Date` from those of the server.
     /// Example: del-header = X-Powered-By
     list("del-header", Setting::By(remove_header)).reach(Reach::Application),
-    /// Makes a field of the response a variable for response routes: `NAME VARIABLE`.
+    /// Make a field of the response a variable for response routes: `NAME VARIABLE`.
     /// Example: collect-header = Content-Type TYPE
     list("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)))
         .reach(Reach::Application),
@@ -141,7 +141,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The SCRIPT_NAME that a reverse proxy sends does not choose the application.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
-    /// Compresses responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
+    /// Compress responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
     /// It applies to complete responses and streams, but not to event streams and already compressed responses.
     /// Example: compress = br,zstd,gzip
     supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?))
@@ -166,7 +166,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          compress-level = 3
     supported("compress-level", Setting::Number(field!(AnsweringDraft.answering.compression.level)))
         .takes(within(1, 9, "(1 is fast, 9 is small)"), "5").reach(Reach::Application),
-    /// Compresses with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither
+    /// Compress with gzip the responses that have the field `uWSGI-Encoding: gzip` (which is removed), and neither
     /// Content-Length nor Content-Encoding.
     /// uWSGI: Set `compress` to compress responses without involving the application.
     /// Example: http-auto-gzip = true

@@ -32,7 +32,7 @@ const fn script(name: &'static str) -> OptionEntry {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Loads plugins for unknown options.
+    /// Load plugins for unknown options.
     /// Why: uWSGI's plugins are built in
     accepted("autoload", Value::Switch),
     /// The module of the application, followed by a colon and its callable if that is not `application`. If it can't be loaded
@@ -90,10 +90,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Requests that match no `mount` get an error instead of the first application.
     /// Example: no-default-app = true
     on("no-default-app", Setting::Switch(field!(ApplicationSettings.no_default_app))).reach(Reach::Application),
-    /// Changes to this directory before sockets, files and the application are opened.
+    /// Change to this directory before sockets, files and the application are opened.
     /// Example: chdir = /srv/shop
     supported("chdir", Setting::Located(field!(ApplicationDraft.chdir))).takes(Value::Path, "").reach(Reach::Surroundings),
-    /// Changes to this directory after the application has been loaded.
+    /// Change to this directory after the application has been loaded.
     /// Example: chdir2 = /var/lib/shop
     supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after))).takes(Value::Path, "").reach(Reach::Application),
     /// A directory for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
@@ -102,7 +102,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The virtualenv whose interpreter and packages the application uses.
     /// Example: virtualenv = /srv/shop/.venv
     supported("virtualenv", Setting::Text(field!(PythonDraft.virtualenv))).takes(Value::Path, "").reach(Reach::Application),
-    /// Sets an environment variable of the application: `KEY=VALUE`.
+    /// Set an environment variable of the application: `KEY=VALUE`.
     /// Example: env = DJANGO_SETTINGS_MODULE=shop.settings
     list("env", Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair))).reach(Reach::Surroundings),
     /// Every worker loads the application itself, after the fork.
@@ -115,13 +115,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: master = true
     ///          lazy = true
     on("lazy", Setting::Switch(field!(ApplicationSettings.lazy))).reach(Reach::Application),
-    /// Sends the traceback of a failed request to the client, not only to the log. Not for production.
+    /// Send the traceback of a failed request to the client, not only to the log. Not for production.
     /// Example: catch-exceptions = true
     on("catch-exceptions", Setting::Switch(field!(PythonDraft.settings.catch_exceptions))).reach(Reach::Application),
     /// The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.
     /// Example: wsgi-disable-file-wrapper = true
     on("wsgi-disable-file-wrapper", Setting::Switch(field!(PythonDraft.settings.no_file_wrapper))).reach(Reach::Application),
-    /// Executes a Python file instead of a worker, with the module `uwsgi`, and ends the instance with its exit status: 0 at the
+    /// Execute a Python file instead of a worker, with the module `uwsgi`, and end the instance with its exit status: 0 at the
     /// end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is
     /// opened. A reload ends it and starts it again, and `harakiri` does not limit it.
     /// uWSGI: uWSGI exits with 0 after an exception.
@@ -147,10 +147,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
             Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
     )
     .reach(Reach::Application),
-    /// Configures Python's `logging` from the file of `paste`.
+    /// Configure Python's `logging` from the file of `paste`.
     /// Example: paste-logger = true
     on("paste-logger", Setting::Switch(field!(PythonDraft.settings.paste_logger))).reach(Reach::Application),
-    /// Configures Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
+    /// Configure Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
     /// does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines
     /// and request lines stay where `logger` and `req-logger` say.
     /// Example: log-config = logging.json
@@ -181,13 +181,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     planned("pypy-wsgi", Value::Text, Milestone::Languages).reason(PYPY),
     /// The file of an application for PyPy.
     planned("pypy-wsgi-file", Value::Path, Milestone::Languages).reason(PYPY),
-    /// Lets threads of the application run.
+    /// Let threads of the application run.
     /// Why: threads always run
     accepted("enable-threads", Value::Switch),
-    /// Loads all applications in one interpreter.
+    /// Load all applications in one interpreter.
     /// Why: there is always one interpreter per process
     accepted("single-interpreter", Value::Switch),
-    /// Does not start without an application, whatever else there is to do. Without it, an instance without an application says
+    /// Do not start without an application, whatever else there is to do. Without it, an instance without an application says
     /// so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other
     /// requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.
     /// uWSGI: Without it, uWSGI continues without any application and answers 500.
@@ -200,10 +200,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The directory of plugins.
     /// Why: languages are built in, there are no plugin files
     accepted("plugins-dir", Value::List),
-    /// Runs CPython's own after-fork handlers.
+    /// Run CPython's own after-fork handlers.
     /// Why: it is always done
     accepted("py-call-osafterfork", Value::Switch),
-    /// Notifies the interpreter of every fork.
+    /// Notify the interpreter of every fork.
     /// Why: it is always done
     accepted("py-call-uwsgi-fork-hooks", Value::Switch),
 ];

@@ -25,7 +25,7 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
 const MAX: i64 = i64::MAX;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Turns off request lines. `log-4xx` and the related options log selected requests anyway.
+    /// Turn off request lines. `log-4xx` and the related options log selected requests anyway.
     /// Example: disable-logging = true
     on("disable-logging", Setting::Off(field!(LoggingDraft.settings.requests))).reach(Reach::Application),
     /// Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another
@@ -88,7 +88,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: log-filter = (ERROR|WARNING)
     list("log-filter", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.filters, pair)?))
         .uwsgi(EXPRESSIONS).reach(Reach::Master),
-    /// Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`,
+    /// Change messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`,
     /// `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately,
     /// with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them
     /// surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this
@@ -122,7 +122,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "the name and the time in seconds")
     .reach(Reach::Master),
-    /// Empties the file of `logto` at the start.
+    /// Empty the file of `logto` at the start.
     /// Example: log-truncate = true
     on("log-truncate", Setting::Switch(field!(LoggingDraft.settings.files.truncate))).reach(Reach::Master),
     /// Each reload opens the log files again.
@@ -159,10 +159,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `rsyslog` sends long lines in several packets.
     /// Why: lines are not truncated, up to the size of a datagram
     accepted("rsyslog-split-messages", Value::Switch),
-    /// Sends lines over ZeroMQ.
+    /// Send lines over ZeroMQ.
     /// Instead: use `logger = socket:HOST:PORT`, or a log shipper that reads a file
     refused("log-zeromq", Value::Text),
-    /// Shows the loggers.
+    /// Show the loggers.
     /// Instead: run `bolide explain logger`
     refused("logger-list", Value::Switch),
     /// The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`,
@@ -189,7 +189,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// have their own times, and lines of the application are unchanged.
     /// Example: log-date = %d/%b/%Y %H:%M:%S
     supported("log-date", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = date(pair)))
-        .takes(Value::Special, "2026-11-22 13:40:00").reach(Reach::Application),
+        .takes(Value::Form("a format for strftime(3)"), "2026-11-22 13:40:00").reach(Reach::Application),
     /// uWSGI's request line counts in microseconds.
     /// Example: log-micros = true
     on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
@@ -204,39 +204,39 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: log-json = true
     on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))))
         .reach(Reach::Application),
-    /// Logs responses of 400 to 499, even with `disable-logging`.
+    /// Log responses of 400 to 499, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-4xx = true
     on("log-4xx", Setting::Switch(field!(LoggingDraft.settings.always.client_errors))).reach(Reach::Application),
-    /// Logs responses of 500 to 599, even with `disable-logging`.
+    /// Log responses of 500 to 599, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-5xx = true
     on("log-5xx", Setting::Switch(field!(LoggingDraft.settings.always.server_errors))).reach(Reach::Application),
-    /// Logs requests that take at least this many milliseconds, even with `disable-logging`.
+    /// Log requests that take at least this many milliseconds, even with `disable-logging`.
     /// Example: disable-logging = true
     ///          log-slow = 1000
     number("log-slow", Setting::Positive(field!(LoggingDraft.settings.always.slow_ms)), "milliseconds").reach(Reach::Application),
-    /// Logs responses with a body of at least this many bytes, even with `disable-logging`.
+    /// Log responses with a body of at least this many bytes, even with `disable-logging`.
     /// Example: log-big = 1048576
     number("log-big", Setting::Positive(field!(LoggingDraft.settings.always.big_bytes)), "bytes").reach(Reach::Application),
-    /// Logs responses without a body, even with `disable-logging`.
+    /// Log responses without a body, even with `disable-logging`.
     /// Example: log-zero = true
     on("log-zero", Setting::Switch(field!(LoggingDraft.settings.always.empty))).reach(Reach::Application),
-    /// Logs responses that are a file, even with `disable-logging`.
+    /// Log responses that are a file, even with `disable-logging`.
     /// Example: log-sendfile = true
     on("log-sendfile", Setting::Switch(field!(LoggingDraft.settings.always.files))).reach(Reach::Application),
-    /// Logs responses that their client did not read, even with `disable-logging`.
+    /// Log responses that their client did not read, even with `disable-logging`.
     /// uWSGI: In uWSGI both a read and a write must fail in one request, which is rare.
     /// Example: log-ioerror = true
     on("log-ioerror", Setting::Switch(field!(LoggingDraft.settings.always.broken))).reach(Reach::Application),
-    /// Reports routes whose requests leave memory behind: a worker measures its memory between requests that have it to
+    /// Report routes whose requests leave memory behind: a worker measures its memory between requests that have it to
     /// themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is
     /// still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at
     /// most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.
     /// Example: leak-report = 2000
     number("leak-report", Setting::Positive(field!(LoggingDraft.settings.leak_report_requests)), "requests")
         .reach(Reach::Application),
-    /// Reports each request that takes at least this many milliseconds, at its end, with where its time went: lines of the
+    /// Report each request that takes at least this many milliseconds, at its end, with where its time went: lines of the
     /// application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at
     /// when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30
     /// reports a minute. WebSockets and streams of events have none.
@@ -246,7 +246,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Request lines start with the worker's memory.
     /// Example: memory-report = true
     on("memory-report", Setting::Switch(field!(LoggingDraft.settings.memory_report))).reach(Reach::Application),
-    /// Does not log clients that disconnect during a response.
+    /// Do not log clients that disconnect during a response.
     /// Example: ignore-write-errors = true
     on(
         "ignore-write-errors",

@@ -27,7 +27,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// gets the fields as the client has sent them.
     /// Example: trace-context = true
     on("trace-context", Setting::Switch(field!(Tracing.has_traces))).reach(Reach::Application),
-    /// Sends a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is
+    /// Send a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is
     /// added to an endpoint without a path. It turns `trace-context` on; the application's own spans become children of the
     /// request's. A process of its own sends the spans, in batches: no request waits for the collector, and spans that it does
     /// not take in time are dropped and counted. `https` trusts the certificates of the system, or those of the file that
@@ -40,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted reverse proxy sends a `traceparent`, its flag
     /// `sampled` decides instead.
     /// Example: otlp-sample = 0.1
-    supported("otlp-sample", Setting::By(set_sample)).takes(Value::Special, "1").reach(Reach::Application),
+    supported("otlp-sample", Setting::By(set_sample)).takes(Value::Form("a number from 0 to 1"), "1").reach(Reach::Application),
     /// A header field, `NAME: TEXT`, of the requests to the collector of `otlp`, such as its token. Listings of the configuration
     /// do not show the value.
     /// Example: otlp-header = Authorization: Bearer 4f1c0b

@@ -22,7 +22,7 @@ use crate::values;
 const MAX_REPEAT_S: i64 = 31_536_000;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Defines an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the
+    /// Define an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the
     /// message as its standard input. `log:TEXT` logs a line `ALARM: TEXT MESSAGE`. `signal:NUMBER` raises a signal of uWSGI's
     /// (`uwsgi.register_signal`), without the message. `mule:NUMBER` sends the message to a mule, `mule:0` to any mule.
     /// `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to
@@ -36,7 +36,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          alarm = mail cmd:mail -s 'the shop has a problem' ops@example.com
     ///          alarm = chat cmd:chat-client --room ops
     list("alarm", Setting::By(add_alarm)).reach(Reach::Master),
-    /// Raises alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
+    /// Raise alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
     /// application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms raise
     /// no alarm.
     /// uWSGI: Look-around and backreferences, which can take any time for a line, are an error. In uWSGI the lines of an alarm
@@ -50,17 +50,17 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          not-alarm-log = shout ERROR .* by a crawler
     ///          alarm-log = shout ERROR
     list("not-alarm-log", Setting::By(add_exception)).reach(Reach::Master),
-    /// Raises this alarm each second in which the listen queue of a socket is full.
+    /// Raise this alarm each second in which the listen queue of a socket is full.
     /// Example: alarm = shout log:
     ///          alarm-backlog = shout
     list("alarm-backlog", set!(|draft, _, pair| draft.of::<AlarmsDraft>().backlog.push(located(pair)?))).reach(Reach::Master),
-    /// Raises this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or
+    /// Raise this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or
     /// SIGILL. The message names the process and its requests in flight.
     /// uWSGI: The message of uWSGI is a backtrace of C functions; here the Python stack is in the log.
     /// Example: alarm = shout log:
     ///          alarm-segfault = shout
     list("alarm-segfault", set!(|draft, _, pair| draft.of::<AlarmsDraft>().segfault.push(located(pair)?))).reach(Reach::Master),
-    /// Raises an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many
+    /// Raise an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many
     /// bytes for each alarm: 1 if not specified; write 8 for an eventfd.
     /// Example: alarm = shout log:
     ///          alarm-fd = shout 9:8 the control group is out of memory
@@ -82,10 +82,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(1, MAX_MESSAGE_BYTES as i64, "bytes"), "8192")
     .reach(Reach::Master),
-    /// Logs the alarms at the start.
+    /// Log the alarms at the start.
     /// Example: alarm-list = true
     on("alarm-list", Setting::Switch(field!(AlarmsDraft.settings.is_listed))).reach(Reach::Master),
-    /// Sends requests of `curl` without a thread for each alarm.
+    /// Send requests of `curl` without a thread for each alarm.
     /// Why: each request has a process of its own while it lasts, and no alarm has a thread
     accepted("alarm-cheap", Value::Switch),
 ];

@@ -15,7 +15,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: cache2 = name=pages,items=1000
     ///          add-cache-item = pages /robots.txt=User-agent: *
     supported("add-cache-item", set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)))
-        .takes(Value::Special, "").several().reach(Reach::Master),
+        .takes(Value::Form("`[CACHE ]KEY=VALUE`"), "").several().reach(Reach::Master),
     /// A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is
     /// the name of the file as written. A file that can't be read is a line in the log.
     /// uWSGI: a reload loads the files again (uWSGI begins with an empty cache after a reload)
@@ -25,7 +25,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "load-file-in-cache",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, false)?)),
     )
-    .takes(Value::Special, "")
+    .takes(Value::Form("`[CACHE ]FILE`"), "")
     .several()
     .reach(Reach::Master),
     /// As `load-file-in-cache`, compressed with gzip.
@@ -36,7 +36,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "load-file-in-cache-gzip",
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(file_item(pair, true)?)),
     )
-    .takes(Value::Special, "")
+    .takes(Value::Form("`[CACHE ]FILE`"), "")
     .several()
     .reach(Reach::Master),
     /// The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a
@@ -50,7 +50,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().checked =
             Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
     )
-    .takes(Value::Special, "")
+    .takes(Value::Form("the name of a cache"), "")
     .reach(Reach::Application),
 ];
 

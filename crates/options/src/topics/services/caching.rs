@@ -60,14 +60,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The time between two searches for expired items.
     /// Why: no item is returned after its time, and its room is taken when it is needed: there is nothing to search for
     accepted("cache-expire-freq", within(0, 86_400, "seconds")),
-    /// Logs how many expired items a search has removed.
+    /// Log how many expired items a search has removed.
     /// Why: there is no such search: expired items are never returned, and make way when room is needed
     accepted("cache-report-freed-items", Value::Switch),
-    /// Copies the cache of another server at the start.
+    /// Copy the cache of another server at the start.
     refused("cache-sync", Value::Address).reason(ONE_MACHINE),
-    /// Receives changes of the cache of another server.
+    /// Receive changes of the cache of another server.
     refused("cache-udp-server", Value::Address).reason(ONE_MACHINE),
-    /// Sends changes of the cache to another server.
+    /// Send changes of the cache to another server.
     refused("cache-udp-node", Value::Address).reason(ONE_MACHINE),
 ];
 

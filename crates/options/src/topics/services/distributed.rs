@@ -10,6 +10,9 @@ use crate::draft::Draft;
 use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, rows, supported};
 use crate::values;
 
+/// The value of an option that names a server.
+const SERVER: Value = Value::Form("an address: `redis://…`, `rediss://…` or `redis+unix:///PATH`");
+
 pub const ENTRIES: &[OptionEntry] = rows![
     /// The Redis or Valkey server that keeps locks for several machines: `uwsgi.lock` and the related functions, and leases with
     /// fencing tokens (`bolide.lease`). The address is `redis://USER:PASSWORD@HOST:6379/0`, `rediss://` for TLS, or
@@ -19,14 +22,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: uWSGI chooses the locks of one machine here (`ipcsem`); those are in shared memory, and such a value has no effect.
     /// An address is Bolide's.
     /// Example: lock-engine = redis://127.0.0.1:6379/0?hold-seconds=60
-    supported("lock-engine", Setting::By(set_lock_engine)).takes(Value::Special, "").reach(Reach::Application),
+    supported("lock-engine", Setting::By(set_lock_engine)).takes(SERVER, "").reach(Reach::Application),
     /// The Redis or Valkey server that lets timers and cron times of uWSGI's signals (`uwsgi.add_timer`, `uwsgidecorators.timer`,
     /// `cron` and the related functions) fire once for the instances of all machines: each instance asks, and one of them calls
     /// the handler. Periods count from 1970, by the server's clock. If the process of a handler dies, another one fires, so a
     /// handler runs at least once. Timers whose target is each worker or each mule fire on each machine. The address is that of
     /// `lock-engine`; `hold-seconds` (60) is how long a handler may take before another process fires.
     /// Example: timer-engine = redis://127.0.0.1:6379/0?hold-seconds=300
-    supported("timer-engine", Setting::By(set_timer_engine)).takes(Value::Special, "").reach(Reach::Application),
+    supported("timer-engine", Setting::By(set_timer_engine)).takes(SERVER, "").reach(Reach::Application),
 ];
 
 /// Addresses of one configuration.

@@ -19,7 +19,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: locks = 2
     supported("locks", Setting::Number(field!(SharingDraft.locks)))
         .takes(within(0, 4096, "locks"), "0").reach(Reach::Application),
-    /// Creates a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related
+    /// Create a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related
     /// functions).
     /// uWSGI: `queue_pop` of an empty queue leaves the position of the next push where it is
     /// Example: queue = 100
@@ -38,7 +38,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          queue-blocksize = 65536
     supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)))
         .takes(within(17, 1 << 30, "bytes"), "8192").reach(Reach::Master),
-    /// Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind
+    /// Keep the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind
     /// works on with the items of the other.
     /// uWSGI: a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty
     /// Example: queue = 100
@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          queue-store-sync = 5
     supported("queue-store-sync", Setting::Positive(field!(QueueDraft.store_sync_s)))
         .takes(within(0, 86_400, "seconds"), "0").reach(Reach::Master),
-    /// Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the
+    /// Create an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the
     /// related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With
     /// `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of
     /// a file. Areas have numbers from 0.
@@ -59,27 +59,27 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// a regular one, no device
     /// Example: sharedarea = size=65536
     list("sharedarea", Setting::By(add_area)).reach(Reach::Master),
-    /// Creates an area of this many bytes. Its number follows those of `sharedarea`.
+    /// Create an area of this many bytes. Its number follows those of `sharedarea`.
     /// uWSGI: `uwsgi.sharedarea_object` returns a memoryview instead of a bytearray, and the memory is shared, whereas uWSGI's
     /// processes have a copy each
     /// Example: py-sharedarea = 1000
     list("py-sharedarea", Setting::By(add_python_area)).reach(Reach::Master),
-    /// Names the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master
+    /// Name the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master
     /// collects them each second. The options of metrics turn it on, too.
     /// Example: enable-metrics = true
     on("enable-metrics", set!(|draft, _, pair| draft.of::<MetricsDraft>().is_on |= draft.switch(pair))).reach(Reach::Master),
-    /// Adds a metric, which the application changes (`uwsgi.metric_inc`): a name, or `name=NAME` with `type=counter`, `gauge`,
+    /// Add a metric, which the application changes (`uwsgi.metric_inc`): a name, or `name=NAME` with `type=counter`, `gauge`,
     /// `absolute` or `alias` (and `alias=METRIC`), `initial_value=`, `oid=` and `reset_after_push=1`. With `collector=` the
     /// master sets it: `file` (`arg1=FILE`, `arg1n=` the number of a word in it, from 0), or `sum`, `avg`, `accumulator`, `adder`
     /// and `multiplier` (`arg1n=` the number) of `children=METRIC;METRIC`, every `freq=` seconds.
     /// uWSGI: the collectors `ptr` and `func`, which call C functions, are errors, and a second metric of the same name is one
     /// Example: metric = name=orders,type=counter
     list("metric", Setting::By(metrics::add_metric)).reach(Reach::Master),
-    /// Acts when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and
+    /// Act when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and
     /// `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log says it, at most once a minute.
     /// Example: metric-threshold = key=worker.1.requests,value=1000000
     list("metric-threshold", Setting::By(metrics::add_threshold)).reach(Reach::Master),
-    /// Writes the value of each metric to a file of its name in this directory, when it has changed.
+    /// Write the value of each metric to a file of its name in this directory, when it has changed.
     /// uWSGI: a file has the number and a line end, and no zeros up to the size of a page
     /// Example: metrics-dir = /srv/shop/metrics
     supported(

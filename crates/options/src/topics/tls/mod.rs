@@ -52,6 +52,9 @@ const HTTP2_WORDS: [&str; 7] = words(&HTTP2);
 const TOO_OLD: &str =
     "remove it: clients without TLS 1.2 are not served, since TLS 1.0, 1.1 and SSL must not be used (RFC 8996, RFC 7568)";
 
+/// The value of `https` and of the options like it.
+const ADDRESS: Value = Value::Form("`ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, `ADDRESS,auto`, or `ADDRESS`");
+
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Listen on this address with HTTPS: `ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, files in PEM. The certificate's file
     /// also contains the intermediate certificates. `ADDRESS,auto` creates a certificate for development; `ADDRESS` alone uses
@@ -63,17 +66,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          https = :8443,app.pem,app.key,HIGH,!clients.pem
     ///          https = 127.0.0.1:8443,auto
     supported("https", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Master),
+        .takes(ADDRESS, "").several().reach(Reach::Master),
     /// Listen on this address with HTTPS, in another form: `addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`.
     /// uWSGI: `spdy=1` is an error: SPDY is obsolete, and HTTP/2 is on.
     /// Example: https2 = addr=:8443,cert=app.pem,key=app.key
     supported("https2", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &of_key_values(pair)?, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Master),
+        .takes(Value::Form("`addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`"), "")
+        .several()
+        .reach(Reach::Master),
     /// Like `https`, with the time limit of `socket-timeout`.
     /// uWSGI: uWSGI closes the connection after each response; here it is kept alive.
     /// Example: https-socket = :8443,/etc/ssl/app.pem,/etc/ssl/app.key
     supported("https-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Master),
+        .takes(ADDRESS, "").several().reach(Reach::Master),
     /// The uWSGI plugin that serves requests of `https-socket`.
     /// Instead: leave it out: every request goes to the application
     refused("https-socket-modifier1", MODIFIER),
@@ -84,7 +89,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// suwsgi://…`.
     /// Example: ssl-socket = :3032,app.pem,app.key
     supported("ssl-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?))
-        .takes(Value::Special, "").several().reach(Reach::Master),
+        .takes(ADDRESS, "").several().reach(Reach::Master),
     /// The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`,
     /// the addresses of `http` and `http-socket` speak TLS with it.
     /// Example: https = :8443
@@ -132,7 +137,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-ocsp-file = /etc/ssl/app.ocsp
     supported("tls-ocsp-file", Setting::Located(field!(TlsDraft.ocsp))).takes(Value::Path, "").reach(Reach::Master),
-    /// Writes the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to
+    /// Write the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to
     /// the file can decrypt it too: use it for debugging only.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-keylog = /tmp/keys.log
@@ -161,16 +166,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          ssl-sessions-timeout = 3600
     supported("ssl-sessions-timeout", Setting::Number(field!(TlsDraft.session_lifetime_s)))
         .takes(within(0, MAX_SESSION_SECONDS, "seconds"), "300").reach(Reach::Master),
-    /// Keeps TLS sessions in a cache that all workers share.
+    /// Keep TLS sessions in a cache that all workers share.
     /// Why: clients keep their sessions themselves, as tickets that every worker can read
     accepted("ssl-sessions-use-cache", Value::Text),
-    /// Names the context of TLS sessions.
+    /// Name the context of TLS sessions.
     /// Why: a session can be resumed with the same listener settings, whatever their name
     accepted("https-session-context", Value::Text),
     /// The directory for certificates that are written into the configuration itself.
     /// Why: nothing is written: certificates and keys stay in memory
     accepted("ssl-tmp-dir", Value::Path),
-    /// Logs TLS failures.
+    /// Log TLS failures.
     /// Why: a failed handshake is always logged, once per peer and minute
     accepted("ssl-verbose", Value::Switch),
     /// A certificate for clients that ask for these names: `NAME CERTIFICATE,KEY`; several names separated by commas,
@@ -180,12 +185,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key
     ///          sni = example.org,*.example.org org.pem,org.key
-    supported("sni", Setting::By(add_server_name)).takes(Value::Special, "").several().reach(Reach::Master),
+    supported("sni", Setting::By(add_server_name))
+        .takes(Value::Form("`NAME[,NAME…] CERTIFICATE,KEY`"), "").several().reach(Reach::Master),
     /// A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used
     /// for the names that it contains.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-regexp = ^(www\.)?example\.org$ org.pem,org.key
-    supported("sni-regexp", Setting::By(add_server_name)).takes(Value::Special, "").several().reach(Reach::Master),
+    supported("sni-regexp", Setting::By(add_server_name))
+        .takes(Value::Form("`EXPRESSION CERTIFICATE,KEY`"), "").several().reach(Reach::Master),
     /// A directory with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
     /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each
     /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
@@ -195,9 +202,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Ciphers of the certificates of `sni-dir`.
     /// Instead: name them with `https`: they apply to all certificates of the address
     refused("sni-dir-ciphers", Value::Text),
-    /// Enables SSL 3.
+    /// Enable SSL 3.
     refused("ssl-enable-sslv3", Value::Switch).reason(TOO_OLD),
-    /// Enables TLS 1.0.
+    /// Enable TLS 1.0.
     refused("ssl-enable-tlsv1", Value::Switch).reason(TOO_OLD),
     /// A number for OpenSSL's SSL_CTX_set_options.
     /// Instead: remove it: there is no OpenSSL here; see `tls-min-version`, and CIPHERS of `https`
