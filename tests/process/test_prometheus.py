@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import pathlib
 import signal
 import subprocess
 import urllib.error
@@ -12,10 +11,9 @@ import urllib.request
 import pytest
 from support.metrics import metrics_address
 from support.ports import reserve
+from support.server import program
 from support.tls import Authority
 from support.waiting import TIMEOUT_SECONDS, wait_until
-
-DASHBOARD = pathlib.Path(__file__).parents[2] / "packaging" / "grafana" / "bolide.json"
 
 
 @pytest.fixture
@@ -55,7 +53,8 @@ def query(url, text):
 
 
 def queries_of_the_dashboard():
-    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+    printed = subprocess.run([*program(), "grafana"], stdout=subprocess.PIPE, check=True).stdout
+    for panel in json.loads(printed)["panels"]:
         for target in panel["targets"]:
             yield panel["title"], target["expr"].replace("$__rate_interval", "1m").replace("$instance", ".*")
 

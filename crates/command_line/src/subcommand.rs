@@ -29,6 +29,7 @@ pub enum Subcommand {
     Version,
     Manual,
     Completions,
+    Grafana,
     /// Sends a command to a running instance.
     Instance(InstanceCommand),
     /// Looks at a running instance, or at what it has left.
@@ -147,8 +148,10 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
     ("bolide completions fish > ~/.config/fish/completions/bolide.fish", ""),
 ];
 
+const GRAFANA_EXAMPLES: &[Example] = &[("bolide grafana > bolide.json", "a file that Grafana imports")];
+
 /// Commands that do not need a running instance.
-const OFFLINE: [Subcommand; 12] = [
+const OFFLINE: [Subcommand; 13] = [
     Subcommand::Check,
     Subcommand::Doctor,
     Subcommand::Config,
@@ -161,6 +164,7 @@ const OFFLINE: [Subcommand; 12] = [
     Subcommand::Version,
     Subcommand::Manual,
     Subcommand::Completions,
+    Subcommand::Grafana,
 ];
 
 impl Subcommand {
@@ -314,6 +318,10 @@ impl Subcommand {
             Subcommand::Completions => CommandRow {
                 examples: COMPLETIONS_EXAMPLES,
                 ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
+            },
+            Subcommand::Grafana => CommandRow {
+                examples: GRAFANA_EXAMPLES,
+                ..texts("grafana", "", "print the Grafana dashboard for the metrics of an instance", Takes::Nothing)
             },
             Subcommand::Instance(command) => {
                 let arguments = if command.usage().contains("+N") { "N | +N | -N [INSTANCE]" } else { "[INSTANCE]" };

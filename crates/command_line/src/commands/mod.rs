@@ -26,6 +26,9 @@ use crate::manual::paint::Paint;
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
+/// The dashboard of `bolide grafana`.
+const DASHBOARD: &str = include_str!("../../../../packaging/grafana/bolide.json");
+
 /// Runs the command that the first argument names; returns `None` if it names none. An empty command line is a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
@@ -56,7 +59,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Manual => manual(rest),
         Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
         Subcommand::Version if rest.is_empty() => Reading::version(),
-        Subcommand::Schema | Subcommand::Version => Reading::usage_error(command, "no argument means anything here"),
+        Subcommand::Grafana if rest.is_empty() => Reading::Print { text: DASHBOARD.to_owned(), status: 0 },
+        Subcommand::Schema | Subcommand::Version | Subcommand::Grafana => {
+            Reading::usage_error(command, "no argument means anything here")
+        }
         Subcommand::Help => help_about(rest, host),
         Subcommand::Completions => completions(rest),
         Subcommand::Instance(asked) => match asked.read(rest) {

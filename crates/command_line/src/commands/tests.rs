@@ -338,6 +338,16 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
 }
 
 #[test]
+fn test_grafana_prints_a_dashboard() {
+    let directory = Directory::new("grafana");
+    let (text, status) = printed(&directory, "grafana");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!((status, &dashboard["title"]), (0, &serde_json::json!("Bolide")));
+    assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 10));
+    assert_eq!(printed(&directory, "grafana now").1, 2);
+}
+
+#[test]
 fn test_options_lists_and_searches() {
     let directory = Directory::new("options");
     let (all, status) = printed(&directory, "options");

@@ -51,6 +51,20 @@ mod tests {
     }
 
     #[test]
+    fn the_dashboard_asks_for_series_that_exist() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana/bolide.json");
+        let dashboard = std::fs::read_to_string(path).expect("the dashboard");
+        let words = dashboard.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        let is_series = |word: &&str| word.starts_with("bolide_") || word.starts_with("uwsgi_");
+        let asked: std::collections::BTreeSet<&str> = words.filter(is_series).collect();
+        assert!(asked.len() > 20, "{asked:?}");
+        for name in asked {
+            let of_histogram = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            assert!(families().any(|family| [name, of_histogram].contains(&family.name)), "{name}");
+        }
+    }
+
+    #[test]
     fn the_page_of_the_documentation_has_the_series() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
         let page = std::fs::read_to_string(path).expect("the page");
