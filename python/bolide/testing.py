@@ -1,7 +1,7 @@
 """A server for the duration of a test: ``with bolide.testing.serve("shop:app") as server: get(server.url)``.
 
 The server is a child of the test process, and ends with it for whatever reason. It must not know any framework or testing
-library. The process of the tests runs it.
+library: a plugin that shows logs beside failed tests registers itself by being loaded. The process of the tests runs it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ MESSAGE_BYTES = 8192
 READ_BYTES = 65536
 #: The last characters of the log that are kept.
 MAX_LOG_CHARACTERS = 8 << 20
+
+#: A failed test waits until its server has logged nothing for this time, in seconds, and at most for the second one.
+QUIET_SECONDS = 0.1
+MAX_QUIET_SECONDS = 1.0
+#: The module of the plugin for pytest, which shows the logs of servers beside failed tests.
+PLUGIN = "pytest_bolide"
 
 #: Options that `serve` sets itself: where to listen, and whether the server is a child of this process.
 SETTLED = {
@@ -95,6 +101,8 @@ class Server:
         self._trouble: BaseException | None = None
         self._is_serving = False
         self._text = ""
+        #: Number of characters that were logged and are not kept any more.
+        self._forgotten = 0
         self._is_complete = False
         self._news = threading.Condition()
         self._reader: threading.Thread | None = None
@@ -132,7 +140,25 @@ class Server:
                     raise TimeoutError(f"{pattern!r} is not in the log:\n{self._text}")
                 self._news.wait(left)
 
+    def _is_running(self) -> bool:
+        return self._process is not None
+
+    def _position(self) -> int:
+        """Return the number of characters that were logged so far."""
+        with self._news:
+            return self._forgotten + len(self._text)
+
+    def _log_since(self, position: int) -> str:
+        """Return the log from a position on. Lines of the last request may still be on their way, so it waits for them."""
+        end = time.monotonic() + MAX_QUIET_SECONDS
+        with self._news:
+            while not self._is_complete and time.monotonic() < end and self._news.wait(QUIET_SECONDS):
+                pass
+            return self._text[max(0, position - self._forgotten) :]
+
     def __enter__(self) -> Server:
+        if PLUGIN in sys.modules:
+            sys.modules[PLUGIN].note(self)
         # The kernel ends the server when the thread that started it ends, so this thread lives as long as the server.
         self._reader = threading.Thread(target=self._live, name="bolide", daemon=True)
         self._reader.start()
@@ -213,7 +239,9 @@ class Server:
                 has_ended = True
                 poll.unregister(ended)
             with self._news:
-                self._text = (self._text + decoder.decode(part))[-MAX_LOG_CHARACTERS:]
+                text = self._text + decoder.decode(part)
+                self._text = text[-MAX_LOG_CHARACTERS:]
+                self._forgotten += len(text) - len(self._text)
                 self._is_serving = self._is_serving or is_serving
                 self._news.notify_all()
 
