@@ -48,6 +48,8 @@ def test_a_profile_has_the_functions_and_the_share_of_each_route(busy, call, tmp
     picture = ElementTree.parse(tmp_path / "bolide-profile.svg")
     names = {box.get("data-name"): float(box.get("data-w")) for box in picture.iter("{http://www.w3.org/2000/svg}g")}
     assert 0 < names["work (states.py)"] <= names["GET /orders/:id"] <= names["all"] == 1200
+    assert not [name for name in names if "(prototype.py)" in name or "(threads.py)" in name]
+    assert [name for name in names if re.fullmatch(r"line \d+: \S.*", name)], names
     data = json.loads((tmp_path / "bolide-profile.speedscope.json").read_text())
     assert data["$schema"] == "https://www.speedscope.app/file-format-schema.json"
     frames = data["shared"]["frames"]
@@ -74,6 +76,28 @@ def test_a_click_on_a_box_of_the_flame_graph_enlarges_it(busy, call, browser, tm
     assert browser.execute_script(width, "all", True) == 1199.5
     assert browser.execute_script(width, "work (states.py)", False) == pytest.approx(before, abs=0.1)
     assert browser.console() == []
+
+
+def test_the_search_of_the_flame_graph_shows_the_share_of_a_name(busy, call, browser, tmp_path):
+    assert call("profile", "1", "--rate", "50")[0] == DONE
+    browser.get((tmp_path / "bolide-profile.svg").as_uri())
+    search = """
+        window.prompt = () => arguments[0];
+        document.getElementById("search").dispatchEvent(new MouseEvent("click"));
+        return [document.getElementById("found").textContent, document.querySelectorAll("g.found").length];
+    """
+    text, count = browser.execute_script(search, "WORK")
+    assert re.fullmatch(r'\d+\.\d % with "WORK"', text)
+    assert 0.0 < float(text.split()[0]) <= 100.0
+    assert count > 0
+    assert browser.execute_script(search, "all")[0] == '100.0 % with "all"'
+    assert browser.execute_script(search, "") == ["", 0]
+    assert browser.console() == []
+
+
+def test_the_servers_own_functions_are_in_a_profile_on_request(busy, call, tmp_path):
+    assert call("profile", "1", "--rate", "50", "--server")[0] == DONE
+    assert "(prototype.py)" in (tmp_path / "bolide-profile.svg").read_text()
 
 
 def test_only_threads_with_the_gil_or_also_idle_ones_are_counted_on_request(busy, call, tmp_path):

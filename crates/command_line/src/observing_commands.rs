@@ -112,6 +112,7 @@ const PROFILE_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--rate", words: HERTZ, help: "samples a second; 100 without it" },
     flag("--gil", "only threads that hold the GIL"),
     flag("--idle", "also threads that wait and serve no request"),
+    flag("--server", "also show the server's own functions in front of the application"),
     CommandFlag { name: "--output", words: FILE, help: "the files are FILE.svg and FILE.speedscope.json" },
 ];
 const PROFILE_EXAMPLES: &[Example] = &[
@@ -122,8 +123,11 @@ const PROFILE_EXAMPLES: &[Example] = &[
 const CRASH_FLAGS: &[CommandFlag] = &[flag("--all", "also show all remembered requests and native modules")];
 const CRASH_EXAMPLES: &[Example] =
     &[("bolide crash /var/lib/shop/crashes/crash-1764105600-000001-4711.json", "the report that the log has named")];
-const TRACE_FLAGS: &[CommandFlag] =
-    &[flag("--locals", "also show local variables, with short values"), flag("--json", "print one JSON object")];
+const TRACE_FLAGS: &[CommandFlag] = &[
+    flag("--locals", "also show local variables, with short values"),
+    flag("--server", "also show the server's own functions in front of the application"),
+    flag("--json", "print one JSON object"),
+];
 const TRACE_EXAMPLES: &[Example] = &[
     ("bolide trace", "all workers and mules of the instance of this directory"),
     ("bolide trace 2 uwsgi.ini", "worker 2; a mule is `mule1`"),

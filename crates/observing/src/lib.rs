@@ -16,6 +16,7 @@ mod output;
 mod picture;
 mod profile;
 mod regular_file;
+mod server_frames;
 mod status;
 mod top;
 mod trace;

@@ -1,4 +1,4 @@
-// A click on a box makes it as wide as the picture; a click on the first row goes back.
+// A click on a box makes it as wide as the picture; a click on the first row goes back. The search colors boxes by their names.
 "use strict";
 (() => {
   const boxes = Array.from(document.querySelectorAll("g[data-x]"), (box) => ({
@@ -27,6 +27,32 @@
       one.text.textContent = letters < 3 ? "" : one.name.length <= letters ? one.name : one.name.slice(0, letters - 1) + "…";
     }
   };
+  // The boxes come from the outermost one inwards, so a box inside of one that was found adds nothing to the share.
+  const search = (term) => {
+    let covered = 0, end = -1;
+    const all = boxes.length > 0 ? boxes[0].width : 1;
+    const wanted = term.toLowerCase();
+    for (const one of boxes) {
+      const isFound = wanted !== "" && one.name.toLowerCase().includes(wanted);
+      one.box.classList.toggle("found", isFound);
+      if (isFound && one.start >= end - 1e-6) {
+        covered += one.width;
+        end = one.start + one.width;
+      }
+    }
+    const share = (100 * covered / all).toFixed(1);
+    document.getElementById("found").textContent = wanted === "" ? "" : `${share} % with "${term}"`;
+  };
+  const ask = () => {
+    const term = window.prompt("Show the boxes whose name contains:", "");
+    if (term !== null) {
+      search(term.trim());
+    }
+  };
+  const button = document.getElementById("search");
+  button.addEventListener("click", ask);
+  button.addEventListener("keydown", (event) => event.key === "Enter" && ask());
+  document.addEventListener("keydown", (event) => event.key === "/" && (event.preventDefault(), ask()));
   for (const one of boxes) {
     one.box.addEventListener("click", () => show(one));
     one.box.addEventListener("keydown", (event) => event.key === "Enter" && show(one));

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use bolide_inspection::frames::Frame;
+
 use crate::profile::samples::Samples;
 
 /// Width of the picture, and height of a row, in pixels. The script knows the width too.
@@ -23,6 +25,7 @@ const STYLE: &str = "\
 text{font:12px ui-monospace,monospace;fill:#1b1b1b;pointer-events:none}\
 .title,.note{font-family:system-ui,sans-serif;fill:currentColor}.note{font-size:11px}\
 svg{background:#fff;color:#1b1b1b}g{cursor:pointer}g:hover rect,g:focus rect{stroke:#000;stroke-width:1}g:focus{outline:none}\
+#search{pointer-events:auto;cursor:pointer}.found rect{fill:#c04fd0}\
 @media(prefers-color-scheme:dark){svg{background:#16181d;color:#e6e6e6}g:hover rect,g:focus rect{stroke:#fff}}";
 
 /// A function that is called from one place in the picture.
@@ -34,16 +37,23 @@ struct Node {
     inner: BTreeMap<String, Node>,
 }
 
+/// Returns the text of a line of a file.
+pub type LineText<'a> = &'a dyn Fn(&str, i64) -> Option<String>;
+
 /// Returns the SVG.
-pub fn svg(samples: &Samples, title: &str) -> String {
-    let root = tree(samples);
+pub fn svg(samples: &Samples, title: &str, line_text: LineText<'_>) -> String {
+    let root = tree(samples, line_text);
     let depth = depth_of(&root).min(MAX_ROWS);
     let height = HEAD + (depth + 1) * ROW + 8;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          role=\"img\">\n<title>{0}</title>\n<style>{STYLE}</style>\n<text class=\"title\" x=\"4\" y=\"16\">{0}</text>\n\
-         <text class=\"note\" x=\"4\" y=\"29\">The width is the share of the samples. Click a box to enlarge it.</text>\n",
-        escaped(title)
+         <text class=\"note\" x=\"4\" y=\"29\">The width is the share of the samples. Click a box to enlarge it.</text>\n\
+         <text class=\"note\" id=\"found\" x=\"{1}\" y=\"29\" text-anchor=\"end\"></text>\n\
+         <text id=\"search\" class=\"note\" x=\"{1}\" y=\"16\" text-anchor=\"end\" tabindex=\"0\" \
+         role=\"button\">Search (/)</text>\n",
+        escaped(title),
+        WIDTH - 4.0
     );
     let mut picture = Picture { svg: &mut svg, total: root.count.max(1) };
     picture.draw("all", &root, 0.0, 0);
@@ -52,7 +62,7 @@ pub fn svg(samples: &Samples, title: &str) -> String {
     svg
 }
 
-fn tree(samples: &Samples) -> Node {
+fn tree(samples: &Samples, line_text: LineText<'_>) -> Node {
     let mut root = Node::default();
     for sample in &samples.taken {
         root.count += 1;
@@ -70,8 +80,9 @@ fn tree(samples: &Samples) -> Node {
         }
         // The lines of the innermost function, which may take different times.
         if let Some(frame) = stack.last().filter(|_| stack.len() < MAX_ROWS) {
-            let line = samples.frames.items()[*frame as usize].line;
-            node.inner.entry(format!("line {line}")).or_default().count += 1;
+            let Frame { file, line, .. } = &samples.frames.items()[*frame as usize];
+            let text = line_text(file, *line).map(|text| format!(": {text}")).unwrap_or_default();
+            node.inner.entry(format!("line {line}{text}")).or_default().count += 1;
         }
     }
     root
@@ -148,7 +159,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_inspection::frames::{Frame, Stack};
+    use bolide_inspection::frames::Stack;
 
     #[test]
     fn boxes_are_as_wide_as_their_share_and_names_can_not_break_out() {
@@ -157,7 +168,8 @@ mod tests {
         for (route, function) in [("GET /", "view"), ("GET /", "view"), ("GET /", "<lambda>"), ("GET /<script>", "view")] {
             samples.add("worker 1", route, &Stack { frames: vec![frame(function)], ..Stack::default() }, true);
         }
-        let svg = svg(&samples, "a & b");
+        let svg = svg(&samples, "a & b", &|_, line| (line == 1).then(|| "time.sleep(a < b)".to_owned()));
+        assert!(svg.contains("data-name=\"line 1: time.sleep(a &lt; b)\""), "{svg}");
         assert!(svg.contains("data-w=\"900.000\" data-row=\"1\" data-name=\"GET /\""), "{svg}");
         assert!(svg.contains("data-w=\"600.000\" data-row=\"2\" data-name=\"view (a.py)\""));
         assert!(svg.contains("&lt;lambda&gt; (a.py): 1 samples, 25.0 %, /srv/a.py"));
@@ -200,11 +212,23 @@ mod tests {
                 samples.add("worker 1", route, &Stack { frames: frames.clone(), ..Stack::default() }, true);
             }
         }
-        crate::picture::compare("flame-graph.svg", &svg(&samples, "bolide profile: master 4127, 10 s, 100 samples a second"));
+        let text = |file: &str, line: i64| {
+            let text = match (file, line) {
+                ("/srv/shop/database.py", 31) => "return cursor.execute(query, values)",
+                ("/srv/shop/orders.py", 71) => "return sum(line.price * line.count for line in lines)",
+                ("/srv/shop/pages.py", 20) => "return template.render(values)",
+                ("/srv/shop/spreadsheet.py", 88) => "cell.value = encode(value)",
+                ("/srv/shop/cache.py", 14) => "return self.client.get(key)",
+                _ => return None,
+            };
+            Some(text.to_owned())
+        };
+        let title = "bolide profile: master 4127, 10 s, 100 samples a second";
+        crate::picture::compare("flame-graph.svg", &svg(&samples, title, &text));
     }
 
     #[test]
     fn a_profile_without_samples_is_a_picture() {
-        assert!(svg(&Samples::default(), "nothing").ends_with("</svg>\n"));
+        assert!(svg(&Samples::default(), "nothing", &|_, _| None).ends_with("</svg>\n"));
     }
 }

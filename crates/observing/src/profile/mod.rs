@@ -5,6 +5,7 @@
 mod flame_graph;
 mod samples;
 mod sampling;
+mod source;
 mod speedscope;
 
 use std::fs::{File, OpenOptions};
@@ -22,6 +23,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use samples::Samples;
 use sampling::{Choice, Sampling};
+use source::Sources;
 
 /// Samples a second, without `--rate` and at most.
 const RATE: u32 = 100;
@@ -53,10 +55,13 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
         files.push(create(path).map_err(|error| wrong(format!("{path}: {error}")))?);
     }
     let missed = sample(&mut sampling, seconds, rate, choice);
-    let samples = &sampling.samples;
+    if !request.has("--server") {
+        sampling.samples.cut_server();
+    }
+    let (samples, sources) = (&sampling.samples, Sources::default());
     let title = format!("bolide profile: master {master}, {seconds} s, {rate} samples a second");
     let speedscope = speedscope::file(samples, 1.0 / f64::from(rate), &title);
-    let contents = [flame_graph::svg(samples, &title), speedscope.to_string()];
+    let contents = [flame_graph::svg(samples, &title, &|file, line| sources.line(file, line)), speedscope.to_string()];
     for ((file, text), path) in files.iter_mut().zip(&contents).zip(&paths) {
         file.write_all(text.as_bytes()).map_err(|error| wrong(format!("{path}: {error}")))?;
     }

@@ -6,6 +6,8 @@ use std::hash::Hash;
 
 use bolide_inspection::frames::{Frame, Stack};
 
+use crate::server_frames::ServerFrames;
+
 /// Samples of a profile, in memory of 16 bytes each.
 const MAX_SAMPLES: usize = 4_000_000;
 /// Distinct stacks.
@@ -79,6 +81,17 @@ impl Samples {
         self.taken.push(Taken { thread, route, stack: self.stacks.number(numbers), is_running });
     }
 
+    /// Removes the server's own functions in front of the application, so that equal calls of several threads are one.
+    pub fn cut_server(&mut self) {
+        let file = |frame: &u32| self.frames.items[*frame as usize].file.as_str();
+        let server = ServerFrames::of(self.stacks.items.iter().filter_map(|stack| stack.first()).map(file));
+        let mut cut = Distinct::default();
+        let numbers: Vec<u32> =
+            self.stacks.items.iter().map(|stack| cut.number(stack[server.leading(stack.iter().map(file))..].to_vec())).collect();
+        self.taken.iter_mut().for_each(|sample| sample.stack = numbers[sample.stack as usize]);
+        self.stacks = cut;
+    }
+
     /// The routes with their numbers of samples, and of those whose thread ran; the largest first.
     pub fn shares(&self) -> Vec<(&str, u64, u64)> {
         let mut counts = vec![(0u64, 0u64); self.routes.items.len()];
@@ -97,6 +110,19 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn equal_calls_of_two_threads_are_one_without_the_servers_functions() {
+        let frame = |file: &str| Frame { file: file.into(), line: 1, function: "f".into(), locals: Vec::new() };
+        let stack = |files: [&str; 3]| Stack { frames: files.map(frame).to_vec(), ..Stack::default() };
+        let mut samples = Samples::default();
+        samples.add("main", "GET /", &stack(["/srv/app.py", "/env/bolide/prototype.py", "/env/bolide/prototype.py"]), true);
+        samples.add("thread", "GET /", &stack(["/srv/app.py", "/env/bolide/threads.py", "/usr/lib/threading.py"]), true);
+        samples.cut_server();
+        assert_eq!(samples.stacks.items().len(), 1);
+        assert_eq!(samples.taken[0].stack, samples.taken[1].stack);
+        assert_eq!(samples.frames.items()[samples.stacks.items()[0][0] as usize].file, "/srv/app.py");
+    }
 
     #[test]
     fn equal_stacks_are_kept_once_and_shares_are_of_routes() {

@@ -49,7 +49,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
         say(output, &format!("{whole}\n"))?;
     } else {
         for process in &traced {
-            say(output, &words::process(process))?;
+            say(output, &words::process(process, request.has("--server")))?;
         }
     }
     match traced.iter().find(|process| process["error"].is_string()) {
@@ -74,7 +74,7 @@ pub fn of_process(instance: Option<&str>, pid: i64) -> String {
         traced(process, Detail { locals: false, requests: true, ..Detail::default() }, &mut Access::as_this_user(instance));
     match traced["error"].as_str() {
         Some(why) => format!("{}: {why}", words::name(&traced)),
-        None => words::process(&traced),
+        None => words::process(&traced, false),
     }
 }
 

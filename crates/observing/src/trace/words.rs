@@ -5,13 +5,15 @@ use std::fmt::Write;
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::Value;
 
+use crate::server_frames::ServerFrames;
+
 /// `worker 1 (pid 4711)`
 pub fn name(process: &Value) -> String {
     format!("{} (pid {})", printable(process["name"].as_str().unwrap_or("process")), process["pid"])
 }
 
-/// All lines about a process.
-pub fn process(process: &Value) -> String {
+/// All lines about a process. Unless `has_server`, the server's own functions in front of the application are left out.
+pub fn process(process: &Value, has_server: bool) -> String {
     let (generation, state) = (&process["generation"], process["state"].as_str().unwrap_or_default());
     let python = process["python"].as_str().map(|version| format!(", Python {version}")).unwrap_or_default();
     let mut text = format!("{} of generation {generation}{python}: {state}\n", name(process));
@@ -24,15 +26,17 @@ pub fn process(process: &Value) -> String {
         text.push_str("  some threads, tasks or greenlets are missing: they changed while they were read\n");
     }
     let threads: Vec<&Value> = list(process, "threads").collect();
+    let outermost = threads.iter().filter_map(|thread| list(thread, "frames").last()).filter_map(|frame| frame["file"].as_str());
+    let server = (!has_server).then(|| ServerFrames::of(outermost));
     let is_python = |thread: &&&Value| thread["is_python"] == true;
     for thread in threads.iter().filter(is_python) {
-        write_thread(thread, process, &mut text);
+        write_thread(thread, process, server.as_ref(), &mut text);
     }
     for task in list(process, "tasks") {
-        write_task(task, &mut text);
+        write_task(task, server.as_ref(), &mut text);
     }
     for greenlet in list(process, "greenlets") {
-        write_greenlet(greenlet, &mut text);
+        write_greenlet(greenlet, server.as_ref(), &mut text);
     }
     for what in list(process, "not_listed").filter_map(Value::as_str) {
         let version = process["python"].as_str().unwrap_or("of this version");
@@ -53,7 +57,7 @@ fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + us
     value[key].as_array().into_iter().flatten()
 }
 
-fn write_thread(thread: &Value, process: &Value, text: &mut String) {
+fn write_thread(thread: &Value, process: &Value, server: Option<&ServerFrames>, text: &mut String) {
     let id = thread["id"].as_u64().unwrap_or(0);
     let what = match (thread["holds_gil"] == true, thread["is_running"] == true) {
         (true, true) => "runs, holds the GIL",
@@ -72,10 +76,10 @@ fn write_thread(thread: &Value, process: &Value, text: &mut String) {
     let requests = if requests.is_empty() { request(thread) } else { requests.concat() };
     let name = printable(thread["name"].as_str().unwrap_or_default());
     let _ = writeln!(text, "  thread {id} ({name}): {what}{requests}");
-    write_stack(thread, "no Python code", text);
+    write_stack(thread, "no Python code", server, text);
 }
 
-fn write_task(task: &Value, text: &mut String) {
+fn write_task(task: &Value, server: Option<&ServerFrames>, text: &mut String) {
     let name = printable(task["name"].as_str().unwrap_or_default());
     let what = match (task["is_running"] == true, task["awaits"].as_str().unwrap_or_default()) {
         (true, _) => "runs".to_owned(),
@@ -83,17 +87,17 @@ fn write_task(task: &Value, text: &mut String) {
         (false, awaited) => format!("awaits {}", printable(awaited)),
     };
     let _ = writeln!(text, "  task {name}: {what}{}", request(task));
-    write_stack(task, "no coroutine", text);
+    write_stack(task, "no coroutine", server, text);
 }
 
-fn write_greenlet(greenlet: &Value, text: &mut String) {
+fn write_greenlet(greenlet: &Value, server: Option<&ServerFrames>, text: &mut String) {
     let part = |key: &str| printable(greenlet[key].as_str().unwrap_or_default());
     let wait = match part("waits_for").as_str() {
         "" => "waits".to_owned(),
         what => format!("waits for {what}"),
     };
     let _ = writeln!(text, "  greenlet {} at {}: {wait}{}", part("kind"), part("address"), request(greenlet));
-    write_stack(greenlet, "no Python code", text);
+    write_stack(greenlet, "no Python code", server, text);
 }
 
 /// `, GET /orders/17`, if the functions of a stack have a request among their variables.
@@ -101,10 +105,13 @@ fn request(entry: &Value) -> String {
     entry["request"].as_str().map(|request| format!(", {}", printable(request))).unwrap_or_default()
 }
 
-/// Writes the frames of a thread, a task or a greenlet.
-fn write_stack(entry: &Value, nothing: &str, text: &mut String) {
+/// Writes the frames of a thread, a task or a greenlet, without those of `server` in front of the application.
+fn write_stack(entry: &Value, nothing: &str, server: Option<&ServerFrames>, text: &mut String) {
     let mut is_empty = true;
-    for frame in list(entry, "frames") {
+    let frames: Vec<&Value> = list(entry, "frames").collect();
+    let files = frames.iter().rev().map(|frame| frame["file"].as_str().unwrap_or_default());
+    let left_out = server.map_or(0, |server| server.leading(files));
+    for frame in &frames[..frames.len() - left_out] {
         is_empty = false;
         let part = |key: &str| printable(frame[key].as_str().unwrap_or("?"));
         let _ = writeln!(text, "    {}:{} {}", part("file"), frame["line"], part("function"));
@@ -126,6 +133,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn the_servers_functions_in_front_of_the_application_are_shown_on_request() {
+        let frame = |file: &str, function: &str| json!({"file": file, "line": 1, "function": function});
+        let frames = [frame("/srv/app.py", "view"), frame("/env/bolide/prototype.py", "serve")];
+        let entry = json!({"name": "worker 1", "threads": [{"id": 5, "is_python": true, "frames": frames}]});
+        assert!(process(&entry, false).contains("view") && !process(&entry, false).contains("prototype.py"));
+        assert!(process(&entry, true).contains("/env/bolide/prototype.py:1 serve"));
+    }
+
+    #[test]
     fn a_thread_has_its_request_its_state_and_its_stack() {
         let frame = json!({"file": "/srv/app.py", "line": 12, "function": "view", "locals": [["n", "1"]]});
         let threads = json!([
@@ -138,7 +154,7 @@ mod tests {
             "in_flight": [{"thread": 5, "text": "GET /\u{1b}", "milliseconds": 1500}],
         });
         assert_eq!(
-            process(&entry),
+            process(&entry, false),
             "worker 1 (pid 4) of generation 1, Python 3.11: serving\n  \
                thread 5 (MainThread): runs, holds the GIL, GET /\\u{1b} (for 1.5 s)\n    \
                  /srv/app.py:12 view\n      n = 1\n  \
