@@ -170,7 +170,7 @@ def test_unsupported_options_are_marked_with_their_replacement(validator):
     options = validator.schema["definitions"]["options"]["properties"]
     assert "planned" in options["emperor"]["deprecationMessage"]
     assert "deprecated" not in options["harakiri"]
-    assert options["harakiri"]["description"].startswith("Kills a worker")
+    assert options["harakiri"]["description"].startswith("Kill a worker")
 
 
 def test_real_configurations_pass_but_for_what_check_finds_too(validator, tmp_path):
