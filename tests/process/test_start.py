@@ -62,7 +62,7 @@ def test_a_start_whose_application_is_missing_does_not_tell_its_address(fail, ap
 def test_an_application_that_is_installed_elsewhere_is_served_and_its_address_is_told(start, tmp_path, free_port):
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "shop.py").write_text(SHOP)
-    places = ("shop", "--http", f"127.0.0.1:{free_port()}", "--import", str(tmp_path / "path.py"))
+    places = ("shop:application", "--http", f"127.0.0.1:{free_port()}", "--import", str(tmp_path / "path.py"))
     (tmp_path / "path.py").write_text(f"import sys\nsys.path.append({str(tmp_path / 'far')!r})\n")
     instance = start(*places, socket=None, module=None)
     instance.wait_for_log(r"^bolide: listening on http://.*\nbolide: ready: 1 worker ")
