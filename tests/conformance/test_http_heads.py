@@ -69,7 +69,7 @@ REFUSED = {
     "no Host": (b"GET / HTTP/1.1\r\n\r\n", 400, "no Host"),
     "two Hosts": (headers(HOST), 400, "more than one Host"),
     "two Hosts, one of them empty": (headers(b"Host:\r\n"), 400, "more than one Host"),
-    "port for a Host": (b"GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400, "names no host"),
+    "port for a Host": (b"GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400, "does not contain a host"),
     "user in Host": (b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, "not a host"),
     "path in Host": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, "not a host"),
     "blank in Host": (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "not a host"),
@@ -88,7 +88,7 @@ REFUSED = {
     "method with a colon": (line(b"GET: / HTTP/1.1"), 400, "method has an invalid character"),
     "very long method": (line(b"A" * 33 + b" / HTTP/1.1"), 400, "longer than any known"),
     "TLS": (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), 400, "speaks TLS"),
-    "uwsgi": (b"\0\x1d\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "uwsgi protocol came to an HTTP socket"),
+    "uwsgi": (b"\0\x1d\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "HTTP socket received the uwsgi protocol"),
     # Targets (section 3.2).
     "target without a slash": (line(b"GET index.html HTTP/1.1"), 400, "neither a path"),
     "asterisk of GET": (line(b"GET * HTTP/1.1"), 400, "for OPTIONS only"),

@@ -12,14 +12,14 @@ MIXUPS = {
     "FastCGI": (
         b"\x01\x01\0\x01\0\x08\0\0\0\x01\0\0\0\0\0\0",
         400,
-        "FastCGI came to an HTTP socket: use `proxy_pass`",
+        "An HTTP socket received FastCGI: use `proxy_pass`",
     ),
-    "SCGI": (b"24:CONTENT_LENGTH\x000\0SCGI\x001\0,", 400, "SCGI came to an HTTP socket: use `proxy_pass`"),
-    "uwsgi": (b"\0\x20\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "The uwsgi protocol came to an HTTP socket"),
+    "SCGI": (b"24:CONTENT_LENGTH\x000\0SCGI\x001\0,", 400, "An HTTP socket received SCGI: use `proxy_pass`"),
+    "uwsgi": (b"\0\x20\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "An HTTP socket received the uwsgi protocol"),
     "PROXY": (
         b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 80\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         400,
-        "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`",
+        "A socket received a PROXY header that it does not expect: write `enable-proxy-protocol = true`",
     ),
     "PROXY version 2": (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12), 400, "a version 2 PROXY header looks like this"),
     "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "The client speaks HTTP/2 without TLS, which is disabled"),
@@ -52,11 +52,11 @@ HTTP = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 AT_SOCKETS = [
     *(("http", sent, words) for sent, _, words in MIXUPS.values()),
     ("http", TLS, "this socket speaks plain HTTP"),
-    ("uwsgi", HTTP, "HTTP came to a uwsgi socket"),
+    ("uwsgi", HTTP, "A uwsgi socket received HTTP"),
     ("uwsgi", TLS, "this socket speaks the uwsgi protocol"),
-    ("scgi", HTTP, "HTTP came to an SCGI socket"),
+    ("scgi", HTTP, "An SCGI socket received HTTP"),
     ("scgi", TLS, "this socket speaks SCGI"),
-    ("fastcgi", HTTP, "HTTP came to a FastCGI socket"),
+    ("fastcgi", HTTP, "A FastCGI socket received HTTP"),
     ("fastcgi", TLS, "this socket speaks FastCGI"),
 ]
 SOCKETS = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0", "scgi-socket = 127.0.0.1:0", "fastcgi-socket = 127.0.0.1:0")
@@ -94,17 +94,17 @@ def test_the_line_says_at_which_socket_and_where_that_was_asked_for(serve):
         host, port = server.address(scheme)
         mix_up(server, (host, port), HTTP)
         server.wait_for_log(
-            rf"refused a request of {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): HTTP came to an? "
+            rf"refused a request from {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): An? \S+ socket received HTTP"
         )
     with Client(str(server.directory / "app.sock")) as client:
         client.send(HTTP)
         client.read_to_end()
     place = rf"{re.escape(str(server.directory))}/app\.sock \(.*/uwsgi\.ini:6\)"
-    server.wait_for_log(rf"refused a request of a local client with 400 at {place}: HTTP came to a uwsgi socket")
+    server.wait_for_log(rf"refused a request from a local client with 400 at {place}: A uwsgi socket received HTTP")
 
 
 def test_a_socket_of_the_command_line_is_said_to_be_one(serve):
     server = serve(arguments=["--uwsgi-socket", "127.0.0.1:0", "--wsgi-file", "{apps}/hello.py"])
     host, port = server.address("uwsgi")
     mix_up(server, (host, port), HTTP)
-    server.wait_for_log(rf"refused a request of {host} with 400 at {host}:{port} \(command line\): HTTP came to an? ")
+    server.wait_for_log(rf"refused a request from {host} with 400 at {host}:{port} \(command line\): An? \S+ socket received HTTP")

@@ -171,7 +171,7 @@ def test_a_rule_must_say_in_which_directory_a_file_lies(serve):
         (4, "`$1` does not say in which directory the file must be"),
         (5, "check-static-docroot"),
         (6, "`/$1` does not say in which directory the file must be"),
-        (7, "names no file"),
+        (7, "does not contain a file"),
     ):
         assert any(f"uwsgi.ini:{line}: error" in text and said in text for text in server.log.splitlines()), server.log
 

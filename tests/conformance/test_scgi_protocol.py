@@ -149,7 +149,7 @@ def test_a_truncated_request_reaches_no_application(server, address, cut):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to an SCGI socket: write `http-socket`"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "An SCGI socket received HTTP: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
         (uwsgi.packet(uwsgi.request_variables()), "length of a netstring"),
     ],

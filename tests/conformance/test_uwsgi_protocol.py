@@ -179,8 +179,8 @@ def test_every_kind_of_socket_serves_at_once(serve):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a uwsgi socket: write `http-socket`"),
-        (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a uwsgi socket: write `http-socket`"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "A uwsgi socket received HTTP: write `http-socket`"),
+        (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "A uwsgi socket received HTTP: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
         (b"\x05\x00\x00\x00", "modifier1 is not 0"),
     ],

@@ -258,15 +258,13 @@ impl Files {
             Lookup::Refused(Refusal::Outside) => {
                 let uri = request.path.escape_ascii();
                 complain(&format!(
-                    "security error: {uri} is a link that leads out of its directory and not under a `static-safe` path"
+                    "security error: {uri} is a link that leads out of its directory, to a path that `static-safe` does not allow"
                 ));
                 None
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
                 if self.may_log_shortage(request.now_ms) {
-                    complain(&format!(
-                        "a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at the same time"
-                    ));
+                    complain(&format!("can't open a file: {errno}; raise the limit of open files (ulimit -n, LimitNOFILE)"));
                 }
                 let later = Head::default().with("Retry-After", "1");
                 Some(Answer::plain_text(503, "Service Unavailable", later, "The server is busy."))
@@ -343,7 +341,7 @@ impl Files {
         self.lock_cache().shed_descriptors();
         let looked = self.stat_and_load(source, key, relative, None, request);
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_log_shortage(request.now_ms) {
-            complain("no descriptor was left: the file cache has released its own");
+            complain("no file descriptors were left: the file cache has closed its own");
         }
         looked
     }

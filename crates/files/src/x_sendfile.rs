@@ -34,7 +34,7 @@ impl Files {
         let Some((prefix, source, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
             let (field, name) = (header.field(), request.path.escape_ascii());
             complain(&format!(
-                "the application's {field} names {name}, which is not in a directory that the configuration allows for it"
+                "the application's {field} refers to {name}, which is not in a directory that the configuration allows for it"
             ));
             return missing();
         };
@@ -59,7 +59,7 @@ impl Files {
         };
         found.unwrap_or_else(|| {
             complain(&format!(
-                "the application's {} names {}, which does not exist",
+                "the application's {} refers to {}, which does not exist",
                 header.field(),
                 request.path.escape_ascii()
             ));

@@ -146,13 +146,13 @@ fn ours(recorded: &mut Recorded, is_answered: bool) -> f64 {
     let (mut session, mut parts) = (Http2::new(Http2Limits::default()), HeadParts::default());
     let mut at = 0;
     while at < recorded.beginning.len() {
-        at += session.next(&recorded.beginning[at..], &LIMITS, &mut parts).expect("h2 makes no mistake").0;
+        at += session.next(&recorded.beginning[at..], &LIMITS, &mut parts).expect("h2 does not make mistakes").0;
     }
     session.note_answered(1);
     session.output().clear();
     let (mut head, mut out) = (ResponseHead::default(), Outgoing::default());
     nanoseconds(|stream| {
-        let (_, event) = session.next(black_box(recorded.on(stream)), &LIMITS, &mut parts).expect("h2 makes no mistake");
+        let (_, event) = session.next(black_box(recorded.on(stream)), &LIMITS, &mut parts).expect("h2 does not make mistakes");
         let Http2Event::Head { head: request, .. } = black_box(event) else { panic!("no request") };
         if is_answered {
             out.clear();

@@ -18,11 +18,11 @@ pub use answers::{Answer, END_OF_ANSWER_BYTES, ProtocolStatus, end_of_answer, fr
 use record::{Begin, RecordHead, Role, Type};
 pub use record::{HEAD_BYTES as RECORD_HEAD_BYTES, MAX_CONTENT_BYTES};
 
-/// Most bytes of an FCGI_GET_VALUES record. The three defined names take 49.
+/// Maximum size of an FCGI_GET_VALUES record, in bytes. The three defined names take 49.
 pub const MAX_VALUES_BYTES: usize = 512;
 
-/// Most bytes of ignored records from the beginning of one request to the next: mostly the rest of a body that was answered
-/// before its end.
+/// Maximum size of ignored records from the beginning of one request to the next, in bytes: mostly the rest of a body that was
+/// answered before its end.
 pub const MAX_IGNORED_BYTES: usize = 1024 * 1024;
 
 /// Limits of the peer, and the values that it may ask for.
@@ -46,7 +46,7 @@ pub enum FastCgiEvent {
     /// The reverse proxy no longer wants the answer (FCGI_ABORT_REQUEST, section 5.4). The request must still be ended: with
     /// these bytes if nothing was answered yet, after which the connection closes or continues.
     Aborted { end: Answer, keep_connection: bool },
-    /// To be sent at once; `close`: it is the connection's last.
+    /// To be sent immediately; `close`: it is the connection's last.
     Send { answer: Answer, close: bool },
 }
 
@@ -131,7 +131,7 @@ impl Decoder {
     /// parameters.
     ///
     /// # Errors
-    /// A mistake of the peer. The connection cannot continue, and each further call returns the same error.
+    /// A mistake of the peer. The connection cannot continue, and each later call returns the same error.
     pub fn next(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<FastCgiEvent>), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -164,7 +164,7 @@ impl Decoder {
         self.request.is_none() && self.head_bytes == 0
     }
 
-    /// Records that the request was answered: further records of it are ignored, and the next one may begin.
+    /// Records that the request was answered: later records of it are ignored, and the next one may begin.
     pub fn note_answered(&mut self) {
         self.request = None;
         self.parameters = Vec::new();
@@ -298,7 +298,7 @@ impl Decoder {
         let begin = Begin::read(&self.control);
         match self.request {
             Some(request) if request.id == id => {
-                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST names a request that is in progress."));
+                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST is for a request that is already in progress."));
             }
             Some(_) => {
                 let answer = answers::end_request(id, ProtocolStatus::CantMultiplex);

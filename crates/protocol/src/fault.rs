@@ -2,14 +2,14 @@
 //!
 //! Must not know any protocol. Workers run it.
 
-/// A peer's mistake: the status of the answer and a sentence that names it.
+/// A peer's mistake: the status of the answer and a sentence that describes it.
 ///
 /// The sentence is fixed text and never quotes the bytes: it goes to the log, and the bytes may be a secret header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub status: u16,
     pub reason: &'static str,
-    /// The bytes are of another protocol than the socket's: the peer or the socket is misconfigured, and so is each further
+    /// The bytes are of another protocol than the socket's: the peer or the socket is misconfigured, and so is each later
     /// request.
     pub is_mixup: bool,
 }
@@ -32,7 +32,7 @@ impl Fault {
 
 /// A span of a buffer, in bytes, relative to the slice that was parsed.
 ///
-/// It holds no reference, so it can be stored next to the buffer that it refers to, and it is half the size of a slice.
+/// It does not hold a reference, so it can be stored next to the buffer that it refers to, and it is half the size of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     pub start: u32,
@@ -40,7 +40,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The part of a slice that spans can address, in bytes. Codecs parse no further, whatever their limits are.
+    /// The part of a slice that spans can address, in bytes. Codecs stop parsing here, whatever their limits are.
     pub const REACH_BYTES: usize = u32::MAX as usize;
 
     /// Returns the bytes of the span; empty if they do not lie in `bytes`.

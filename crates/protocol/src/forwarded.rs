@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::http1::head::Field;
 use crate::http1::target::{is_authority, names_a_host};
 
-/// Most entries of a list that are evaluated, from its end. More than any real chain of reverse proxies.
+/// Maximum number of entries of a list that are evaluated, from its end. More than any real chain of reverse proxies.
 const MAX_HOPS: usize = 64;
 
 /// The fields that are evaluated.
@@ -51,8 +51,8 @@ impl ForwardedRequest<'_> {
     }
 }
 
-/// Evaluates the fields of a request whose peer is trusted. In the lists whose entries name no sender (all but `X-Forwarded-For`
-/// and `Forwarded`) the last entry counts, which the peer itself has written.
+/// Evaluates the fields of a request whose peer is trusted. In the lists whose entries do not identify the sender (all but
+/// `X-Forwarded-For` and `Forwarded`) the last entry counts, which the peer itself has written.
 pub fn forwarded_request<'a>(
     fields: &[Field],
     header_bytes: &'a [u8],
@@ -135,8 +135,8 @@ impl<'f> ProxyChain<'f> {
     }
 }
 
-/// The last entries of the fields whose entries name no sender. Fields are read from the last one, so the first that is seen
-/// counts, whether it can be parsed or not.
+/// The last entries of the fields whose entries do not identify the sender. Fields are read from the last one, so the first that
+/// is seen counts, whether it can be parsed or not.
 #[derive(Default)]
 struct Conventional<'a> {
     /// There is an `X-Forwarded-For`.
@@ -231,8 +231,8 @@ fn read_elements<'a>(value: &'a [u8], elements: &mut [Element<'a>]) -> Option<us
     }
 }
 
-/// Parses `name=value` at the start. Returns both and the rest. A quoted value is returned without its quotes; one that contains
-/// a backslash cannot be an address, a scheme or a host.
+/// Parses `name=value` at the beginning. Returns both and the rest. A quoted value is returned without its quotes; one that
+/// contains a backslash cannot be an address, a scheme or a host.
 fn read_pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     use crate::http1::scan::is_token_byte;
     let token = |text: &[u8]| text.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(text.len());

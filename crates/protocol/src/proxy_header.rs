@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::fault::{Fault, Progress, Span};
 
-/// Most bytes of a whole header. Version 2 allows 65,551; balancers send a few hundred, and with a client's certificate a few
-/// thousand.
+/// Maximum size of a whole header, in bytes. Version 2 allows 65,551; balancers send a few hundred, and with a client's
+/// certificate a few thousand.
 pub const MAX_PROXY_HEADER_BYTES: usize = 4096;
 
-/// Most bytes of a header of version 1, including its CRLF (section 2.1).
+/// Maximum number of bytes of a header of version 1, including its CRLF (section 2.1).
 const MAX_LINE_BYTES: usize = 107;
 
 const LINE_START: &[u8] = b"PROXY ";
@@ -76,7 +76,7 @@ pub fn is_other(bytes: &[u8]) -> bool {
 /// Parses the header at the start of a connection.
 ///
 /// # Errors
-/// The bytes are no header, or it is malformed or longer than [`MAX_PROXY_HEADER_BYTES`]. No answer is due: the sender expects
+/// The bytes are not a header, or it is malformed or longer than [`MAX_PROXY_HEADER_BYTES`]. No answer is due: the sender expects
 /// none, and the client is not known.
 pub fn proxy_header(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);

@@ -6,7 +6,7 @@
 use crate::fault::{Fault, Progress, Span};
 use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
 
-/// Most digits of a netstring's length. With more digits the length exceeds every limit.
+/// Maximum number of digits of a netstring's length. With more digits the length exceeds every limit.
 pub const MAX_LENGTH_DIGITS: usize = 9;
 
 /// A complete head.
@@ -76,7 +76,7 @@ fn not_a_netstring(start: &[u8]) -> Fault {
     match start {
         [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks SCGI."),
         [first, ..] if first.is_ascii_uppercase() => Fault::mixup(
-            "HTTP came to an SCGI socket: write `http-socket` instead of `scgi-socket`, or `scgi_pass` instead of nginx's \
+            "An SCGI socket received HTTP: write `http-socket` instead of `scgi-socket`, or `scgi_pass` instead of nginx's \
                 `proxy_pass`.",
         ),
         _ => Fault::bad_request("The SCGI request does not begin with the length of a netstring."),

@@ -1,8 +1,9 @@
-//! W3C Trace Context: the field `traceparent`, read and written. It draws no random numbers and knows no request. Workers run it.
+//! W3C Trace Context: the field `traceparent`, read and written. It does not draw random numbers or know about requests. Workers
+//! run it.
 
 /// Bytes of a `traceparent` of version 00.
 pub const TRACEPARENT_BYTES: usize = 55;
-/// Most bytes of a `tracestate` that is passed on (section 3.3.1.5 asks for at least 512).
+/// Maximum size in bytes of a `tracestate` that is passed on (section 3.3.1.5 asks for at least 512).
 pub const MAX_TRACESTATE_BYTES: usize = 512;
 /// The flag "sampled".
 pub const SAMPLED: u8 = 1;

@@ -37,7 +37,7 @@ pub fn not_a_request(start: &[u8]) -> Fault {
         [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks the uwsgi protocol."),
         // Not a modifier of uWSGI, but the method of a request line.
         [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
-            "HTTP came to a uwsgi socket: write `http-socket` instead of `socket`, or `uwsgi_pass` instead of nginx's \
+            "A uwsgi socket received HTTP: write `http-socket` instead of `socket`, or `uwsgi_pass` instead of nginx's \
                 `proxy_pass`.",
         ),
         _ => Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are supported."),

@@ -7,7 +7,7 @@
 use crate::fault::{Fault, Span};
 use crate::http1::framing::decimal;
 
-/// Most variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could have 13,000.
+/// Maximum number of variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could have 13,000.
 pub const MAX_VARIABLE_COUNT: usize = 1024;
 
 /// One variable: spans relative to the bytes of the block.
@@ -104,7 +104,7 @@ pub(crate) fn collect(
     Ok(facts)
 }
 
-/// Returns `None` for an invalid number; an empty text means no length, and is allowed.
+/// Returns `None` for an invalid number; an empty text means that there is no length, and is allowed.
 fn body_length(text: &[u8]) -> Option<Option<u64>> {
     if text.is_empty() { Some(None) } else { decimal(text).map(Some) }
 }

@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: MAX_PARAMETER_BYTES, connections: CONNECTIONS };
 
-/// Feeds bytes in pieces, and answers each request at once.
+/// Feeds bytes in pieces, and answers each request immediately.
 struct Fed {
     decoder: Decoder,
     is_answered: bool,

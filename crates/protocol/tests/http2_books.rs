@@ -304,7 +304,7 @@ proptest! {
         let mut ends_of_connection = Ends::new();
         for step in &steps {
             if !ends_of_connection.step(step) {
-                // A connection error: no further input is read.
+                // A connection error: no more input is read.
                 return Ok(());
             }
             ends_of_connection.check();

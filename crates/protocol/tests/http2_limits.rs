@@ -247,7 +247,7 @@ fn streams_beyond_the_limit_are_refused_and_their_heads_still_read() {
     assert_eq!(events.len(), 2);
     assert_eq!(*connection.session.output(), frame(RST_STREAM, 0, 5, &[0, 0, 0, 7]));
     connection.session.note_answered(1);
-    connection.read(&frame(HEADERS, WHOLE, 7, b"\x82\x86\x84\x41\x01x\xbf")).expect("the table has it");
+    connection.read(&frame(HEADERS, WHOLE, 7, b"\x82\x86\x84\x41\x01x\xbf")).expect("it is in the table");
     assert!(connection.parts.fields.iter().any(|field| field.name.len() == 1));
     assert_eq!(connection.session.open_streams(), 2);
 }

@@ -117,7 +117,7 @@ impl Server {
         let count = count.min(wires.to_server.len());
         self.input.extend(wires.to_server.drain(..count));
         loop {
-            let (used, event) = self.session.next(&self.input, &LIMITS, &mut self.parts).expect("h2 makes no mistake");
+            let (used, event) = self.session.next(&self.input, &LIMITS, &mut self.parts).expect("h2 does not make mistakes");
             let is_more = matches!(event, Http2Event::More);
             self.take(event, chance);
             self.input.drain(..used);

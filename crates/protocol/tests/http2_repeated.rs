@@ -119,7 +119,7 @@ enum FieldEncoding {
     Literal,
     /// As a literal that is added to the table.
     Kept,
-    /// As an indexed field if the table has it; else as a literal that is added.
+    /// As an indexed field if it is in the table; else as a literal that is added.
     Known,
 }
 

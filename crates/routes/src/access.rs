@@ -31,7 +31,7 @@ enum Credentials {
 pub fn basic(falls_through: bool, argument: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
     let Some((realm, who)) = argument.split_once(',').filter(|(_, who)| !who.is_empty()) else {
         compiler.error(
-            format!("`basicauth:{argument}` names no user"),
+            format!("`basicauth:{argument}` does not contain a user"),
             "write `basicauth:Realm,user:password` or `basicauth:Realm,/path/to/htpasswd`",
         );
         return None;

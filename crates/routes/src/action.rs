@@ -19,7 +19,7 @@ use crate::verdict::{Answer, Verdict};
 use crate::visit::{Action, Step, Visit, changes, decides};
 use crate::{access, caching, service_action, status};
 
-/// Most bytes that `send:` may collect for one answer.
+/// Maximum number of bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
 
 /// Characters that a URI can't have (RFC 3986 section 2), besides non-ASCII bytes. A `%` is kept, because REQUEST_URI is encoded.
@@ -41,8 +41,8 @@ enum Meaning {
     Does(Compile),
     /// It always happens anyway.
     Nothing,
-    /// Bolide lacks it. A rule without effect would admit requests that it should stop, or answer with the wrong content, so the
-    /// start fails. The text is advice.
+    /// Bolide lacks it. A rule without effect would admit requests that it should stop, or answer with the wrong content, so
+    /// startup fails. The text is advice.
     Missing(&'static str),
     /// Bolide lacks it, and a rule without effect does no harm.
     WithoutEffect,
@@ -174,7 +174,7 @@ pub fn compile(text: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
             match name {
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => {
-                    "for files that the application names in X-Sendfile, write `x-sendfile = DIRECTORY` instead".into()
+                    "for files that the application passes in X-Sendfile, write `x-sendfile = DIRECTORY` instead".into()
                 }
                 _ => format!("the actions on responses are {}", listed(|row| row.is_for_responses)),
             },
@@ -232,7 +232,7 @@ fn return_status(name: &str, argument: &str, compiler: &mut Compiler<'_>) -> Opt
     let found = status::split(argument.trim()).and_then(|(code, words)| Some((code, words.trim(), status::reason(code)?)));
     let Some((code, words, body)) = found else {
         compiler.error(
-            format!("`{name}:{argument}` has no status that a standard names"),
+            format!("`{name}:{argument}` does not contain a standard status"),
             "write `return:404`, or `break:499 Own Words`",
         );
         return None;
@@ -360,7 +360,7 @@ fn send(end: &'static [u8], text: &str, compiler: &mut Compiler<'_>) -> Option<A
 fn assignment<'a>(action: &str, argument: &'a str, compiler: &mut Compiler<'_>) -> Option<(&'a str, &'a str)> {
     let found = argument.split_once('=').filter(|(name, _)| !name.is_empty());
     if found.is_none() {
-        compiler.error(format!("`{action}:{argument}` sets no variable"), format!("write `{action}:NAME=VALUE`"));
+        compiler.error(format!("`{action}:{argument}` does not set a variable"), format!("write `{action}:NAME=VALUE`"));
     }
     found
 }
@@ -410,7 +410,7 @@ fn set_log_variable(action: &str, argument: &str, compiler: &mut Compiler<'_>) -
 }
 
 fn limit(argument: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
-    /// A day: a longer limit means no limit.
+    /// A day: a longer limit means that there is none.
     const MAX_SECONDS: u32 = 86_400;
     let Some(seconds) = argument.trim().parse::<u32>().ok().filter(|seconds| (1..=MAX_SECONDS).contains(seconds)) else {
         compiler.error(format!("`harakiri:{argument}` is not a time limit"), "write seconds, 1 to 86400");

@@ -87,7 +87,7 @@ pub struct CachedForm {
 pub struct Store {
     pub cache: Vec<u8>,
     pub key: Vec<u8>,
-    /// The key of a further item: the same compressed with gzip.
+    /// The key of an additional item: the same compressed with gzip.
     pub gzip_key: Option<Vec<u8>>,
     /// Instead of the body.
     pub value: Option<Vec<u8>>,

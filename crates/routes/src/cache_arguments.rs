@@ -59,7 +59,7 @@ impl<'a> Parts<'a> {
         if name.contains('@') {
             compiler.error(
                 format!("`name={name}` is a cache of another server, which is not supported"),
-                "name a cache of this instance, or let the application use a server such as Redis",
+                "use a cache of this instance, or let the application use a server such as Redis",
             );
             return None;
         }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use crate::status;
 use crate::verdict::Answer;
 
-/// Most bytes of a response's head in a cache.
+/// Maximum size of a response's head in a cache, in bytes.
 const HEAD_BYTES: usize = 64 * 1024;
 
 /// Fields that the server sets itself.

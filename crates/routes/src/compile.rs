@@ -13,7 +13,7 @@ use crate::condition::{Condition, Subject};
 use crate::pattern::pattern;
 use crate::visit::{Action, Step};
 
-/// Most bytes of a set of expressions.
+/// Maximum size of a set of expressions, in bytes.
 const SET_BYTES: usize = 16 * 1024 * 1024;
 
 /// Fewest expressions that are worth a set: `examples/walk_speed` has the measurements.

@@ -27,7 +27,7 @@ const BCRYPT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Verifies a password, which must contain no NUL, against a hash. `None`: the hash has no known format.
+/// Verifies a password, which must not contain a NUL, against a hash. `None`: the hash has no known format.
 pub fn verify(password: &[u8], hash: &str) -> Option<bool> {
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
         return Some(equal_in_constant_time(STANDARD.encode(Sha1::digest(password)).as_bytes(), encoded.as_bytes()));

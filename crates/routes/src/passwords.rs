@@ -13,13 +13,13 @@ use sha1::{Digest as _, Sha1};
 
 use crate::hashes::verify;
 
-/// Most bytes of a password file.
+/// Maximum size of a password file, in bytes.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Most cached credentials.
+/// Maximum number of cached credentials.
 const REMEMBERED: usize = 128;
 
-/// Most bytes of a password that are compared; bcrypt itself uses only 72.
+/// Maximum number of bytes of a password that are compared; bcrypt itself uses only 72.
 const PASSWORD_BYTES: usize = 1024;
 
 /// A password file and its cache.
@@ -42,7 +42,7 @@ impl PasswordFile {
         PasswordFile { path, known: Mutex::new(LoadedFile::default()) }
     }
 
-    /// Whether the file has this user with this password.
+    /// Whether the file contains this user with this password.
     ///
     /// # Errors
     /// The file can't be read, or the user's hash has no known format.
@@ -95,7 +95,7 @@ impl PasswordFile {
 
 fn entry(line: &str) -> Option<(Vec<u8>, String)> {
     let (user, rest) = line.trim_end().split_once(':').filter(|_| !line.starts_with('#'))?;
-    // Further fields may follow, as in /etc/shadow.
+    // More fields may follow, as in /etc/shadow.
     let hash = rest.split(':').next().unwrap_or(rest);
     Some((user.as_bytes().to_vec(), hash.to_owned()))
 }

@@ -1,6 +1,6 @@
 //! A rule's regular expression, with the usual kind of lookahead in rules: "all but", as in `^(?!/api).*$`. The linear-time
-//! library has no lookaround. A negative lookahead at the start, or at each character (`^((?!X).)*$`: no X anywhere), becomes a
-//! second expression that must not match.
+//! library has no lookaround. A negative lookahead at the beginning, or at each character (`^((?!X).)*$`: no X anywhere), becomes
+//! a second expression that must not match.
 //!
 //! Must not know requests. The process that reads the configuration and workers run it.
 
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-/// Most bytes of one compiled regular expression.
+/// Maximum size of one compiled regular expression, in bytes.
 const PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
 /// A regular expression, and the exception that must not match.
@@ -88,7 +88,7 @@ pub fn for_lines(text: &str) -> Result<(String, Option<String>), (String, &'stat
     match Pattern::new(text, |text| Regex::new(&plain(text))) {
         Ok(Pattern { regex, except }) => Ok((regex.as_str().to_owned(), except.map(|except| except.as_str().to_owned()))),
         Err(error) => Err(match unsupported_by_regex(text) {
-            Some((what, _)) => (format!("has {what}, which is not supported"), "rewrite it with expressions that have none"),
+            Some((what, _)) => (format!("has {what}, which is not supported"), "rewrite the expression without it"),
             None => (format!("is not a regular expression: {}", last_line(&error.to_string())), ESCAPE),
         }),
     }
@@ -195,9 +195,9 @@ fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
 /// Returns the first feature of PCRE in the text that a linear-time search can't support, and what to write instead.
 fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     const MARKS: &[(&str, &str, &str)] = &[
-        ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
+        ("(?!", "a negative lookahead", "use a second rule, or `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
         ("(?=", "a lookahead", "match the whole text, and put the part that the action needs in parentheses"),
-        ("(?<!", "a negative lookbehind", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
+        ("(?<!", "a negative lookbehind", "use a second rule, or `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
         ("(?<=", "a lookbehind", "match the whole text, and put the part that the action needs in parentheses"),
         ("(?>", "an atomic group", "leave out the `?>`: expressions never backtrack here"),
         ("(?|", "a branch reset", "give each branch a rule of its own"),

@@ -76,7 +76,7 @@ impl Served {
             return None;
         }
         let Some(path) = path else {
-            compiler.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
+            compiler.error(format!("`file:{argument}` does not contain a file"), "write `file:filename=PATH`");
             return None;
         };
         Served::compile(path, Form::Page(page), compiler)

@@ -92,7 +92,7 @@ impl Template {
             && text.split('$').skip(1).any(|after| after.starts_with(|first: char| first.is_ascii_digit()));
         if has_group || text.contains("${") {
             if compiler.stage == Stage::Response {
-                let message = format!("`${{{text}}}`: a value of a request that its response needs must have a fixed name");
+                let message = format!("`${{{text}}}`: a response route can only use variables of the request with a fixed name");
                 compiler.error(message, "set a variable in a `route`, and use that one");
             }
             self.pieces.push(Piece::Computed(Template::compile(text, compiler)));

@@ -20,7 +20,7 @@ const SYSTEM_AUTHORITIES: [&str; 4] =
 /// Reads a file of trusted certificates (PEM).
 ///
 /// # Errors
-/// It can't be read, or has no certificate; the error names it.
+/// It can't be read, or does not contain a certificate; the error contains its path.
 pub fn read_authorities(path: &Path) -> io::Result<RootCertStore> {
     let told = |error: String| io::Error::other(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();

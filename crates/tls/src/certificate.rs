@@ -1,7 +1,7 @@
 //! A certificate with its key, parsed and verified to match.
 //!
-//! Must not know files: errors say what is wrong, and the reader of the configuration adds the path. The master runs it at the
-//! start, workers at theirs.
+//! Must not know files: errors say what is wrong, and the reader of the configuration adds the path. The master runs it at
+//! startup, workers at theirs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub struct LoadedCertificate {
 /// Parses a certificate and its key.
 ///
 /// # Errors
-/// The mistake, as the end of a sentence that names the file.
+/// The mistake, as the end of a sentence that begins with the file.
 pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
     let chain = certificates_of(&certificate.chain)?;
     let Some(first) = chain.first() else { return Err("there is no certificate in it (-----BEGIN CERTIFICATE-----)".into()) };

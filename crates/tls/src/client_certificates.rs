@@ -38,7 +38,7 @@ pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String
     Ok(Some(Arc::new(BoundedChains { verifier, roots, most: tls.verify_depth })))
 }
 
-/// A client's certificate that it has signed itself, and that is none of the authorities'.
+/// A client's certificate that it has signed itself, and that is not one of the authorities'.
 #[derive(Debug)]
 struct SelfSigned;
 
@@ -80,7 +80,7 @@ fn reason_of_chain(fault: &webpki::Error) -> &'static str {
         webpki::Error::PathLenConstraintViolated => "its chain is longer than one of its authorities allows (pathlen)",
         webpki::Error::NameConstraintViolation => "one of its authorities may not issue such names (nameConstraints)",
         webpki::Error::CaUsedAsEndEntity => "it is an authority's (CA:TRUE), not a client's",
-        webpki::Error::EndEntityUsedAsCa => "a certificate in its chain is no authority's (CA:FALSE)",
+        webpki::Error::EndEntityUsedAsCa => "a certificate in its chain is not an authority's (CA:FALSE)",
         webpki::Error::UnsupportedCriticalExtension => "it has an unknown critical extension",
         // Only version 3 says what a key may be used for (RFC 5280 section 4.2.1.3).
         webpki::Error::UnsupportedCertVersion => "it has X.509 version 1, but only version 3 is accepted (openssl x509 -extfile)",
@@ -97,7 +97,7 @@ fn refused(why: impl std::error::Error + Send + Sync + 'static) -> Error {
 struct BoundedChains {
     verifier: Arc<dyn ClientCertVerifier>,
     roots: Arc<RootCertStore>,
-    /// Most intermediate certificates between a client's and an authority's.
+    /// Maximum number of intermediate certificates between a client's and an authority's.
     most: u32,
 }
 

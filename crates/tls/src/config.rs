@@ -36,7 +36,7 @@ pub struct ListenerTls {
 
 impl ListenerTls {
     /// `protocols` are those that clients may choose, the preferred one first. Without `ticket_keys` no session is resumed.
-    /// `complain` receives problems that do not prevent a start.
+    /// `complain` receives problems that do not prevent startup.
     ///
     /// # Errors
     /// A mistake in the settings, and its place.

@@ -1,6 +1,6 @@
 //! Facts about a certificate before it is used: names, dates, type of key, and whether its chain is complete.
 //!
-//! It does not judge: the reader of the configuration decides what to report. The master runs it, at the start and at reloads.
+//! It does not judge: the reader of the configuration decides what to report. The master runs it, at startup and at reloads.
 
 use bolide_contract::tls::Certificate;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -36,7 +36,7 @@ pub struct Gap {
 /// Inspects a certificate, and checks that the key matches.
 ///
 /// # Errors
-/// The mistake, as the end of a sentence that names the file.
+/// The mistake, as the end of a sentence that begins with the file.
 pub fn inspect(certificate: &Certificate) -> Result<Inspection, String> {
     let loaded = load(certificate)?;
     let chain = certificates_of(&certificate.chain)?;

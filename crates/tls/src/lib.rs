@@ -1,8 +1,8 @@
 //! TLS without a socket: parses certificates and keys, converts a listener's settings for the library, seals session tickets, and
 //! collects facts about a connection for applications.
 //!
-//! It opens no file except the log of secrets, if configured, and that of trusted certificates. The master validates with it;
-//! workers serve with it.
+//! It does not open files except the log of secrets, if configured, and that of trusted certificates. The master validates with
+//! it; workers serve with it.
 
 mod authorities;
 mod certificate;

@@ -66,7 +66,7 @@ fn attribute_text(attribute: &AttributeTypeAndValue<'_>) -> String {
     format!("{kind}={}", escaped(&value))
 }
 
-/// Section 2.4: the separators, a `#` or space at the start and a space at the end are escaped, and control characters as
+/// Section 2.4: the separators, a `#` or space at startup and a space at the end are escaped, and control characters as
 /// hexadecimal digits.
 fn escaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());

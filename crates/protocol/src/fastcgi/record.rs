@@ -7,8 +7,8 @@ use crate::fault::Fault;
 /// Bytes of a record before its content.
 pub const HEAD_BYTES: usize = 8;
 
-/// Most bytes of content in one record: the length has two bytes. A multiple of eight keeps the following records aligned without
-/// padding, as section 3.3 recommends.
+/// Maximum size of content in one record, in bytes: the length has two bytes. A multiple of eight keeps the following records
+/// aligned without padding, as section 3.3 recommends.
 pub const MAX_CONTENT_BYTES: usize = 65_528;
 
 /// FCGI_VERSION_1
@@ -70,7 +70,7 @@ pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
     match start {
         [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks FastCGI."),
         [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
-            "HTTP came to a FastCGI socket: write `http-socket` instead of `fastcgi-socket`, or `fastcgi_pass` instead of \
+            "A FastCGI socket received HTTP: write `http-socket` instead of `fastcgi-socket`, or `fastcgi_pass` instead of \
                 nginx's `proxy_pass`.",
         ),
         _ => Fault::bad_request("The FastCGI record does not have version 1."),

@@ -1,8 +1,8 @@
 //! Encodes the fields of answers as header blocks (RFC 7541 section 6). Must not know streams. Workers run it.
 //!
-//! The encoder keeps no table: answers are written in any order, and no state of a connection affects them. Names in the static
-//! table take one or two bytes. Values are not Huffman-coded: for the head of a small answer that is a third of the encoder's
-//! work, and saves 15 bytes.
+//! The encoder does not keep a table: answers are written in any order, and no state of a connection affects them. Names in the
+//! static table take one or two bytes. Values are not Huffman-coded: for the head of a small answer that is a third of the
+//! encoder's work, and saves 15 bytes.
 
 use super::static_table::index_of_name;
 

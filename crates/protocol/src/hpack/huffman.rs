@@ -32,8 +32,8 @@ const MAX_LENGTH: usize = 30;
 
 const END_OF_STRING: u16 = 256;
 
-/// Bits of one table lookup: the words of nearly all text are no longer. With twelve bits a lookup could decode two letters at
-/// once. That saves a fifteenth of a request's cost in isolation, but takes 20 kB of the L1 cache, which the application needs
+/// Bits of one table lookup: the words of nearly all text are no longer. With twelve bits a lookup could decode two letters at a
+/// time. That saves a fifteenth of a request's cost in isolation, but takes 20 kB of the L1 cache, which the application needs
 /// too.
 const LOOKUP_BITS: usize = 10;
 

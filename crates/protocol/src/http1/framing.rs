@@ -191,7 +191,7 @@ impl FieldFacts {
         // value". In HTTP/2 the host "MUST NOT be empty" (RFC 9113 section 8.3.1).
         let is_good_without = text.is_empty() && self.version != Version::Http2;
         if !is_good_without && !names_a_host(text) {
-            return Err(Fault::bad_request("The Host header names no host."));
+            return Err(Fault::bad_request("The Host header does not contain a host."));
         }
         self.host = Some(value);
         Ok(())

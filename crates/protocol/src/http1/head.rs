@@ -182,16 +182,16 @@ fn other_protocol(line: &[u8]) -> Option<Fault> {
         // A uwsgi request packet begins like this, a FastCGI record with its version, and an SCGI request with a netstring's
         // length.
         [0, ..] => {
-            "The uwsgi protocol came to an HTTP socket: use `proxy_pass` in nginx, or `socket` instead of `http-socket` here."
+            "An HTTP socket received the uwsgi protocol: use `proxy_pass` in nginx, or `socket` instead of `http-socket` here."
         }
         [1, ..] => {
-            "FastCGI came to an HTTP socket: use `proxy_pass` in nginx, or `fastcgi-socket` instead of `http-socket` here."
+            "An HTTP socket received FastCGI: use `proxy_pass` in nginx, or `fastcgi-socket` instead of `http-socket` here."
         }
         _ if digits > 0 && line.get(digits) == Some(&b':') => {
-            "SCGI came to an HTTP socket: use `proxy_pass` in nginx, or `scgi-socket` instead of `http-socket` here."
+            "An HTTP socket received SCGI: use `proxy_pass` in nginx, or `scgi-socket` instead of `http-socket` here."
         }
         [b'P', b'R', b'O', b'X', b'Y', b' ', b'T' | b'U', ..] => {
-            "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or \
+            "A socket received a PROXY header that it does not expect: write `enable-proxy-protocol = true`, or \
                 `http-enable-proxy-protocol` for `http`; or configure the reverse proxy to send none."
         }
         [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
@@ -297,10 +297,10 @@ fn name_fault(byte: u8, name_length: usize) -> Fault {
         // RFC 9112 section 5.2: `obs-fold` must be refused or replaced; parsers that replace it disagree with those that do not.
         (b' ' | b'\t', 0) => "A header line begins with a space or a tab.",
         (b' ' | b'\t', _) => "There is a space or a tab between a header's name and its colon.",
-        (b':', _) => "A header line has no name before its colon.",
+        (b':', _) => "A header line does not have a name before its colon.",
         (b'\r', 0) => "A header line begins with a CR without an LF.",
         (b'\n', 0) => "A header line begins with an LF without a CR.",
-        (b'\r' | b'\n', _) => "A header line has no colon.",
+        (b'\r' | b'\n', _) => "A header line does not have a colon.",
         _ => "A header's name has an invalid character.",
     })
 }

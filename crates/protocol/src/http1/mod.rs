@@ -1,6 +1,6 @@
 //! HTTP/1.0 and HTTP/1.1 as an origin server reads them: RFC 9110 (meaning) and RFC 9112 (bytes).
 //!
-//! Parsing is strict wherever two parsers of the same bytes could disagree about where a request ends or what it names: the
+//! Parsing is strict wherever two parsers of the same bytes could disagree about where a request ends or what it asks for: the
 //! server in front of Bolide may be the other one (RFC 9112 section 11.2, request smuggling). Workers run it.
 
 pub mod chunked;

@@ -40,8 +40,8 @@ const MAX_TARGET_BYTES: usize = Span::REACH_BYTES;
 
 /// Splits a target into its parts.
 ///
-/// A `#` is a fault: RFC 9112 allows no fragment in a target, and parsers that cut it off name another resource than parsers that
-/// keep it.
+/// A `#` is a fault: RFC 9112 does not allow a fragment in a target, and parsers that cut it off name another resource than
+/// parsers that keep it.
 ///
 /// # Errors
 /// 501 for CONNECT, which an origin server does not implement (RFC 9110 sections 9.1 and 9.3.6). 400 for a target of no form, or
@@ -211,7 +211,7 @@ fn form_of(target: &[u8], method: &[u8]) -> Result<TargetForm, Fault> {
     }
 }
 
-/// Returns the bytes of `http://` or `https://` at the start; 0 if there is neither.
+/// Returns the bytes of `http://` or `https://` at the beginning; 0 if there is neither.
 fn scheme_length(target: &[u8]) -> usize {
     const SCHEMES: [&[u8]; 2] = [b"http://", b"https://"];
     let begins = |scheme: &[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));

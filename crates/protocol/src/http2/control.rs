@@ -10,7 +10,7 @@ use super::priority::Priority;
 use super::session::Http2;
 use super::streams::{Closing, StreamState};
 
-/// Most priorities that are kept for streams that are not open yet (RFC 9218 section 7.1).
+/// Maximum number of priorities that are kept for streams that are not open yet (RFC 9218 section 7.1).
 const MAX_EARLY_PRIORITIES: usize = 16;
 
 /// The cost of a SETTINGS frame in the flood budget: it may change the windows of all streams.
@@ -27,8 +27,8 @@ impl Http2 {
         Ok(has_grown.then_some(Http2Event::Room { stream: 0 }))
     }
 
-    /// RFC 9113 section 6.5.2. Settings of our encoder's table have no effect: it never uses one. Returns whether a closed window
-    /// has opened.
+    /// RFC 9113 section 6.5.2. Settings of our encoder's table do not have an effect: it never uses one. Returns whether a closed
+    /// window has opened.
     pub(super) fn apply_settings(&mut self, payload: &[u8]) -> Result<bool, Http2Error> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
@@ -98,7 +98,7 @@ impl Http2 {
             return Ok((before <= 0 && self.send_window > 0).then_some(Http2Event::Room { stream: 0 }));
         }
         if self.streams.state(head.stream) == StreamState::Idle {
-            return Err(Http2Error::protocol("WINDOW_UPDATE names a stream that was not opened."));
+            return Err(Http2Error::protocol("WINDOW_UPDATE is for a stream that was not opened."));
         }
         let Some(stream) = self.streams.get_mut(head.stream) else { return Ok(None) };
         let before = stream.send_window;
@@ -115,7 +115,7 @@ impl Http2 {
 
     pub(super) fn peer_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
         if self.streams.state(head.stream) == StreamState::Idle {
-            return Err(Http2Error::protocol("RST_STREAM names a stream that was not opened."));
+            return Err(Http2Error::protocol("RST_STREAM is for a stream that was not opened."));
         }
         if !self.close(head.stream, Closing::ResetByPeer) {
             return self.flood_budget.spend(1).map(|()| None);
@@ -143,7 +143,7 @@ impl Http2 {
         let id = number_31(payload).unwrap_or(0);
         let priority = Priority::parse(payload.get(4..).unwrap_or_default());
         if id.is_multiple_of(2) {
-            return Err(Http2Error::protocol("PRIORITY_UPDATE names no stream of the client."));
+            return Err(Http2Error::protocol("PRIORITY_UPDATE is not for a stream of the client."));
         }
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;

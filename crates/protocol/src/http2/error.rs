@@ -42,7 +42,7 @@ impl ErrorCode {
     }
 }
 
-/// A connection error (RFC 9113 section 5.4.1): its GOAWAY is in the output, and no further input is read.
+/// A connection error (RFC 9113 section 5.4.1): its GOAWAY is in the output, and no more input is read.
 ///
 /// The sentence is fixed text and never quotes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Http2Error {
         Http2Error::new(ErrorCode::PROTOCOL_ERROR, reason)
     }
 
-    pub(super) const PADDING: Http2Error = Http2Error::protocol("A frame has more padding than bytes.");
+    pub(super) const PADDING: Http2Error = Http2Error::protocol("A frame's padding is longer than the frame.");
 
     pub(super) const fn size(reason: &'static str) -> Http2Error {
         Http2Error::new(ErrorCode::FRAME_SIZE_ERROR, reason)

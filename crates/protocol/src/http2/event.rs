@@ -22,7 +22,7 @@ pub enum Http2Event {
         protocol: Option<Span>,
     },
     /// A request begins that must be answered with this fault's status. Its body, if any, is read and dropped here: the only
-    /// further event is a reset.
+    /// event that may follow is a reset.
     Refused { stream: u32, fault: Fault },
     /// Bytes of a request's body: this range of the input.
     Data { stream: u32, range: Range<usize> },

@@ -8,8 +8,8 @@ pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub const FRAME_HEAD_BYTES: usize = 9;
 
-/// Most bytes of a frame's payload that every peer accepts: larger ones are neither accepted nor sent, whatever the peer's
-/// setting.
+/// Maximum size of a frame's payload that every peer accepts, in bytes: larger ones are neither accepted nor sent, whatever the
+/// peer's setting.
 pub const MAX_FRAME_BYTES: usize = 16_384;
 
 /// Largest window in bytes (RFC 9113 section 6.9.1).

@@ -8,10 +8,11 @@ use crate::hpack::huffman;
 use crate::hpack::static_table::{self, STATIC_TABLE};
 use crate::hpack::table::{DynamicTable, EntryView, FieldKind};
 
-/// Most bytes of an integer after its first: four have 28 bits, more than any length or index needs.
+/// Maximum number of bytes of an integer after its first one: four have 28 bits, more than any length or index needs.
 const MAX_INTEGER_BYTES: u32 = 4;
 
-/// Most table size updates in front of a block (RFC 7541 section 4.2): to the smallest size in between, and to the final one.
+/// Maximum number of table size updates in front of a block (RFC 7541 section 4.2): to the smallest size in between, and to the
+/// final one.
 const MAX_RESIZES: u32 = 2;
 
 #[derive(Debug)]

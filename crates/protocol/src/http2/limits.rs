@@ -5,12 +5,12 @@ use super::error::Http2Error;
 /// Limits that the settings announce to the peer, and that are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2Limits {
-    /// Most concurrent requests of a connection.
+    /// Maximum number of concurrent requests of a connection.
     pub streams: u32,
-    /// Most bytes of a request's fields as RFC 9113 section 6.5.2 counts them: 32 are added to each. Announced to the peer only;
-    /// 431 follows from the `head_bytes` and the `header_count` of [`crate::http1::head::HeadLimits`].
+    /// Maximum size of a request's fields in bytes, as RFC 9113 section 6.5.2 counts them: 32 are added to each. Announced to the
+    /// peer only; 431 follows from the `head_bytes` and the `header_count` of [`crate::http1::head::HeadLimits`].
     pub header_list_bytes: u32,
-    /// Most bytes of a request's body that the application has not consumed.
+    /// Maximum size of a request's body that the application has not consumed, in bytes.
     pub stream_window_bytes: u32,
     /// The same for all requests of a connection.
     pub connection_window_bytes: u32,
@@ -30,7 +30,7 @@ impl Default for Http2Limits {
     }
 }
 
-/// Most bytes of the protocol's own frames in the output while the peer reads none of them.
+/// Maximum size of the protocol's own frames in the output while the peer reads none of them, in bytes.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
 
 /// Most CONTINUATION frames in one header block.
@@ -40,19 +40,19 @@ pub const MAX_CONTINUATIONS: u32 = 64;
 /// exceeds the limit.
 pub const BLOCK_SURPLUS_BYTES: usize = 16 * 1024;
 
-/// Most resets of active streams, by the peer or caused by its violations, that no answers make up for: rapid reset
+/// Maximum number of resets of active streams, by the peer or caused by its violations, that no answers make up for: rapid reset
 /// (CVE-2023-44487) and the resets that a peer makes the server send (CVE-2025-8671). A browser that leaves a page resets all of
 /// its requests.
 pub const MAX_RESETS: u32 = 200;
 
-/// Most frames that may come without one that advances a request: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, refused
-/// streams.
+/// Maximum number of frames that may come without one that advances a request: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty
+/// DATA, refused streams.
 pub const MAX_IDLE_FRAMES: u32 = 2000;
 
 /// Frames that each answered request adds to the budget of [`MAX_IDLE_FRAMES`].
 const ANSWER_EARNS: u32 = 20;
 
-/// Frames that each sent part of an answer adds: a client may return its window at once, on the stream and on the connection.
+/// Frames that each sent part of an answer adds: a client may return its window immediately, on the stream and on the connection.
 const SENT_EARNS: u32 = 2;
 
 /// Bytes of a body, in either direction, that add one frame.
@@ -86,7 +86,7 @@ impl FloodBudget {
                 self.frames_left = left;
                 Ok(())
             }
-            None => Err(Http2Error::calm("There were more frames without progress of a request than the limit.")),
+            None => Err(Http2Error::calm("Too many frames did not make progress with a request.")),
         }
     }
 
@@ -94,7 +94,7 @@ impl FloodBudget {
     pub(super) fn note_reset(&mut self) -> Result<(), Http2Error> {
         self.resets += 1;
         if self.resets > MAX_RESETS {
-            return Err(Http2Error::calm("Too many requests were begun and reset before they were answered."));
+            return Err(Http2Error::calm("Too many requests were started and reset before they were answered."));
         }
         Ok(())
     }

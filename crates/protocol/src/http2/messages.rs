@@ -160,7 +160,7 @@ impl Http2 {
     /// Reads the head of a frame, and the pad length if it is padded.
     pub(super) fn begin_data(&mut self, head: FrameHead, input: &[u8]) -> Result<Step, Http2Error> {
         if head.stream == 0 {
-            return Err(Http2Error::protocol("DATA names no stream."));
+            return Err(Http2Error::protocol("DATA does not belong to a stream."));
         }
         let (padding, used) = if head.has(flag::PADDED) {
             match input.get(FRAME_HEAD_BYTES) {
@@ -174,10 +174,7 @@ impl Http2 {
         let payload = head.length - (used - FRAME_HEAD_BYTES) as u32;
         let Some(left) = payload.checked_sub(padding) else { return Err(Http2Error::PADDING) };
         if i64::from(head.length) > self.receive_window {
-            return Err(Http2Error::new(
-                ErrorCode::FLOW_CONTROL_ERROR,
-                "There is more DATA than the connection's window allows.",
-            ));
+            return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "DATA exceeds the connection's window."));
         }
         self.receive_window -= i64::from(head.length);
         let place = self.streams.state(head.stream);

@@ -135,7 +135,7 @@ impl Http2 {
     /// until it returns `More`.
     ///
     /// # Errors
-    /// A connection error: its GOAWAY is in [`Http2::output`], and each further call returns the same error.
+    /// A connection error: its GOAWAY is in [`Http2::output`], and each later call returns the same error.
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, Http2Event), Http2Error> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -401,6 +401,6 @@ fn check_size(head: FrameHead) -> Result<(), Http2Error> {
     match head.kind {
         kind::WINDOW_UPDATE => Ok(()),
         _ if is_of_connection == (head.stream == 0) => Ok(()),
-        _ => Err(Http2Error::protocol("A frame has a stream although its type has none, or none although it needs one.")),
+        _ => Err(Http2Error::protocol("A frame's stream identifier is invalid for its type.")),
     }
 }

@@ -3,7 +3,7 @@
 use super::frame::DEFAULT_WINDOW_BYTES;
 use super::priority::Priority;
 
-/// Most closed streams that are remembered, to tell frames that crossed the end on the wire from violations.
+/// Maximum number of closed streams that are remembered, to tell frames that crossed the end on the wire from violations.
 const MAX_CLOSED: usize = 32;
 
 /// Streams that an idle connection keeps capacity for: most open one after the other.
@@ -37,7 +37,7 @@ pub(super) enum Closing {
     /// Both sides have ended it.
     Complete,
     ResetByPeer,
-    /// The peer may not know yet: further frames are dropped.
+    /// The peer may not know yet: later frames are dropped.
     ResetHere,
 }
 

@@ -1,8 +1,8 @@
 //! Writes the fields of a request as a head of HTTP/1: a request line and a header block. Workers run it.
 //!
-//! The checks that depend on the order of fields (RFC 9113 section 8.3) or on several of them (sections 8.2.3 and 8.3.1) are
-//! done here, and which names and values a field may have (sections 8.2.1 and 8.2.2). The bytes are checked afterwards, unless
-//! they equal the previous head's.
+//! The checks that depend on the order of fields (RFC 9113 section 8.3) or on several of them (sections 8.2.3 and 8.3.1) are done
+//! here, and those of the bytes that a field's name and value may contain (sections 8.2.1 and 8.2.2). The bytes are checked
+//! afterwards, unless they equal the previous head's.
 
 use super::error::Http2Error;
 use crate::fault::{Fault, Span};

@@ -1,6 +1,6 @@
 //! Encodes head, body and end of answers: one encoder for each connection, which is given the protocol of each answer.
 //!
-//! It owns no buffer and copies no body: it writes the bytes before, between and after the parts of a body. Workers run it.
+//! It does not own a buffer or copy a body: it writes the bytes before, between and after the parts of a body. Workers run it.
 
 use super::blocks;
 use super::head::ResponseHead;

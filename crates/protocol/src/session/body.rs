@@ -34,7 +34,8 @@ impl BodyDecoder {
         !matches!(self, BodyDecoder::Closed)
     }
 
-    /// Returns the next part of the body, or its end. A body with a length ends with a separate event, which uses no bytes.
+    /// Returns the next part of the body, or its end. A body with a length ends with a separate event, which does not use any
+    /// bytes.
     ///
     /// # Errors
     /// A malformed chunk.

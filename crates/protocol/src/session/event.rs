@@ -134,7 +134,7 @@ impl HeadEvent {
     /// The same for a protocol that carries CGI's variables (RFC 3875).
     ///
     /// # Errors
-    /// They contain no method.
+    /// They do not contain a method.
     pub(super) fn of_cgi(
         facts: VariableFacts,
         keep_alive: bool,

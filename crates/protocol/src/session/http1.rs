@@ -61,7 +61,7 @@ impl Http1 {
 }
 
 /// Whether `bytes` may contain the end of a head; `searched` of them were searched before. A bare LF counts too: it is an error,
-/// and better reported at once.
+/// and better reported immediately.
 fn has_head_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = &bytes[searched.saturating_sub(3).min(bytes.len())..];
     memchr::memmem::find(fresh, b"\n\r\n").is_some() || memchr::memmem::find(fresh, b"\n\n").is_some()

@@ -64,7 +64,7 @@ impl Session {
     /// until it returns `More`.
     ///
     /// # Errors
-    /// The peer's mistake: no further bytes of this connection can be understood.
+    /// The peer's mistake: no more bytes of this connection can be understood.
     #[inline]
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         match self {
@@ -102,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Whether a head is available without further bytes.
+    /// Whether a head is available without more bytes.
     pub fn has_head(&self) -> bool {
         matches!(self, Session::Http2Stream(stream) if stream.head.is_some())
     }

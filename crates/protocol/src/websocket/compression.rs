@@ -24,7 +24,8 @@ const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
 /// Smallest buffer growth for inflated data, in bytes.
 const MIN_ROOM_BYTES: usize = 4096;
 
-/// Most blocks with the final bit in one message. Section 7.2.3.4 allows them; senders write one for each message or fragment.
+/// Maximum number of blocks with the final bit in one message. Section 7.2.3.4 allows them; senders write one for each message or
+/// fragment.
 const MAX_FINAL_BLOCKS: u32 = 1024;
 
 /// zlib's fastest level with dynamic codes. Connections share a thread, and higher levels make JSON of a few kilobytes less than
@@ -61,7 +62,7 @@ impl Inflation {
     }
 
     fn inflate_into_output(&mut self, compressed: &[u8], most: usize) -> Result<(), Violation> {
-        // A sender should write an empty message as one byte (section 7.2.3.6), but some write no bytes at all.
+        // A sender should write an empty message as one byte (section 7.2.3.6), but some do not write any bytes.
         if compressed.is_empty() {
             return Ok(());
         }

@@ -57,8 +57,8 @@ impl Deflate {
     /// Appends the value of the response's `Sec-WebSocket-Extensions`.
     ///
     /// The client's limits are repeated: for the server's window RFC 7692 section 7.1.2.1 requires it, and for the client's it is
-    /// allowed only if the offer has that parameter (section 7.1.2.2). An offer that names it without a value leaves the value to
-    /// the server, which sets no limit: every window is inflated with the same memory.
+    /// allowed only if the offer has that parameter (section 7.1.2.2). An offer that contains it without a value leaves the value
+    /// to the server, which does not set a limit: every window is inflated with the same memory.
     pub fn write_response(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"permessage-deflate; server_no_context_takeover; client_no_context_takeover");
         let bounds = [("server_max_window_bits", self.server_window_bits), ("client_max_window_bits", self.client_window_bits)];

@@ -64,7 +64,7 @@ impl Event<'_> {
     }
 }
 
-/// A client's violation: the close code that the connection is failed with, and a sentence that names it.
+/// A client's violation: the close code that the connection is failed with, and a sentence that describes it.
 ///
 /// The sentence is fixed text, fits a close frame and never quotes the client's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{Deflate, Event, Inflation, MessageKind, Violation, close};
 /// Longest header of a frame: two bytes, eight of length, four of mask (RFC 6455 section 5.2).
 const MAX_HEADER_BYTES: usize = 14;
 
-/// Bytes unmasked at once. The compiler vectorises a loop over whole words.
+/// Bytes unmasked at a time. The compiler vectorises a loop over whole words.
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// Longest payload of a control frame (section 5.5).
@@ -50,7 +50,7 @@ pub struct Receiver {
 #[derive(Debug, Clone, Copy)]
 enum End {
     Open,
-    /// After a close frame "that endpoint MUST NOT send any further data" (RFC 6455 section 5.5.1), and any input is ignored.
+    /// After a close frame the client must not send more data (RFC 6455 section 5.5.1), and any input is ignored.
     Closed,
     /// The input after a violation cannot be trusted, so every later call returns it.
     Failed(Violation),
@@ -234,7 +234,7 @@ impl Receiver {
             }
             (OpCode::Data(Data::Continue), Some(_)) => Content::Continuation,
             (OpCode::Data(Data::Continue), None) => {
-                return Err(Violation::protocol("A continuation frame continues no message."));
+                return Err(Violation::protocol("A continuation frame arrived without a message to continue."));
             }
             (OpCode::Data(_), Some(_)) => {
                 return Err(Violation::protocol("A message begins before the previous one has ended."));

@@ -27,7 +27,7 @@ pub enum TestEvent {
     },
 }
 
-/// Most bytes of parameters in the cases.
+/// Maximum size of parameters in the cases, in bytes.
 pub const MAX_PARAMETER_BYTES: usize = 300;
 
 /// The number of connections that the cases' peers get.
@@ -209,7 +209,7 @@ fn several_requests() -> Vec<FastCgiCase> {
         [record(PARAMS, 2, &pairs(GET)), record(PARAMS, 2, b""), record(STDIN, 2, b"x"), record(STDIN, 2, b"")].concat();
     vec![
         read(&[&one, &one], vec![head(true, GET), TestEvent::End, head(true, GET), TestEvent::End]),
-        // Further records of an answered request are ignored.
+        // Later records of an answered request are ignored.
         read(&[&one, &end, &record(ABORT, 1, b""), &one], vec![head(true, GET), TestEvent::End, head(true, GET), TestEvent::End]),
         // Records of a request that has not begun.
         read(&[&other_values, &one], vec![head(true, GET), TestEvent::End]),
@@ -286,7 +286,7 @@ fn malformed() -> Vec<FastCgiCase> {
     let twice = with(&pairs(&[(b"CONTENT_LENGTH", b""), (b"CONTENT_LENGTH", b"5")]));
     let large = vec![b'v'; MAX_PARAMETER_BYTES];
     vec![
-        refused(&[b"GET / HTTP/1.1\r\n"], vec![], "HTTP came to a FastCGI socket"),
+        refused(&[b"GET / HTTP/1.1\r\n"], vec![], "A FastCGI socket received HTTP"),
         refused(&[b"\x16\x03\x01\x02\0\x01\0\x01\xfc"], vec![], "TLS"),
         refused(&[b"\0\x10\0\0\x0e\0RE"], vec![], "does not have version 1"),
         refused(&[b"\x02\x01\0\x01\0\x08\0\0"], vec![], "does not have version 1"),

@@ -142,7 +142,7 @@ fn requests(add: Add<'_>) {
     let kept = frame(HEADERS, WHOLE, 1, &[GET, b"\x40\x03x_y\x01a"].concat());
     let named = |stream| frame(HEADERS, WHOLE, stream, b"\x82\x86\x84\xbf\xbe");
     let nothing = &["head 1 GET / complete", "head 3 GET / complete", "head 5 GET / complete"];
-    add("a name with an underscore that the table has is left out", [kept, named(3), named(5)].concat(), nothing);
+    add("a name with an underscore that is in the table is left out", [kept, named(3), named(5)].concat(), nothing);
     add("an underscored name with a malformed value", get_with(&[("x_y", "a\r\nb")]), NOT_A_REQUEST);
     add("an underscored name with a large letter", get_with(&[("X_y", "a")]), NOT_A_REQUEST);
     let many: Vec<(&str, &str)> = (0..101).map(|_| ("x_y", "y")).collect();
@@ -193,7 +193,7 @@ fn malformed_heads(add: Add<'_>) {
         ("a path with a blank", &[method, scheme, (":path", "/a b"), authority]),
         ("a path with a line end", &[method, scheme, (":path", "/ HTTP/2.0\r\nx: y"), authority]),
         ("* of GET", &[method, scheme, (":path", "*"), authority]),
-        ("a method that is no token", &[(":method", "G T"), scheme, path, authority]),
+        ("a method that is not a token", &[(":method", "G T"), scheme, path, authority]),
         ("a scheme that is none", &[method, (":scheme", "1"), path, authority]),
         ("a method twice", &[method, method, scheme, path, authority]),
         ("a path twice", &[method, scheme, path, path, authority]),
@@ -281,7 +281,7 @@ fn bodies(add: Add<'_>) {
     add("padding of all bytes", [post_with(&[]), data(PADDED, b"\x06hello")].concat(), PROTOCOL_ERROR_BODY);
     add("padding without a length", [post_with(&[]), data(PADDED, b"")].concat(), PROTOCOL_ERROR_BODY);
     add(
-        "two bodies at once",
+        "two bodies at the same time",
         [post_with(&[]), frame(HEADERS, END_HEADERS, 3, POST), data(0, b"a"), frame(DATA, 1, 3, b"b"), data(1, b"c")].concat(),
         &[BODY_1, "head 3 POST / chunked", "data 1 a", "data 3 b", "end 3", "data 1 c", "end 1"],
     );

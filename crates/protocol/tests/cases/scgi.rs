@@ -13,7 +13,7 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// Most bytes of variables in the cases.
+/// Maximum size of variables in the cases, in bytes.
 pub const MAX_BLOCK_BYTES: usize = 200;
 
 const fn read(bytes: &'static [u8], content_length: u64, variables: &'static [(&'static [u8], &'static [u8])]) -> ScgiCase {
@@ -76,7 +76,7 @@ pub const CASES: &[ScgiCase] = &[
     refused(b"2x", 400, NO_NETSTRING),
     refused(b"\0\x10\0\0\x0e\0REQUEST_METHOD", 400, NO_NETSTRING),
     refused(b"\x16\x03\x01", 400, "TLS"),
-    refused(b"GET / HTTP/1.1\r\n", 400, "HTTP came to an SCGI socket"),
+    refused(b"GET / HTTP/1.1\r\n", 400, "An SCGI socket received HTTP"),
     refused(b"024:CONTENT_LENGTH\x000\0SCGI\x001\0,", 400, "has a leading zero"),
     refused(b"00:,", 400, "has a leading zero"),
     refused(b"0000000000", 431, DIGITS),

@@ -53,7 +53,7 @@ pub enum Ending {
 /// Small enough for the cases to reach.
 pub const LIMITS: Limits = Limits { message_bytes: 300 };
 
-/// permessage-deflate for a client that sends no parameters.
+/// permessage-deflate for a client that does not send parameters.
 pub fn plain_deflate() -> Deflate {
     handshake::negotiate(b"permessage-deflate").ok().flatten().expect("the plainest offer is accepted")
 }
