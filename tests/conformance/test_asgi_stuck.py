@@ -222,5 +222,5 @@ def test_a_loop_that_can_not_turn_while_no_request_is_under_way_is_killed_too(st
     server = stuck("harakiri = 1", "loop-stall = 0.2")
     pid = pid_of(server)
     assert server.get("/hang_later").text == "soon"
-    server.wait_for_log(rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which does not turn")
+    server.wait_for_log(rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which is blocked")
     assert wait_until(lambda: pid_of(server), "the replacement") != pid

@@ -270,8 +270,8 @@ def test_items_of_the_configuration_are_there_before_the_first_request_and_files
     assert [server.get(path).body for path in ("/greeting", "/shared", "/page")] == [b"hello = world", b"in both", b"<p>first"]
     packed = server.get("/packed")
     assert (packed.get("content-encoding"), gzip.decompress(packed.body)) == ("gzip", b"<p>" * 1000)
-    server.wait_for_log(r"load-file-in-cache \(.*:\d+\): the cache `pages` has no item `.*/too-large\.html`: .* larger than")
-    server.wait_for_log(r"the cache `pages` has no item `.*/missing\.html`: .* can't be read: No such file")
+    server.wait_for_log(r"load-file-in-cache \(.*:\d+\): can't load `.*/too-large\.html` into the cache `pages`: .* larger than")
+    server.wait_for_log(r"can't load `.*/missing\.html` into the cache `pages`: .* can't be read: No such file")
     server.get("/put?greeting", method="POST", body=b"changed by the application")
     (server.directory / "page.html").write_bytes(b"<p>second")
     server.send_signal(1)

@@ -24,7 +24,9 @@ def refuse(server, times):
 
 
 def counted(times):
-    return rf"^bolide: worker 1: refused a request of 127\.0\.0\.1 with 400.*TLS.* \({times} more like it since the last line\)$"
+    return (
+        rf"^bolide: worker 1: refused a request from 127\.0\.0\.1 with 400.*TLS.* \({times} more like it since the last line\)$"
+    )
 
 
 @pytest.mark.parametrize("worker", WORKERS)
@@ -70,4 +72,4 @@ def test_connections_without_a_proxy_header_are_counted_too(serve):
         with server.connect() as client, pytest.raises(Closed):
             client.request()
     assert server.stop() == 0
-    server.wait_for_log(r"refused a connection of 127\.0\.0\.1.* \(2 more like it since the last line\)$")
+    server.wait_for_log(r"refused a connection from 127\.0\.0\.1.* \(2 more like it since the last line\)$")

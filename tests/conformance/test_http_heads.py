@@ -242,11 +242,11 @@ def test_a_malformed_or_ambiguous_head_is_refused_and_closes(server, name, way):
         assert response.says_close
         assert client.is_closed()
     if name in MIXUPS:
-        assert f"refused a request of 127.0.0.1 with {status} at " in told_of(server, words)
+        assert f"refused a request from 127.0.0.1 with {status} at " in told_of(server, words)
         return
     complaint = server.wait_for(lambda: [line for line in server.lines[before:] if "refused" in line], "the refusal")
     assert len(complaint) == 1
-    assert f"refused a request of 127.0.0.1 with {status}: " in complaint[0]
+    assert f"refused a request from 127.0.0.1 with {status}: " in complaint[0]
     assert words in complaint[0]
 
 

@@ -122,7 +122,7 @@ def test_a_request_that_does_not_come_to_its_end_is_answered_408(hasty):
         assert response.status == 408, beginning
         assert response.says_close
         assert client.is_closed()
-    hasty.wait_for_log("refused a request of 127.0.0.1 with 408: ", count=len(BEGINNINGS))
+    hasty.wait_for_log("refused a request from 127.0.0.1 with 408: ", count=len(BEGINNINGS))
 
 
 def test_a_head_has_its_time_as_a_whole_however_it_trickles(hasty):
@@ -281,7 +281,7 @@ def test_bodies_beyond_what_a_worker_may_keep_are_507_and_served_again_later(sma
         assert chunked.read_response().status == 507
         # Bodies that fit into memory need no disk.
         assert small_disk.get("/fine", method="POST", body=b"x" * 5_000).status == 200
-    small_disk.wait_for_log("refused a request of 127.0.0.1 with 507: .*limit-post-disk")
+    small_disk.wait_for_log("refused a request from 127.0.0.1 with 507: .*limit-post-disk")
     holders[0].send(b"x")
     assert holders[0].read_response().body == b"fine"
     assert small_disk.get("/fine", method="POST", body=b"x" * 80_000).status == 200

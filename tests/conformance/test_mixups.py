@@ -40,7 +40,7 @@ def test_another_protocol_at_an_http_socket_is_named(server, name):
     assert answer.status == status
     assert words in answer.text
     place = rf"127\.0\.0\.1:{server.port} \(.*uwsgi\.ini:2\)"
-    server.wait_for_log(rf"refused a request of 127\.0\.0\.1 with {status} at {place}: .*{re.escape(words)}")
+    server.wait_for_log(rf"refused a request from 127\.0\.0\.1 with {status} at {place}: .*{re.escape(words)}")
     assert server.get("/").status == 200
 
 
@@ -79,13 +79,13 @@ def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
     # A fault that is not a mix-up is logged each time: after the last of these lines no other follows.
     for _ in range(2):
         mix_up(server, server.address(), b"nonsense\r\n\r\n")
-    server.wait_for_log("refused a request of 127.0.0.1 with 400: The request line has no target", count=2)
+    server.wait_for_log("refused a request from 127.0.0.1 with 400: The request line has no target", count=2)
     # A machine that was suspended for minutes has one line for each minute.
     most = 1 + int((time.monotonic() - began) // 60)
     for _, _, words in AT_SOCKETS:
         lines = [line for line in server.lines if words in line and "of 127.0.0.1 " in line]
         assert 1 <= len(lines) <= most, (words, lines)
-    assert 1 <= server.log.count("refused a request of 127.0.0.2 ") <= most
+    assert 1 <= server.log.count("refused a request from 127.0.0.2 ") <= most
 
 
 def test_the_line_says_at_which_socket_and_where_that_was_asked_for(serve):

@@ -102,7 +102,7 @@ def test_an_invalid_header_ends_the_connection_without_an_answer(serve, name):
     with server.connect() as connection:
         connection.send(NONE[name])
         assert connection.read_to_end() == b""
-    assert server.wait_for_log(r"refused a connection of 127\.0\.0\.1 at .*uwsgi\.ini:\d+\): .*PROXY header")
+    assert server.wait_for_log(r"refused a connection from 127\.0\.0\.1 at .*uwsgi\.ini:\d+\): .*PROXY header")
     assert server.log.count("PROXY header") == 1
     # No other connection is affected.
     connection = server.connect()
@@ -203,7 +203,7 @@ def test_only_trusted_senders_are_believed_where_they_are_named(serve):
     with server.connect() as stranger:
         stranger.send(line("192.0.2.1", 1) + REQUEST)
         assert stranger.read_to_end() == b""
-    assert server.wait_for_log(r"refused a connection of 127\.0\.0\.1 at .*uwsgi\.ini:\d+\): .*trusted-proxies only")
+    assert server.wait_for_log(r"refused a connection from 127\.0\.0\.1 at .*uwsgi\.ini:\d+\): .*trusted-proxies only")
 
 
 def test_header_fields_count_where_the_client_of_the_header_is_trusted(serve):

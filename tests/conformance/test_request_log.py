@@ -108,7 +108,7 @@ def test_disable_logging_is_silent_but_for_faults(serve):
     client = server.connect()
     client.send(b"nonsense\r\n\r\n")
     assert client.read_response().status == 400
-    server.wait_for_log("refused a request of 127.0.0.1 with 400")
+    server.wait_for_log("refused a request from 127.0.0.1 with 400")
     assert not request_lines(server)
 
 
@@ -117,7 +117,7 @@ def test_a_refused_request_is_named_by_its_path_without_the_query(serve):
     client = server.connect()
     client.send("GET /café?key=secret HTTP/1.1\r\nHost: h\r\n\r\n".encode("latin-1"))
     assert client.read_response().status == 400
-    server.wait_for_log(r"refused a request of 127\.0\.0\.1 with 400: .*non-ASCII byte.* \(GET /caf\\xe9\)$")
+    server.wait_for_log(r"refused a request from 127\.0\.0\.1 with 400: .*non-ASCII byte.* \(GET /caf\\xe9\)$")
     assert "secret" not in server.log
 
 

@@ -202,7 +202,7 @@ def test_a_full_descriptor_table_is_503_and_passes(serve):
     response = late.request(target="/s/30.bin")
     assert (response.status, response.get("retry-after")) == (503, "1")
     assert late.request(target="/").get("x-from") == "application", "the connection is good for more"
-    server.wait_for_log("a file can't be opened: EMFILE")
+    server.wait_for_log("can't open a file: EMFILE")
     resource.prlimit(worker, resource.RLIMIT_NOFILE, (soft, hard))
     assert len(late.request(target="/s/30.bin").body) == 3_000_000
     for client in clients:
@@ -222,7 +222,7 @@ def test_the_cache_gives_its_descriptors_back_when_they_are_short(serve):
         resource.prlimit(worker, resource.RLIMIT_NOFILE, (held, hard))
         for number in range(30):
             assert_same(client.request(target=f"/s/{number}.bin").body, pattern(20_000))
-        server.wait_for_log("no descriptor was left: the file cache has released its own")
+        server.wait_for_log("no file descriptors were left: the file cache has closed its own")
 
 
 def processes_of_workers(server):

@@ -57,7 +57,7 @@ def test_older_versions_are_refused_with_an_alert(serve, credentials, flag):
     status, said = s_client(address_of(server), flag, "-cipher", "DEFAULT@SECLEVEL=0")
     assert status != 0
     assert re.search("alert (protocol version|handshake failure)", said)
-    server.wait_for_log("a TLS handshake of 127.0.0.1: it offers no supported version of TLS")
+    server.wait_for_log("a TLS handshake from 127.0.0.1: it supports none of the enabled versions of TLS")
 
 
 def test_the_least_version_counts(serve, authority, credentials):
@@ -67,7 +67,9 @@ def test_the_least_version_counts(serve, authority, credentials):
     assert "alert protocol version" in said
     with TlsClient(address_of(server), context_of(authority)) as client:
         assert client.socket.version() == "TLSv1.3"
-    server.wait_for_log(r"refused a TLS handshake of 127\.0\.0\.1: it offers no supported version of TLS \(tls-min-version\)")
+    server.wait_for_log(
+        r"refused a TLS handshake from 127\.0\.0\.1: it supports none of the enabled versions of TLS \(tls-min-version\)"
+    )
 
 
 def test_a_renegotiation_is_refused_and_the_server_goes_on(server, authority):
@@ -143,7 +145,7 @@ def test_a_handshake_that_does_not_come_to_its_end_is_given_up(serve, credential
     with Client(address_of(server)) as client:
         client.send(sent)
         assert client.read_to_end() == b""
-    told = "a TLS handshake of 127.0.0.1: it was not complete in time"
+    told = "a TLS handshake from 127.0.0.1: the handshake was not complete in time"
     if sent:
         server.wait_for_log(re.escape(told))
     else:
@@ -175,7 +177,7 @@ def test_scanners_are_one_line_a_minute(serve, credentials):
             client.send(b"\x01secret junk")
             client.read_to_end()
     host, port = address_of(server)
-    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it does not speak TLS")
+    server.wait_for_log(rf"refused a TLS handshake from {host} at {host}:{port} \(.*uwsgi\.ini:2\): it does not speak TLS")
     assert server.log.count("refused a TLS handshake") == 1
     assert "secret" not in server.log
 
@@ -190,7 +192,9 @@ def test_plain_http_is_answered_in_plain_text(serve, credentials):
     curl = subprocess.run(["curl", "-s", "http://{}:{}/".format(*address_of(server))], capture_output=True, text=True, timeout=60)
     assert "https://" in curl.stdout
     host, port = address_of(server)
-    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it speaks plain HTTP, but this")
+    server.wait_for_log(
+        rf"refused a TLS handshake from {host} at {host}:{port} \(.*uwsgi\.ini:2\): it speaks plain HTTP, but this"
+    )
     assert server.log.count("refused a TLS handshake") == 1
 
 
@@ -207,7 +211,7 @@ def test_a_client_without_trust_is_told_of(serve, authority, credentials, tmp_pa
     server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials))
     with pytest.raises(ssl.SSLCertVerificationError):
         TlsClient(address_of(server), context_of(Authority(tmp_path, "Another")))
-    server.wait_for_log("a TLS handshake of 127.0.0.1: it does not trust this server's certificate")
+    server.wait_for_log("a TLS handshake from 127.0.0.1: it does not trust this server's certificate")
 
 
 # Selection of the certificate.
@@ -278,7 +282,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_required(serve, 
         # With TLS 1.3 the client's handshake is complete before the server has verified the client.
         with TlsClient(address_of(server), context_of(authority, least=version, most=version)) as client:
             client.request()
-    server.wait_for_log(r"a TLS handshake of 127\.0\.0\.1: it sent no certificate \(tls-client-auth\)")
+    server.wait_for_log(r"a TLS handshake from 127\.0\.0\.1: it sent no certificate \(tls-client-auth\)")
     with TlsClient(
         address_of(server), context_of(authority, client=clients.client("bob"), least=version, most=version)
     ) as client:

@@ -276,7 +276,7 @@ def test_a_file_that_is_shorter_than_its_length_closes_the_connection(server):
         client.send(b"GET /file_shorter_than_said HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.read_head().get("content-length") == "200"
         assert client.read_to_end() == LARGE[:100]
-    server.wait_for_log("GET /file_shorter_than_said sent less than its Content-Length; the connection is closed")
+    server.wait_for_log("GET /file_shorter_than_said is shorter than its Content-Length; closing the connection")
 
 
 @pytest.mark.parametrize("path", ["too_many", "too_many_generated"])
@@ -285,7 +285,7 @@ def test_more_than_the_content_length_is_cut_and_logged(server, path):
     response = client.request(target=f"/{path}")
     assert response.body == TEXT[:5]
     assert client.request(target="/list").body == TEXT
-    server.wait_for_log(f"GET /{path} sent more than its Content-Length; the rest was cut")
+    server.wait_for_log(f"GET /{path} is longer than its Content-Length; the rest was cut")
 
 
 def test_less_than_the_content_length_closes_the_connection_and_is_logged(server):
@@ -293,7 +293,7 @@ def test_less_than_the_content_length_closes_the_connection_and_is_logged(server
         client.send(b"GET /too_few HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.read_head().get("content-length") == "50"
         assert client.read_to_end() == TEXT
-    server.wait_for_log("GET /too_few sent less than its Content-Length; the connection is closed")
+    server.wait_for_log("GET /too_few is shorter than its Content-Length; closing the connection")
     # HEAD has no body that could be too short.
     client = server.connect()
     assert client.request("HEAD", "/too_few").get("content-length") == "50"

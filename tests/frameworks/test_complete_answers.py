@@ -98,12 +98,12 @@ def test_a_django_response_with_a_wrong_length_is_logged(django):
     with django.connect() as client:
         assert client.request(target="/too_many").body == TEXT[:5]
         assert client.request(target="/plain").body == TEXT
-    django.wait_for_log("GET /too_many sent more than its Content-Length; the rest was cut")
+    django.wait_for_log("GET /too_many is longer than its Content-Length; the rest was cut")
     with django.connect() as client:
         client.send(b"GET /too_few HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.read_head().get("content-length") == "50"
         assert client.read_to_end() == TEXT
-    django.wait_for_log("GET /too_few sent less than its Content-Length; the connection is closed")
+    django.wait_for_log("GET /too_few is shorter than its Content-Length; closing the connection")
 
 
 def test_a_django_response_is_closed(django):

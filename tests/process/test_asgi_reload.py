@@ -129,7 +129,7 @@ def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_
     assert next(chunks) == b"data: tick\n\n"
     # No last chunk: the client sees that this was cut off, and reconnects.
     assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(r"^bolide: worker 1: the mercy of 4 s \(reload-mercy\) is nearly over; closing requests: 1$")
+    instance.wait_for_log(r"^bolide: worker 1: the 4 s of reload-mercy are nearly over, closing requests: 1$")
     instance.wait_for_log("^events of one end$")
     instance.wait_for_log(f"^shutdown of {old}$")
     see_the_end(instance, number)

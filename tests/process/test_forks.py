@@ -63,7 +63,7 @@ def test_a_child_that_returns_from_a_view_ends_without_an_answer(shop, path):
     for _ in range(5):
         assert shop.get(f"/{path}").text.split()[-1] == str(worker)
         assert shop.get("/").text == str(worker)
-    shop.wait_for_log(r"^bolide: a child that the application forked \(pid \d+\) returned from it, and is ended", 5)
+    shop.wait_for_log(r"^bolide: a child that the application forked \(pid \d+\) returned from it, and was terminated", 5)
     # The application does not wait for its children, so they stay as zombies.
     wait_until(lambda: all(is_dead(child) for child in children_of(worker)), "the children's end")
     assert shop.stop() == 0

@@ -179,13 +179,13 @@ def test_exceptions_before_and_after_the_head_end_their_own_answer_only(server):
     assert held.read_response().text == "unharmed"
 
 
-@pytest.mark.parametrize(("path", "fault"), [("short", "less"), ("long", "more")])
+@pytest.mark.parametrize(("path", "fault"), [("short", "shorter"), ("long", "longer")])
 def test_an_answer_of_another_length_than_it_says_is_told(server, path, fault):
     client = begin(server, f"/{path}")
     client.read_head()
     assert client.read_exactly(5) == b"12345"
-    server.wait_for_log(f"^bolide: worker 1: the application's answer to GET /{path} sent {fault} ")
-    assert len([line for line in server.lines if f"GET /{path} sent" in line]) == 1
+    server.wait_for_log(f"^worker 1: the application's answer to GET /{path} is {fault} than ")
+    assert len([line for line in server.lines if f"GET /{path} is" in line]) == 1
 
 
 def test_a_view_that_is_killed_or_whose_time_is_over_ends_its_own_request_only(server):

@@ -303,7 +303,7 @@ def test_no_descriptor_left_serves_the_open_connections_and_recovers(start):
     assert first.request().status == 200
     waiting = [instance.connect() for _ in range(60)]
     instance.wait_for_log(
-        r"^bolide: worker 1: can't accept a connection, \d+ are open: .*raise the limit of open files \(ulimit -n"
+        r"^bolide: worker 1: can't accept a connection: \d+ are open: .*raise the limit of open files \(ulimit -n"
     )
     assert first.request().status == 200
     for client in waiting:

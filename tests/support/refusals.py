@@ -7,7 +7,7 @@ def told_of(server, words, peer="127.0.0.1"):
     A protocol mix-up is logged once a minute and peer, however often tests send it: this may be an older one.
     """
     lines = server.wait_for(
-        lambda: [line for line in server.lines if words in line and f"refused a request of {peer} " in line],
+        lambda: [line for line in server.lines if words in line and f"refused a request from {peer} " in line],
         f"that {words!r} is told of {peer}",
     )
     return lines[-1]

@@ -111,7 +111,7 @@ pub trait App: Sized {
         true
     }
 
-    /// The small objects of the language that are in use, after a collection. The thread holds the language, and serves no
+    /// The small objects of the language that are in use, after a collection. The thread holds the language, and is not serving a
     /// request.
     fn objects(&mut self, _collection: Collection) -> Objects {
         Objects::default()

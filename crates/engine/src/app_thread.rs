@@ -4,7 +4,7 @@
 //! the application (static files, routes), a thread acquires it only to call the application: a file must not wait for threads
 //! that compute.
 //!
-//! It knows no connection and no poll. Worker threads run it.
+//! It does not know about connections or the poll. Worker threads run it.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! One connection: the bytes that it has read, their meaning, and the time limits of its peer.
 //!
 //! It moves bytes between its transport and its session, and passes the session's events to the exchange. One thread at a time
-//! attends to it when its socket has events. It knows no poll and no other connection. Workers run it.
+//! attends to it when its socket has events. It does not know about the poll or other connections. Workers run it.
 
 pub mod beginning;
 pub mod census;
@@ -50,7 +50,7 @@ use steps::ServeStep;
 /// before a reset destroys it (RFC 9112 section 9.6).
 const LINGER_MS: u64 = 2_000;
 
-/// The most bytes that are discarded of an unwanted body, and of a connection that lingers.
+/// Maximum number of bytes that are discarded from an unwanted body, or from a connection that lingers.
 const LINGER_BYTES: usize = 1024 * 1024;
 
 pub struct Connection<A: App> {
@@ -101,7 +101,7 @@ enum ConnectionStage {
     /// It begins with a PROXY header.
     AwaitsProxyHeader,
     Serves,
-    /// Our side has ended, and the client's end is awaited; this many bytes were discarded meanwhile.
+    /// Our side has ended, and the client's end is awaited; this many bytes were discarded in the meantime.
     Lingers {
         swallowed: usize,
     },
@@ -163,7 +163,8 @@ impl<A: App> Connection<A> {
         self.has_served
     }
 
-    /// Does everything that can be done without waiting: reads, serves, sends. After `Close` the application holds no part of it.
+    /// Does everything that can be done without waiting: reads, serves, sends. After `Close` the application does not hold any
+    /// part of it.
     pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut AppThread<A>, worker: &Worker) -> NextAction {
         thread.turn = TurnBudget::default();
         self.transport.begin_turn();
@@ -187,7 +188,7 @@ impl<A: App> Connection<A> {
             }
             Link::Socket { .. } | Link::Multiplexed(_) | Link::Stream { .. } => {}
         }
-        // A trickle into a worker that ends always has another byte, so input extends no limit then.
+        // A trickle into a worker that exits always has another byte, so input extends no limit then.
         let is_late = self.is_arriving() && worker.arrivals_are_over(now_ms);
         let next = if !is_over || self.keeps_its_own_time() {
             self.turn(context)
@@ -345,7 +346,7 @@ impl<A: App> Connection<A> {
     }
 
     /// Limits the time in which a request that is arriving must be complete. At a reload a body that keeps arriving may take all
-    /// of the mercy, as other workers serve by now; at a stop it may not.
+    /// of the mercy, as other workers serve by now; at shutdown it may not.
     pub fn arrive_by(&mut self, when_ms: u64, worker: &Worker, now_ms: u64) {
         let body = self.exchange.body_timeout().filter(|_| !worker.is_stopping());
         let until_ms = if let Some(body_timeout) = body {
@@ -452,8 +453,8 @@ impl<A: App> Connection<A> {
         if self.input.is_empty() { NextAction::Close } else { self.begin_linger(context) }
     }
 
-    /// Ends an idle connection. A request that arrives at this very moment gets no answer any more, but an end of stream instead
-    /// of a reset.
+    /// Ends an idle connection. A request that arrives at this very moment is not answered any more: it gets an end of stream
+    /// instead of a reset.
     fn end_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
         if !matches!(self.link, Link::Socket { .. }) {
             return NextAction::Close;
@@ -529,7 +530,10 @@ impl<A: App> Connection<A> {
         } else {
             let who = self.client.own_peer().name();
             let path = path_of(head).map_or_else(String::new, |path| format!(" ({path})"));
-            complain(context.worker.number, &format!("refused a request of {who} with {}: {}{path}", fault.status, fault.reason));
+            complain(
+                context.worker.number,
+                &format!("refused a request from {who} with {}: {}{path}", fault.status, fault.reason),
+            );
         }
         answer_fault(self.session.wire(), &mut self.writer(), fault, context.thread);
     }

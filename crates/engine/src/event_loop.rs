@@ -94,7 +94,7 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
 }
 
 impl<L: Language> Shared<L> {
-    /// Reports to the master and the other workers that this worker serves, or is ready to. The first poll follows at once.
+    /// Reports to the master and the other workers that this worker serves, or is ready to. The first poll follows immediately.
     pub fn announce(&self) {
         let row = self.worker.row;
         row.pid.store(std::process::id(), Relaxed);
@@ -130,7 +130,7 @@ impl<L: Language> Shared<L> {
 
     fn report_serving(&self) {
         let row = self.worker.row;
-        // Otherwise the others would take it for busy until its first poll: a burst right after the start is shared too.
+        // Otherwise the others would take it for busy until its first poll: a burst right after startup is shared too.
         row.turned_ms.store(now_ms(), Relaxed);
         row.accepting.store(Accepting::Yes.code(), Relaxed);
         self.report(|row, pid| Report::Serving { row, pid });
@@ -182,7 +182,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Attends to ready keys until none is left or the monotonic time `until_ms` has passed. Then the poll is asked for more: new
-    /// clients are queued behind the clients before them, not behind all their further requests. Returns `false` if the lead is
+    /// clients are queued behind the clients before them, not behind all their later requests. Returns `false` if the lead is
     /// lost.
     pub(crate) fn attend_ready<'a>(
         self: &'a Arc<Self>,
@@ -230,7 +230,8 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Attends to a connection, which is checked out meanwhile, with the state unlocked. Returns `false` if the lead was lost.
+    /// Attends to a connection, which is checked out in the meantime, with the state unlocked. Returns `false` if the lead was
+    /// lost.
     fn attend<'a>(
         self: &'a Arc<Self>,
         key: Key,
@@ -276,7 +277,7 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    /// Whether there is work at once: events of connections, or the end of a drain.
+    /// Whether there is work that does not need a poll: events of connections, or the end of a drain.
     pub(crate) fn has_work(&self, state: &LeaderState<L::App>) -> bool {
         state.connections.has_ready() || self.worker.is_draining() && state.connections.population().all() == 0
     }
@@ -375,7 +376,7 @@ impl<L: Language> Shared<L> {
                 true
             }
             Err(errno) => {
-                complain(self.worker.number, &format!("a connection is closed because it can't be watched: {errno}"));
+                complain(self.worker.number, &format!("closing a connection that can't be added to epoll: {errno}"));
                 false
             }
         }
@@ -388,7 +389,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Runs signal handlers in the middle of the loop, like a call, with the state unlocked: a handler that blocks or waits for
-    /// the language keeps no thread from the lead, and one that forks does not wait for the companion.
+    /// the language does not keep other threads from the lead, and one that forks does not wait for the companion.
     fn run_signal_handlers_unlocked<'a>(
         &'a self,
         guard: Guard<'a, L>,
@@ -424,7 +425,7 @@ impl<L: Language> Shared<L> {
         census::take_if_due(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
         let now = thread.clock.now_ms;
-        // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts meanwhile.
+        // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts in the meantime.
         let are_lost = housekeeping.descriptors.are_lost(connections.population().all(), now);
         if (leaves || self.is_worn() || are_lost) && !housekeeping.worn_reported {
             housekeeping.worn_reported = true;

@@ -1,7 +1,7 @@
 //! One request and its response: the state of an exchange, and the data that it needs to continue.
 //!
-//! It knows no sockets and no readiness: answers go through a [`crate::response::ResponseWriter`], and input is passed in. The
-//! thread that serves the connection runs it.
+//! It does not know about sockets or readiness: answers go through a [`crate::response::ResponseWriter`], and input is passed in.
+//! The thread that serves the connection runs it.
 
 pub mod context;
 pub mod dispatch;
@@ -194,8 +194,9 @@ impl<A: App> Exchange<A> {
     }
 
     /// The application has begun its response, and the first part of the body has not arrived. A head that waits for it is sent
-    /// in the same packet, and if the application fails meanwhile, the answer is 500 (ASGI, "Response Start": it "need not" be
-    /// sent earlier). But some clients wait for the head alone, such as an EventSource, so it waits for at most [`HEAD_HELD_MS`].
+    /// in the same packet, and if the application fails in the meantime, the answer is 500 (ASGI, "Response Start": it "need not"
+    /// be sent earlier). But some clients wait for the head alone, such as an EventSource, so it waits for at most
+    /// [`HEAD_HELD_MS`].
     pub fn holds_its_head(&self) -> bool {
         self.is_streaming() && self.response.has_head() && !self.response.head_has_left()
     }
@@ -251,7 +252,7 @@ impl<A: App> Exchange<A> {
 }
 
 impl<A: App> Streaming<A> {
-    /// When a worker that ends aborts it, in monotonic milliseconds.
+    /// When a worker that exits aborts it, in monotonic milliseconds.
     pub fn given_up_ms(&self, response: &Response) -> u64 {
         // A client that has closed its sending side may still read, but counts as disconnected, as in reverse proxies.
         let ends_early = match &self.request_stream {

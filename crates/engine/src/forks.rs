@@ -76,7 +76,7 @@ pub fn leave_if_child() {
 fn leave() -> ! {
     let pid = std::process::id();
     bolide_log::line(&format!(
-        "a child that the application forked (pid {pid}) returned from it, and is ended: it must end with os._exit"
+        "a child that the application forked (pid {pid}) returned from it, and was terminated: it must call os._exit"
     ));
     bolide_log::finish();
     // SAFETY: the call ends the process without running destructors, whose resources belong to the parent.

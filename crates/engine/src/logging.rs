@@ -1,6 +1,6 @@
 //! The log lines of a worker: request lines, warnings about peers, and the counters.
 //!
-//! It knows no sockets and no requests, only their values. Workers run it.
+//! It does not know about sockets or requests, only their values. Workers run it.
 
 pub mod access_log;
 pub mod counting;

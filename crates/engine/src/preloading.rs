@@ -1,5 +1,5 @@
-//! The items that the configuration puts into caches: `add-cache-item` and `load-file-in-cache`. It knows no request. The
-//! prototype runs it once, before the application is loaded, with the rights of the application.
+//! The items that the configuration puts into caches: `add-cache-item` and `load-file-in-cache`. It does not know about requests.
+//! The prototype runs it once, before the application is loaded, with the rights of the application.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,7 +19,7 @@ pub fn preload(caches: &[Cache], items: &[PreloadedItem]) -> Vec<String> {
         for cache in caches.iter().filter(|cache| item.cache.is_empty() || cache.name() == item.cache) {
             if let Err(problem) = put(cache, item) {
                 let PreloadedItem { key, origin, .. } = item;
-                problems.push(format!("bolide: {origin}: the cache `{}` has no item `{key}`: {problem}", cache.name()));
+                problems.push(format!("bolide: {origin}: can't load `{key}` into the cache `{}`: {problem}", cache.name()));
             }
         }
     }
@@ -32,7 +32,7 @@ fn put(cache: &Cache, item: &PreloadedItem) -> Result<(), String> {
         PreloadedContent::Text(text) => Change::Add(text.as_bytes()),
         PreloadedContent::File { path, is_compressed } => {
             let read = read(path, largest_value(cache)).map_err(|error| format!("{} can't be read: {error}", path.display()))?;
-            content = if *is_compressed { gzipped(&read).ok_or("there is no memory to compress it")? } else { read };
+            content = if *is_compressed { gzipped(&read).ok_or("there is not enough memory to compress it")? } else { read };
             Change::Update(&content)
         }
     };
@@ -41,7 +41,7 @@ fn put(cache: &Cache, item: &PreloadedItem) -> Result<(), String> {
         Written::Unfit => Err("it is empty, or larger than `blocksize` or `keysize` of the cache".to_owned()),
         Written::Full { .. } => Err("the cache is full".to_owned()),
         Written::Busy => Err("another process kept the cache locked".to_owned()),
-        Written::DiskFull { .. } => Err("the disk of the cache's file is full".to_owned()),
+        Written::DiskFull { .. } => Err("the disk with the cache's file is full".to_owned()),
     }
 }
 

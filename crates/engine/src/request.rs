@@ -1,5 +1,5 @@
-//! A request as the adapter of the application's language sees it: spans of the read buffer, the body, and its origin. It knows
-//! no language. Worker threads build it.
+//! A request as the adapter of the application's language sees it: spans of the read buffer, the body, and its origin. It does
+//! not know about languages. Worker threads build it.
 
 pub mod blocking_websocket;
 pub mod body;

@@ -2,8 +2,8 @@
 //!
 //! The head waits for the first part of the body (PEP 3333, "The start_response() Callable"), so that both are sent in one write:
 //! until then it is stored as fields, which the session's encoder writes. Up to [`OUTPUT_BYTES`] of a body are buffered for a
-//! slow client; beyond that the application's iterator is suspended. It knows no language, no socket and no log. Worker threads
-//! run it.
+//! slow client; beyond that the application's iterator is suspended. It does not know about languages, sockets, or the log.
+//! Worker threads run it.
 
 pub mod buffers;
 pub mod compression;
@@ -115,7 +115,7 @@ pub enum Progress {
 pub type HeadRefusal = &'static str;
 
 /// The refusal of a field that only the server may set.
-pub const BELONGS_TO_SERVER: HeadRefusal = "it is hop-by-hop, and belongs to the server (PEP 3333)";
+pub const BELONGS_TO_SERVER: HeadRefusal = "it is hop-by-hop, and only the server may set it (PEP 3333)";
 
 pub struct Response {
     stage: Stage,
@@ -154,7 +154,7 @@ pub struct Response {
     pub(crate) log_variables: Option<Box<LogVariables>>,
     /// A route's time limit for this request, in milliseconds.
     pub(crate) harakiri_ms: Option<u32>,
-    /// The application has set the time that its request may take from now on, in milliseconds; 0 is no limit.
+    /// The application has set the time that its request may take from now on, in milliseconds; 0 is not a limit.
     pub(crate) limit_from_now_ms: Option<u64>,
     /// When the phases of its request began; `None`: nothing needs that.
     pub(crate) times: Option<Box<Times>>,
@@ -207,7 +207,7 @@ impl Response {
         }
     }
 
-    /// Limits the time of a request that the engine keeps, from now on; 0 is no limit.
+    /// Limits the time of a request that the engine keeps, from now on; 0 is not a limit.
     pub fn limit_time(&mut self, milliseconds: u64) {
         self.limit_from_now_ms = Some(milliseconds);
     }
@@ -314,7 +314,7 @@ impl Response {
             return Err("the status has no space after its three digits");
         }
         if !is_field_value(status) || status.len() > FIELD_BYTES {
-            return Err("the status has control characters in it or is too long");
+            return Err("the status contains control characters or is too long");
         }
         let code = code.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0'));
         if code < 200 {
@@ -356,7 +356,7 @@ impl Response {
             return Err("its name is not a token (letters, digits and !#$%&'*+-.^_`|~)");
         }
         if !is_field_value(value) {
-            return Err("its value has a control character in it (a line break, say)");
+            return Err("its value contains a control character, such as a line break");
         }
         if name.len() + value.len() > FIELD_BYTES {
             return Err("it is longer than 64 KiB");
@@ -430,7 +430,7 @@ impl Response {
         self.head.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
     }
 
-    /// The answer has a head and no body (RFC 9110 sections 9.3.2, 15.3.5 and 15.4.5): it is complete after the head.
+    /// The answer consists of a head without a body (RFC 9110 sections 9.3.2, 15.3.5 and 15.4.5): it is complete after the head.
     pub fn has_no_body(&self) -> bool {
         self.terms.head_only || self.is_bodiless_status()
     }
@@ -467,9 +467,9 @@ impl Response {
         } else if self.chunk_fault.is_some() {
             self.chunk_fault
         } else if self.overrun {
-            Some("sent more than its Content-Length; the rest was cut")
+            Some("is longer than its Content-Length; the rest was cut")
         } else if self.short {
-            Some("sent less than its Content-Length; the connection is closed")
+            Some("is shorter than its Content-Length; closing the connection")
         } else {
             None
         }

@@ -1,6 +1,6 @@
 //! Scheduling: which connection is attended to next, by which thread and until when, and how workers share connections.
 //!
-//! It knows no sockets, no requests and no application. Workers run it.
+//! It does not know about sockets, requests, or the application. Workers run it.
 
 pub mod body_timeout;
 pub mod census_times;

@@ -1,5 +1,5 @@
 //! The services of the instance, as rules and stored answers use them: caches by name, without a wait that holds other requests
-//! up, and metrics, signals and alarms. It knows no request. Worker threads run it.
+//! up, and metrics, signals and alarms. It does not know about requests. Worker threads run it.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Requests that run longer than the mark of `slow-request`: a thread of the worker looks at them while they run, and when one
 //! ends it is reported once, with where its time went.
 //!
-//! Requests do nothing for it while they run, except those that an asynchronous application keeps. It knows no language and no
-//! socket. The worker's threads call it at the end of requests; the watcher is a thread of its own, which exists only with the
-//! option.
+//! Requests do nothing for it while they run, except those that an asynchronous application keeps. It does not know about
+//! languages or sockets. The worker's threads call it at the end of requests; the watcher is a thread of its own, which exists
+//! only with the option.
 
 pub mod report;
 pub mod watcher;
@@ -18,7 +18,7 @@ use crate::sampling::{Look, Subject};
 
 /// Looks at one request: with the pauses that double, the last one is at 32,768 times the mark.
 pub const MAX_LOOKS: usize = 16;
-/// Requests that are watched at once. Further ones are reported without looks.
+/// Requests that are watched at the same time. Others are reported without samples.
 const MAX_WATCHED: usize = 10_000;
 /// A request that was in no call for this many milliseconds is forgotten; if it still ends, it is reported without its looks.
 const FORGET_AFTER_MS: u64 = 600_000;
@@ -64,7 +64,7 @@ impl WatchedRequest {
         self.looks.extend(look);
     }
 
-    /// An application may keep a request for as long as it likes; what can't be seen any more is no use.
+    /// An application may keep a request for as long as it likes; what can't be seen any more is of no use.
     fn may_be_forgotten(&self, now_ms: u64) -> bool {
         let is_over = !self.is_kept || self.times >= MAX_LOOKS;
         is_over && now_ms.saturating_sub(self.seen_ms) >= FORGET_AFTER_MS

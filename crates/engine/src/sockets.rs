@@ -1,6 +1,6 @@
 //! Sockets: listening sockets, the transport of a connection, TLS within it, and the client at the other end.
 //!
-//! It knows no requests. Workers run it.
+//! It does not know about requests. Workers run it.
 
 pub mod body_file;
 pub mod client;

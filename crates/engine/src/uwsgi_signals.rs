@@ -147,7 +147,7 @@ impl SignalPort {
         self.row.signals.fetch_add(1, Relaxed);
     }
 
-    /// Runs a handler, and shows it in the thread's slot meanwhile: `harakiri` counts its time. Returns its result.
+    /// Runs a handler, and shows it in the thread's slot in the meantime: `harakiri` counts its time. Returns its result.
     pub fn run<R>(&self, number: u8, slot: &Recorder<'_>, handler: impl FnOnce() -> R) -> R {
         self.note_call();
         let mut digits = [0; 3];

@@ -32,7 +32,7 @@ const ERROR_WORDS: [&str; 14] = [
 /// Words about a state that calls for a look.
 const WARNING_WORDS: [&str; 10] = [
     "WARNING",
-    "has not turned for",
+    "has been blocked for",
     "can't ",
     "could not ",
     "are lost here",
@@ -89,9 +89,9 @@ mod tests {
     fn lines_of_the_server_have_the_level_of_their_words() {
         for (line, level) in [
             ("ready: 1 worker in 80 ms", Level::Info),
-            ("GET /: the client left after 1.0 s", Level::Info),
+            ("GET /: the client disconnected after 1.0 s", Level::Info),
             ("WARNING: the application runs as root", Level::Warning),
-            ("the event loop has not turned for 1.0 s; it is blocked here:", Level::Warning),
+            ("the event loop has been blocked for 1.0 s, here:", Level::Warning),
             ("the new code could not be loaded (NameError): generation 1 keeps serving", Level::Error),
             ("worker 1 (pid 7) was killed by signal 11 (SIGSEGV)", Level::Error),
             ("harakiri: killing worker 1 (pid 7) while it serves GET /", Level::Error),

@@ -1,5 +1,5 @@
 //! The start of a connection: with the session of its listener's protocol, within TLS or behind a PROXY header if the listener
-//! has them. It knows no poll. Workers run it.
+//! has them. It does not know about the poll. Workers run it.
 
 use std::os::fd::OwnedFd;
 

@@ -1,5 +1,5 @@
 //! A connection that moves to another worker: whether it can move, the state that moves with it, and its start in the new worker.
-//! It knows no queue. Workers run it.
+//! It does not know about the queue. Workers run it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

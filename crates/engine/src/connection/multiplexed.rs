@@ -37,7 +37,7 @@ pub(super) fn look_for_preface<A: App>(bytes: &[u8], is_encrypted: bool, worker:
     Some(ServeStep::Http2(Box::new(Beginning { session, upgraded: None })))
 }
 
-/// Whether bytes that are no preface of HTTP/2 can't be HTTP/1 either: ALPN has chosen HTTP/2, or the first line is none of
+/// Whether bytes that are not a preface of HTTP/2 can't be HTTP/1 either: ALPN has chosen HTTP/2, or the first line is not one of
 /// HTTP/1. The session answers the error. An empty line may stand before a request of HTTP/1 (RFC 9112 section 2.2), but in no
 /// preface.
 fn must_be_http2(bytes: &[u8], is_encrypted: bool) -> bool {

@@ -3,7 +3,7 @@
 //! Each stream is a separate connection in the table, with a [`StreamLink`] to this as its transport. So streams wait, are given
 //! up and are served by threads like other connections. The connection that has the socket reads for all of them. The lock is
 //! held for moments, in which no application code runs. A thread that holds the table's lock may take this one, never the other
-//! way round. It knows no application and no table. Workers run it.
+//! way round. It does not know about the application or the table. Workers run it.
 
 mod deadline;
 mod room_wait;
@@ -33,8 +33,8 @@ pub use urgency::Ranks;
 /// Bytes of frames that wait for a client, over all streams of its connection. Beyond this their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// The most requests of a connection that begin before others have their turn. After slow ones it shrinks to the number of
-/// threads, but not below two.
+/// Maximum number of requests of a connection that begin before others have their turn. After slow ones it shrinks to the number
+/// of threads, but not below two.
 const MAX_BATCH: usize = 32;
 const MIN_BATCH: usize = 2;
 
@@ -195,7 +195,7 @@ pub enum Pumped {
     /// The client sends no more.
     End,
     Broken,
-    /// The client does not speak HTTP/2: it was sent an error, and no further bytes can be processed.
+    /// The client does not speak HTTP/2: it was sent an error, and no more bytes can be processed.
     Fault(Http2Error),
 }
 
@@ -562,7 +562,7 @@ impl Multiplexer {
         self.streams.get_mut(place)
     }
 
-    /// An answer is complete: its frames wait a moment for others, or are sent at once. `shared` is this multiplexer.
+    /// An answer is complete: its frames wait a moment for others, or are sent immediately. `shared` is this multiplexer.
     fn hold(&mut self, shared: &Arc<SharedMultiplexer>) {
         let now_us = precise_us();
         let took_us = now_us.saturating_sub(std::mem::replace(&mut self.marked_us, now_us));
@@ -577,7 +577,7 @@ impl Multiplexer {
         }
     }
 
-    /// Sends held answers, unless they were sent meanwhile.
+    /// Sends held answers, unless they were sent in the meantime.
     fn let_go(&mut self) {
         self.is_held = false;
         if self.is_dirty {

@@ -1,5 +1,5 @@
-//! The PROXY header at the start of a connection, if its listener expects one: before TLS and before any request. It knows no
-//! session. Workers run it, once for each connection.
+//! The PROXY header at the start of a connection, if its listener expects one: before TLS and before any request. It does not
+//! know about sessions. Workers run it, once for each connection.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! Passes received bytes through the session, as far as they belong to the current request: its body, and other messages of its
-//! reverse proxy. It knows no sockets. Workers run it.
+//! reverse proxy. It does not know about sockets. Workers run it.
 
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::Answer;

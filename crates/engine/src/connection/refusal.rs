@@ -1,5 +1,5 @@
-//! What the log has about requests that are refused, with the answer to them, and about header fields that are left out. It knows
-//! no session. Workers run it.
+//! The log lines about refused requests, with the answer to them, and about header fields that are left out. It does not know
+//! about sessions. Workers run it.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::logging::log_line::visible;
 use crate::response::{Progress, ResponseWriter, Terms, reason_phrase};
 use crate::sockets::client::Client;
 
-/// The most bytes of a path in the log, and of a method before it.
+/// Maximum number of bytes of a path, and of a method before it, in the log.
 const PATH_BYTES: usize = 200;
 const METHOD_BYTES: usize = 20;
 
@@ -35,7 +35,7 @@ pub(super) fn path_of(head: &[u8]) -> Option<String> {
 /// follows the peer's name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
-    let line = || format!("refused {subject} of {}{what}", peer.name());
+    let line = || format!("refused {subject} from {}{what}", peer.name());
     let said = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms, line);
     if let Some(said) = said {
         complain(context.worker.number, &said);

@@ -1,5 +1,5 @@
 //! Requests of a connection: it reads, has its session parse the bytes, collects bodies for applications that need them whole,
-//! and serves one request after the other. It knows no poll. Workers run it.
+//! and serves one request after the other. It does not know about the poll. Workers run it.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ use crate::sockets::socket::Read;
 use crate::sockets::tls::{Alpn, TlsFault};
 
 impl<A: App> Connection<A> {
-    /// Reads once and serves the requests that are here. `None`: there may be more to do at once.
+    /// Reads once and serves the requests that are here. `None`: there may be more to do immediately.
     pub(super) fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
         let mut buffer = std::mem::take(&mut context.thread.read);
         let mut kept = std::mem::take(&mut self.input);
@@ -103,7 +103,7 @@ impl<A: App> Connection<A> {
         self.peer_has_ended || self.transport.peer_has_closed()
     }
 
-    /// `None` means at once, but a turn is bounded.
+    /// `None` means immediately, but a turn is bounded.
     fn go_on_reading(context: &Context<'_, A>) -> Option<NextAction> {
         if context.thread.turn.may_read() { None } else { Some(NextAction::Again) }
     }
@@ -392,7 +392,7 @@ impl<A: App> Connection<A> {
     }
 
     /// Advances the handshake, and reads the bytes behind it. A signature takes a millisecond of native work, so the language is
-    /// released meanwhile.
+    /// released in the meantime.
     fn read_handshake(&mut self, buffer: &mut [u8], context: &mut Context<'_, A>) -> Read {
         let transport = &mut self.transport;
         let read = context.app.aside(|| transport.read(buffer));

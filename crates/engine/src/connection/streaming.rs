@@ -1,7 +1,7 @@
 //! A connection whose request an asynchronous application holds: the application continues by itself, gets the client's bytes as
 //! they arrive, and answers at any time, through [`Connection::visit`].
 //!
-//! It knows no poll and no other connection. The thread that runs the worker's loop attends to it.
+//! It does not know about the poll or other connections. The thread that runs the worker's loop attends to it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -161,7 +161,7 @@ impl<A: App> Connection<A> {
         let resumes = !had_room && streaming.request_stream.room() > 0;
         let wants_turn = self.exchange.response.is_finished() || self.transport.is_broken || self.may_go_on_sending();
         let until_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
-        // The application's actions are no sign of life of a client that it waits for.
+        // The application's actions do not show that a client that it waits for is alive.
         let goes_on_waiting = waited_for_client && self.waits_for_client(&streaming);
         self.show_phase(&streaming);
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };

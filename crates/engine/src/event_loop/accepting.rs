@@ -1,4 +1,5 @@
-//! Accepting connections: how many at once, when to leave them to other workers, and what to do when no file descriptor is left.
+//! Accepting connections: how many at a time, when to leave them to other workers, and what to do when no file descriptor is
+//! left.
 //!
 //! Workers share the listening sockets. The kernel wakes one of the workers that wait for a connection (EPOLLEXCLUSIVE), not the
 //! least busy one. So a worker that is ahead of the others stops polling the socket until it no longer is.
@@ -8,7 +9,7 @@
 //! wait queue. Workers inside another event loop are all woken, as the kernel does not see which processes wait for a nested
 //! poll; there, workers that have had their turn stand back.
 //!
-//! It knows no protocol and no application. The threads that lead run it.
+//! It does not know about protocols or the application. The threads that lead run it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,9 +36,10 @@ use crate::scheduling::fairness::{has_had_its_turn, is_ahead};
 use crate::sockets::listener::Accepted;
 use crate::sockets::socket;
 
-/// The most connections that a worker without others accepts from one socket in a turn, so that open connections have their turn
-/// too. If there are others, or may be, a worker accepts only as many as its free threads can begin to serve at once: the first
-/// free worker serves connections in the listen queue, and they are not lost with a worker that is killed for a stuck call.
+/// Maximum number of connections that a worker without others accepts from one socket in a turn, so that open connections have
+/// their turn too. If there are others, or may be, a worker accepts only as many as its free threads can begin to serve
+/// immediately: the first free worker serves connections in the listen queue, and they are not lost with a worker that is killed
+/// for a stuck call.
 const MAX_ACCEPTED_TURN: usize = 64;
 
 /// Milliseconds after which a worker that is ahead looks whether a connection is still waiting: the kernel may have woken no
@@ -47,7 +49,7 @@ const STAND_BACK_MS: u64 = 2;
 /// The time doubles while no connection waits, up to this many milliseconds.
 const MAX_STAND_BACK_MS: u64 = 64;
 
-/// The most connections accepted from one listening socket before it is shut down because the master is gone.
+/// Maximum number of connections accepted from one listening socket before it is shut down because the master is gone.
 const MAX_LAST_ACCEPTS: usize = 4096;
 
 /// Registers a listening socket with the poll.
@@ -63,7 +65,7 @@ pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Resu
 /// As [`listen`], but a failure ends the worker: its replacement may succeed.
 pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
     if let Err(error) = listen(shared, number) {
-        complain(shared.worker.number, &format!("a listening socket can't be watched, the worker ends: {error}"));
+        complain(shared.worker.number, &format!("can't add a listening socket to epoll; the worker exits: {error}"));
         shared.worker.leaving.store(true, Relaxed);
     }
 }
@@ -88,10 +90,10 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
 }
 
 /// From here on the kernel wakes other workers that wait for this socket before this one. The poll reports a connection that
-/// arrives in between at once.
+/// arrives in between immediately.
 fn requeue_listener<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
     if housekeeping.descriptors.are_missing() || housekeeping.pauses.iter().any(|pause| pause.listener == number) {
-        // The socket is not polled at present. When it is again, this worker is behind the others.
+        // The socket is not being polled. When it is again, this worker is behind the others.
         return;
     }
     if let Some(listener) = shared.worker.listeners.get(number) {
@@ -322,7 +324,7 @@ pub(crate) fn recheck_listeners<L: Language>(
             // The master may know of no other worker that could serve them.
             accept_waiting(shared, MAX_ACCEPTED_TURN, number, connections, housekeeping);
         } else {
-            // A socket that is added to the poll is checked for pending events at once (epoll_ctl(2)).
+            // A socket that is added to the poll is checked for pending events immediately (epoll_ctl(2)).
             requeue_listener(shared, number, housekeeping);
         }
     }
@@ -343,8 +345,8 @@ fn accept_waiting<L: Language>(
     }
 }
 
-/// The master is gone, and no other one takes over: waiting clients are accepted, later ones are refused at once, and the address
-/// is free.
+/// The master is gone, and no other one takes over: waiting clients are accepted, later ones are refused immediately, and the
+/// address is free.
 pub(crate) fn shut_listeners<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,

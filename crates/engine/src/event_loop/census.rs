@@ -50,7 +50,7 @@ pub(crate) fn note_wait<L: Language>(shared: &Shared<L>, listener: usize, socket
     }
 }
 
-/// A new connection may be inside a call until the worker counts again, or ends: it is counted at once, with its kind.
+/// A new connection may be inside a call until the worker counts again, or ends: it is counted immediately, with its kind.
 pub(crate) fn note_new<L: Language>(shared: &Shared<L>, key: Key, connections: &mut ConnectionTable<Connection<L::App>>) {
     if shared.worker.has_scraper
         && let Some(kind) = connections.note_kind(key, |connection| census::kind(connection, &shared.worker).number())

@@ -5,8 +5,8 @@
 //! A worker starts the companion when it has a second connection, as its next call may be a long one. The companion looks once a
 //! millisecond while calls are slow. While they are quick, the leader puts the look off with one system call in some
 //! milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until the next connection is attended
-//! to. If there is no other worker, it also sleeps during calls, until the master orders a handover. It knows no protocol.
-//! Workers run it.
+//! to. If there is no other worker, it also sleeps during calls, until the master orders a handover. It does not know about
+//! protocols. Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ const CALM_MS: u64 = 10_000;
 /// Size of its stack in bytes: its calls are few and not deep.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Events that it fetches at once, and connections that it hands over in one look.
+/// Events that it fetches at a time, and connections that it hands over in one look.
 const EVENTS: usize = 64;
 
 impl<L: Language> ForkHooks for Shared<L> {
@@ -155,7 +155,7 @@ impl<L: Language> Shared<L> {
             before = calls;
             if is_lasting && self.look_after_waiting(&mut events) {
                 self.worker.held_answers.watch(false);
-                // New events wake it at once.
+                // New events wake it immediately.
                 self.wait_for_events();
             } else if idle_looks > IDLE_LOOKS || is_lasting && self.can_only_wait() {
                 self.sleep(is_lasting);
@@ -227,7 +227,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
-    /// look at once would achieve nothing: the worker's own threads look after the connections, or the queue is full.
+    /// immediate look would achieve nothing: the worker's own threads look after the connections, or the queue is full.
     fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
         let mut guard = self.lock_state();
         // A leader that sleeps in its poll fetches its events itself. In a loop of the language that does not turn, code of the
@@ -310,7 +310,7 @@ impl<L: Language> Shared<L> {
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
         self.companion.bell.clear();
         self.companion_thread.note_alarm();
-        // Nothing else has set this if the alarm or the master ended the sleep.
+        // Nothing else has set this if the sleep was ended by the alarm or the master.
         self.lock_state().housekeeping.companion = Sleep::Awake;
     }
 

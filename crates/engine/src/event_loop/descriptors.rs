@@ -1,8 +1,8 @@
-//! A worker without a free descriptor: it takes no connection, neither from its listening sockets nor from the queue, until one
-//! of its connections has ended or a moment has passed. Clients wait in the listen queue or in the queue meanwhile, and nothing
-//! is lost.
+//! A worker without a free descriptor: it does not take a connection, neither from its listening sockets nor from the queue,
+//! until one of its connections has ended or a moment has passed. Clients wait in the listen queue or in the queue in the
+//! meantime, and nothing is lost.
 //!
-//! It knows no protocol and no application. The threads that lead a worker run it.
+//! It does not know about protocols or the application. The threads that lead a worker run it.
 
 use std::io;
 
@@ -30,7 +30,7 @@ pub(crate) fn begin_shortage<L: Language>(
         let again = if times > 1 { format!(" ({times} times since the last such line)") } else { String::new() };
         complain(
             shared.worker.number,
-            &format!("can't accept a connection, {open} are open{why}; clients wait until one of them ends{again}; {advice}"),
+            &format!("can't accept a connection: {open} are open{why}; clients wait until one of them closes{again}; {advice}"),
         );
     }
 }

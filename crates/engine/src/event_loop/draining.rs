@@ -1,7 +1,7 @@
 //! The end of a worker: what happens to its connections after an order to drain or to stop.
 //!
-//! A drain (a reload) finishes the requests under way. A stop does too, but keeps no endless answer open. It knows no protocol.
-//! The event loop of a worker calls it.
+//! A drain (a reload) finishes the requests under way. Shutdown does too, but does not keep endless answers open. It does not
+//! know about protocols. The event loop of a worker calls it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,7 +69,7 @@ impl StaggeredClose {
 }
 
 /// Cuts off a stream that has continued too long after the master's order to stop. It is for a thread that is in the iterator of
-/// an answer, and reads no orders meanwhile. Returns `true` if it has cut the stream off.
+/// an answer, and does not read orders in the meantime. Returns `true` if it has cut the stream off.
 pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
     if stopped_ms == 0 || !response.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
@@ -140,7 +140,7 @@ pub(crate) fn log_mercy_end<L: Language>(shared: &Shared<L>, connections: &mut C
     connections.for_each(|connection| count += u32::from(connection.is_streaming()));
     if count > 0 {
         let mercy_s = shared.worker.settings.lifecycle.reload_mercy_ms / 1000;
-        let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; closing requests: {count}");
+        let problem = format!("the {mercy_s} s of reload-mercy are nearly over, closing requests: {count}");
         complain(shared.worker.number, &problem);
     }
 }

@@ -33,7 +33,7 @@ use crate::response::ResponseWriter;
 use crate::scheduling::connections::{ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 
-/// The most fetches in one turn: the application's tasks run in between.
+/// Maximum number of fetches in one turn: the application's tasks run in between.
 const FETCHES: u32 = 4;
 
 /// A fetch of at least this many events is followed by another one: clients that were answered have probably sent their next
@@ -78,7 +78,7 @@ pub enum Turned {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visited<R> {
     Done(R),
-    /// The connection is attended to at present, further up the stack.
+    /// The connection is being attended to, by a caller higher in the stack.
     Away,
     /// The connection is gone, or serves another request by now.
     Gone,
@@ -96,7 +96,7 @@ pub struct Heartbeat {
 }
 
 impl<L: Language> EmbeddedWorker<L> {
-    /// The calling thread runs the language, and makes all further calls.
+    /// The calling thread runs the language, and makes all later calls.
     ///
     /// # Errors
     /// The poll can't be created, or the language refuses the thread.
@@ -265,7 +265,8 @@ impl<L: Language> EmbeddedWorker<L> {
         self.shared.report(|row, pid| Report::Leaving { row, pid });
     }
 
-    /// The application asks for the end of the process. Requests in flight are finished, and a replacement starts meanwhile.
+    /// The application asks for the end of the process. Requests in flight are finished, and a replacement starts in the
+    /// meantime.
     pub fn leave(&self) {
         self.shared.worker.leaving.store(true, Relaxed);
         self.heartbeat.ask();
@@ -322,11 +323,11 @@ impl Heartbeat {
         let is_awaited = self.slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS;
         if (is_awaited || self.slot.began_ms.load(Relaxed) == 0) && !self.has_ended() {
             self.hide_awaited();
-            self.slot.begin(since_ms, &[b"the event loop, which does not turn"]);
+            self.slot.begin(since_ms, &[b"the event loop, which is blocked"]);
         }
     }
 
-    /// Shows what the worker's end waits for. It is no request, so `harakiri` does not count its time. It lasts until
+    /// Shows what the worker's end waits for. It is not a request, so `harakiri` does not count its time. It lasts until
     /// [`Heartbeat::hide_awaited`] or the loop's next answer.
     pub fn show_awaited(&self, began_ms: u64, pieces: &[&[u8]]) {
         self.slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);

@@ -1,8 +1,8 @@
 //! A worker that the master is about to kill hands over what others can serve: it stops listening, gives its connections at rest
 //! to the queue, and closes in order those that can't move. A worker that lives on nevertheless listens again.
 //!
-//! It knows no reason for the kill and no protocol. The thread that leads a worker runs it, or the companion while all threads
-//! are inside of calls.
+//! It does not know about reasons for the kill or protocols. The thread that leads a worker runs it, or the companion while all
+//! threads are inside of calls.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,7 +33,7 @@ pub(crate) fn begin_handover<L: Language>(shared: &Shared<L>, state: &mut Leader
     report_if_handed_over(shared, state);
 }
 
-/// Takes no connection until the worker is killed or spared. A worker that is paused does so when its pause ends.
+/// Does not take connections until the worker is killed or spared. A worker that is paused does so when its pause ends.
 pub(crate) fn stand_aside<L: Language>(shared: &Shared<L>, housekeeping: &mut Housekeeping) {
     let Some(until_ms) = housekeeping.doom.until_ms() else { return };
     for number in 0..shared.worker.listeners.len() {

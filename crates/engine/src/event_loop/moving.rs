@@ -2,8 +2,8 @@
 //! the workers of an instance share, and a worker with a free thread takes it from there. A connection moves only between two
 //! requests, before any byte of the next one is read, so no state but the socket has to move.
 //!
-//! It knows no protocol. The threads that lead run it with the table locked, and so does the companion while all of them are
-//! inside of calls.
+//! It does not know about protocols. The threads that lead run it with the table locked, and so does the companion while all of
+//! them are inside of calls.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::sockets::listener::{ListeningSocket, Peer, PeerOrigin, above_standard};
 
-/// The most connections taken from the queue in a turn: idle ones need no thread.
+/// Maximum number of connections taken from the queue in a turn: idle ones need no thread.
 const MAX_TAKEN_TURN: usize = 64;
 
 /// The same if no worker would take them later: more than the queue has room for.
@@ -38,7 +38,7 @@ pub enum Move {
     Gone,
     /// It is in the middle of a request, or of a kind that can't move.
     Stays,
-    /// The queue is full at present.
+    /// The queue is full.
     NoRoom,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
                 let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
                 complain(
                     shared.worker.number,
-                    &format!("a connection of another worker is lost: the application has opened the last files; {advice}"),
+                    &format!("lost a connection of another worker, because no file descriptors are left; {advice}"),
                 );
             }
             Err(error) => {
@@ -92,7 +92,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
     }
 }
 
-/// For a worker that ends, possibly as the last one: it serves all connections that are in the queue.
+/// For a worker that exits, possibly as the last one: it serves all connections that are in the queue.
 pub(crate) fn take_all_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let Some(queue) = &shared.queue else { return };
     for _ in 0..MAX_TAKEN_LAST {
@@ -189,7 +189,7 @@ pub(crate) fn move_away<L: Language>(shared: &Shared<L>, key: Key, has_input: bo
             return Move::Gone;
         }
         Ok(Put::Full) => {}
-        Err(error) => complain(shared.worker.number, &format!("can't hand a connection over: {error}")),
+        Err(error) => complain(shared.worker.number, &format!("can't hand over a connection: {error}")),
     }
     // The new registration reports pending input again.
     if connection.is_polled && !shared.register(key, &mut connection) {

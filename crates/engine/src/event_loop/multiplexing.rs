@@ -1,7 +1,7 @@
 //! Streams of HTTP/2 in the connection table. They are added when their requests begin, and wake their connection when they have
 //! output for it.
 //!
-//! It knows no frames and no application. The threads that attend to connections run it with the table locked.
+//! It does not know about frames or the application. The threads that attend to connections run it with the table locked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
 //! Panics in a worker: a panic writes one line to the log and ends the process. A worker that has lost a thread, or left a turn
-//! half done, would keep its connections without serving them. The master replaces a worker that has ended.
+//! half done, would keep its connections without serving them. The master replaces a worker that has exited.
 
 use std::any::Any;
 use std::panic::PanicHookInfo;
@@ -19,7 +19,7 @@ pub fn end_worker_at_a_panic(worker: u32) {
 fn described(worker: u32, panic: &PanicHookInfo<'_>) -> String {
     let place = panic.location().map_or_else(String::new, |location| format!(" at {}:{}", location.file(), location.line()));
     let text = text_of(panic.payload()).replace(['\n', '\r'], " ");
-    format!("worker {worker}: internal error: it panicked{place}: {text}; the worker ends and is replaced")
+    format!("worker {worker}: internal error: it panicked{place}: {text}; it exits and is replaced")
 }
 
 fn text_of(payload: &dyn Any) -> &str {
@@ -81,6 +81,6 @@ mod tests {
         let lines: Vec<&str> = log.lines().collect();
         let [line] = lines.as_slice() else { panic!("one line, not {lines:?}") };
         assert!(line.starts_with("bolide: worker 3: internal error: it panicked at "), "{line}");
-        assert!(line.ends_with(": first line and second; the worker ends and is replaced"), "{line}");
+        assert!(line.ends_with(": first line and second; it exits and is replaced"), "{line}");
     }
 }

@@ -1,8 +1,8 @@
 //! The pause of a worker: requests in flight are finished, and none begins. New connections wait in the listen queue, requests on
 //! open connections wait in their sockets, unread, and new streams of HTTP/2 wait in the table.
 //!
-//! It knows no sockets and no requests: connections say themselves whether they are between two requests. The event loop of a
-//! worker calls it.
+//! It does not know about sockets or requests: connections say themselves whether they are between two requests. The event loop
+//! of a worker calls it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,7 +69,7 @@ pub(crate) fn resume_connections<L: Language>(
 }
 
 /// Puts a connection back into the table. A connection that `rests` has an event that the poll has reported already, so it is
-/// marked for the end of the pause. If the pause has ended meanwhile, the connection is queued now.
+/// marked for the end of the pause. If the pause has ended in the meantime, the connection is queued now.
 pub(crate) fn check_in<L: Language>(
     shared: &Shared<L>,
     key: Key,

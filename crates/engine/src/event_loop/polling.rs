@@ -1,5 +1,5 @@
-//! The leader's poll: fetching events, and how long it may wait for them. It knows no protocol and no application. The threads
-//! that lead run it.
+//! The leader's poll: fetching events, and how long it may wait for them. It does not know about protocols or the application.
+//! The threads that lead run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,7 +95,7 @@ pub(crate) fn queue_events<L: Language>(
         Err(Errno::EINTR) => {}
         // Every other error of epoll_wait(2) is a bug of this program. The master replaces the worker.
         Err(errno) => {
-            complain(shared.worker.number, &format!("the poll failed, the worker ends: {errno}"));
+            complain(shared.worker.number, &format!("the poll failed; the worker exits: {errno}"));
             std::process::abort();
         }
     }

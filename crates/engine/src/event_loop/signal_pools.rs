@@ -1,5 +1,5 @@
 //! The pools of uWSGI's signals in the poll of a worker: pipes that several workers read. A worker whose threads are all inside
-//! of calls does not come to read, so that a free worker does. It knows no handler. Workers run it.
+//! of calls does not come to read, so that a free worker does. It does not know about handlers. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,11 +26,11 @@ pub(crate) fn watch_signal_pools<L: Language>(shared: &Shared<L>) {
     shared.signals.take_from_pools(true);
     shared.signals.for_each_pool(|pool| match shared.poll.add(pool, EpollEvent::new(EpollFlags::EPOLLIN, Key::SIGNALS.0)) {
         Ok(()) | Err(Errno::EEXIST) => {}
-        Err(errno) => complain(shared.worker.number, &format!("signals can't be watched: {errno}")),
+        Err(errno) => complain(shared.worker.number, &format!("can't watch for signals: {errno}")),
     });
 }
 
-/// Takes no signals from pools any more: others do.
+/// Does not take signals from pools any more: others do.
 pub(crate) fn leave_signal_pools<L: Language>(shared: &Shared<L>) {
     shared.signals.take_from_pools(false);
     shared.signals.for_each_pool(|pool| {

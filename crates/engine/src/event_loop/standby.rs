@@ -2,8 +2,8 @@
 //! fetches no events. So a blocking call costs its thread the lead only if another client, an order or a time limit would wait
 //! for it.
 //!
-//! It knows no language: the standby holds none. [`crate::scheduling::leadership`] decides which thread stands by, and until
-//! when. Workers with several threads run it.
+//! It does not know about languages: the standby holds none. [`crate::scheduling::leadership`] decides which thread stands by,
+//! and until when. Workers with several threads run it.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;

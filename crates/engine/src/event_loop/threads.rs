@@ -1,5 +1,5 @@
 //! The threads of a worker: each one leads, follows, or is busy in the application after another thread took the lead. With one
-//! thread this is a call of [`Shared::lead`] and nothing more. It knows no connections and no protocol. Workers run it.
+//! thread this is a call of [`Shared::lead`] and nothing more. It does not know about connections or protocols. Workers run it.
 
 use std::io;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn wait_for_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>)
             return;
         }
         if !was_logged {
-            complain(shared.worker.number, "drained; its threads wait for the interpreter, which the application is holding");
+            complain(shared.worker.number, "drained, but its threads wait for the interpreter, which the application holds");
             was_logged = true;
         }
     }
@@ -122,7 +122,7 @@ fn first_threads(threads: Threads) -> u32 {
 
 /// With `threads = auto`, starts another thread if no follower is left that could take over from the leader. The leader calls it
 /// with the language held, as creating a thread for the language requires. If it takes the language late, another thread may have
-/// been started meanwhile.
+/// been started in the meantime.
 fn grow<L: Language>(shared: &Arc<Shared<L>>) {
     if !shared.leadership.is_alone() {
         return;

@@ -1,5 +1,5 @@
 //! uWSGI's signals in the event loop: their handlers run between two requests, as a request does, with the state unlocked. It
-//! knows no handler. Workers run it.
+//! does not know about handlers. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ impl<L: Language> OrderReader for Reader<L> {
     }
 }
 
-/// Takes over from the wait for signals before the worker served: the orders and signals that came meanwhile.
+/// Takes over from the wait for signals before the worker served: the orders and signals that came in the meantime.
 pub(crate) fn adopt_signals<L: Language>(shared: &Arc<Shared<L>>) {
     shared.signals.set_reader(Box::new(Reader(Arc::downgrade(shared))));
     if !shared.is_held.load(Relaxed) {

@@ -52,7 +52,7 @@ use crate::sockets::listener::ListeningSocket;
 use crate::uwsgi_signals::SignalPort;
 
 /// Milliseconds that a draining worker waits, after the last answer, for another request on a connection that was not told
-/// `Connection: close`. Closing at once would lose a request that is on its way.
+/// `Connection: close`. Closing immediately would lose a request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
 /// Everything that a worker is given at its start.
@@ -93,7 +93,7 @@ pub(crate) struct Shared<L: Language> {
     /// Wakes the leader. Present if several threads take turns to lead.
     pub(crate) bell: Option<EventFd>,
     pub(crate) control: OwnedFd,
-    /// Connections that move between workers; `None` if no master keeps them meanwhile.
+    /// Connections that move between workers; `None` if no master keeps them in the meantime.
     pub(crate) queue: Option<ConnectionQueue>,
     pub(crate) companion: Companion,
     pub(crate) companion_thread: CompanionThread,
@@ -147,15 +147,15 @@ pub(crate) struct Housekeeping {
     pub(crate) worn_reported: bool,
     /// When the pause began, in monotonic milliseconds.
     pub(crate) paused_ms: u64,
-    /// Listeners that are not polled at present.
+    /// Listeners that are currently not polled.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) descriptors: Descriptors,
 }
 
 impl Housekeeping {
     /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
-    /// connection that was answered is closed at once. A connection that has had no request yet gets the full time, as one may be
-    /// on its way.
+    /// connection that was answered is closed immediately. A connection that has had no request yet gets the full time, as one
+    /// may be on its way.
     pub(crate) fn idle_until_ms(&self, has_served: bool) -> u64 {
         if self.stopping_at_once && has_served { 0 } else { now_ms() + DRAIN_IDLE_MS }
     }
@@ -175,7 +175,7 @@ pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>
 /// Stands for the queue of connections in [`Pause::listener`].
 pub(crate) const QUEUE: usize = usize::MAX;
 
-/// A listening socket that is not registered with the poll at present: otherwise the poll would report its waiting connections
+/// A listening socket that is currently not registered with the poll: otherwise the poll would report its waiting connections
 /// without end.
 pub(crate) struct Pause {
     /// The number of the socket, or [`QUEUE`].
@@ -326,7 +326,7 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
         let report = make(self.row_number, std::process::id());
-        // A master that is gone gets no report; the end of file of the socket ends the worker.
+        // A master that is gone does not get a report; the end of file of the socket ends the worker.
         let _ = message::send(self.control.as_fd(), &report, None);
     }
 
@@ -358,7 +358,7 @@ impl<L: Language> Shared<L> {
             if let Err(errno) = self.poll.add(&queue.take, event)
                 && errno != Errno::EEXIST
             {
-                complain(self.worker.number, &format!("connections of other workers can't be watched: {errno}"));
+                complain(self.worker.number, &format!("can't watch for connections of other workers: {errno}"));
             }
         }
     }

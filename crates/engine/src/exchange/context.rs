@@ -1,6 +1,6 @@
 //! The context of work: the worker, what the thread keeps from request to request, and for a request its connection.
 //!
-//! It knows no protocol. Worker threads create a context for short periods, and keep their own data.
+//! It does not know about protocols. Worker threads create a context for short periods, and keep their own data.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -54,7 +54,7 @@ impl<A: App> ExchangeContext<'_, A> {
     }
 }
 
-/// The size of a thread's read buffer. A head within its limit always fits, with further data behind it: at least one TLS record.
+/// The size of a thread's read buffer. A head within its limit always fits, with more data behind it: at least one TLS record.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The data of one thread. Its buffers live as long as the thread, so that a request allocates none.

@@ -132,7 +132,7 @@ fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>
     }
 }
 
-/// Passes an answer to the response. Data that the client does not read at once is sent later.
+/// Passes an answer to the response. Data that the client does not read immediately is sent later.
 fn say(response: &mut ResponseWriter<'_>, rules: Option<&'static Rules>, answer: Answer) {
     if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
         return response.give_page(answer.status, "text/html", &page);

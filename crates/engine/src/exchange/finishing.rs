@@ -1,6 +1,6 @@
 //! The end of a request whose answer is complete or given up: counters, the recorder's entry, the log line.
 //!
-//! It knows no readiness and no protocol. It runs on the worker thread that served the request.
+//! It does not know about readiness or protocols. It runs on the worker thread that served the request.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -34,7 +34,7 @@ pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
 
 /// Refuses a request without a host, which HTTP/1.0 allows: there is no redirect target.
 fn refusal() -> Answer {
-    let text: &[u8] = b"This address speaks HTTPS only, and the request names no host to redirect to.\n";
+    let text: &[u8] = b"This address only speaks HTTPS, and the request has no host to redirect to.\n";
     answer(400, "Bad Request", vec![("Content-Type", b"text/plain".to_vec())], text)
 }
 

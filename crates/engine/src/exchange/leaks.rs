@@ -2,7 +2,7 @@
 //!
 //! Memory is measured before a request begins, if no other one is in progress. If exactly one request was served between two
 //! measurements, the difference is that request's; otherwise it belongs to no request. The decision is `bolide_services::leaks`.
-//! It knows no answer. The worker thread that begins the request runs it, and holds the language.
+//! It does not know about answers. The worker thread that begins the request runs it, and holds the language.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -176,12 +176,12 @@ impl Watch {
     fn measure<A: App>(&mut self, app: &mut AppThread<A>, collection: Collection) -> MemoryInUse {
         let Objects { count, collector_is_off } = app.enter().objects(collection);
         self.collector_is_off = collector_is_off;
-        // What one request has freed into it and another one takes out of it is no growth of the other one.
+        // What one request has freed into it and another one takes out of it is not growth of the other one.
         allocator::fill_thread_cache();
         MemoryInUse { bytes: allocator::bytes_in_use(), objects: count }
     }
 
-    /// Says so if hardly any request has the worker to itself: the option could never report anything.
+    /// Logs it if hardly any request has the worker to itself: the option could never report anything.
     fn tell_if_never_alone(&mut self, worker: &Watched<'_>) {
         if self.begun < self.requests.saturating_mul(NEVER_ALONE) {
             return;

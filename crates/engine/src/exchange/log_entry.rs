@@ -1,6 +1,6 @@
 //! The logged values of a request: borrowed while its bytes are at hand, and an owned copy if it outlives them.
 //!
-//! It knows no log and no protocol. Worker threads run it.
+//! It does not know about the log or protocols. Worker threads run it.
 
 use std::sync::Arc;
 

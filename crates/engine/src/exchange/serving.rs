@@ -1,6 +1,7 @@
 //! Serving a request: from a head and a body to the application, its response, the log line and the counters.
 //!
-//! It knows no readiness and no time limits (those belong to the connection). It runs on the worker thread that read the request.
+//! It does not know about readiness or time limits (those belong to the connection). It runs on the worker thread that read the
+//! request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -188,7 +189,7 @@ fn serve_variables<A: App>(
         method: text(facts.method),
         uri: text(facts.uri),
         protocol: text(facts.protocol),
-        // The log names the client, not the reverse proxy.
+        // The log shows the client, not the reverse proxy.
         address: if is_logged { logged_address(&find, worker) } else { b"" },
         user: if is_logged { find(b"REMOTE_USER") } else { b"" },
         noted,

@@ -1,8 +1,8 @@
 //! The span of a request that has ended, for a collector of OpenTelemetry (`otlp`): made from its log entry and the times of its
 //! phases, and given to the process that sends it.
 //!
-//! It never waits: a socket without room is a span less, which the next one reports. It knows no collector. Worker threads run
-//! it.
+//! It never waits: a socket without room is a span less, which the next one reports. It does not know about collectors. Worker
+//! threads run it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use crate::logging::route_groups::RouteGroups;
 use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Times;
 
-/// Exceptions of a thread whose requests have not ended: further ones replace the oldest.
+/// Exceptions of a thread whose requests have not ended: more of them replace the oldest.
 const MAX_EXCEPTIONS: usize = 64;
 
 /// The process has a [`SpanSender`].
@@ -143,7 +143,7 @@ fn encoded(
         .collect();
     let name = route.map_or_else(|| method.name.to_owned(), |route| format!("{} {route}", method.name));
     let (begin_us, events) = phases(times);
-    // What the clock of the wall says at the monotonic time 0: a span has no step in it if the clock is set meanwhile.
+    // The wall-clock time at the monotonic time 0: a span has no step in it if the clock is set in the meantime.
     let since_1970_us = bolide_log::dates::now_us().saturating_sub(precise_us());
     let ns = |monotonic_us: u64| since_1970_us.saturating_add(monotonic_us).saturating_mul(1000);
     let events: Vec<(&'static str, u64)> = events.into_iter().map(|(at_us, name)| (name, ns(at_us))).collect();

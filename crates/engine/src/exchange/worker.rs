@@ -1,6 +1,6 @@
 //! The worker's state that its threads share: settings, limits, rules, files, and the state of its shutdown.
 //!
-//! It knows no connection and no thread, and has no locks. Workers build it once.
+//! It does not know about connections or threads, and has no locks. Workers build it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! The counters of the scoreboard, updated by a thread that has served a request: a few loads and stores in its own slot.
 //!
-//! It knows no connection. Worker threads run it.
+//! It does not know about connections. Worker threads run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! The identity of a request: its identifier, which reverse proxies may have given it, and its place in a trace. It knows no
-//! connection and no language. Worker threads make it, if the settings or the log need it; otherwise a request has none.
+//! The identity of a request: its identifier, which reverse proxies may have given it, and its place in a trace. It does not know
+//! about connections or languages. Worker threads make it, if the settings or the log need it; otherwise a request has none.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use bolide_protocol::trace_context::{MAX_TRACESTATE_BYTES, SAMPLED, TraceContext
 use bolide_scoreboard::{Recorder, TRACE_BYTES};
 use bolide_services::spans::{MAX_TEXT_BYTES, is_sampled};
 
-/// Most bytes of an identifier that a reverse proxy sends; a longer one is replaced.
+/// Maximum size of an identifier that a reverse proxy sends, in bytes; a longer one is replaced.
 pub const MAX_ID_BYTES: usize = 128;
 
 /// An identifier of printable ASCII, in place: an allocation would cost each request with an identity.
@@ -47,7 +47,7 @@ pub struct Trace {
     pub context: TraceContext,
     /// The span of the participant before, if the request has its own.
     pub parent: Option<[u8; 8]>,
-    /// Further data of the participants before, as it came; empty for a trace that begins here.
+    /// Data that earlier participants added, as it came; empty for a trace that begins here.
     pub state: Vec<u8>,
 }
 
@@ -133,8 +133,8 @@ impl IdentityRules {
         id.into_iter().chain(trace).collect()
     }
 
-    /// Makes the identity of a request. `value` returns the request's variables. Those of a peer that is no trusted reverse proxy
-    /// do not count: clients could choose identifiers that the log has for other requests.
+    /// Makes the identity of a request. `value` returns the request's variables. Those of a peer that is not a trusted reverse
+    /// proxy do not count: clients could choose identifiers of other requests.
     pub fn identity<'a>(self, is_trusted: bool, value: impl Fn(&[u8]) -> Option<Cow<'a, [u8]>>) -> Identity {
         let said = |name: &[u8]| if is_trusted { value(name) } else { None };
         let id = said(b"HTTP_X_REQUEST_ID").as_deref().and_then(RequestId::accepted);
@@ -176,7 +176,7 @@ impl SpanFacts {
     }
 }
 
-/// A generator of numbers that no other thread and no other process has: xoshiro256++, seeded by the kernel. Identifiers are no
+/// A generator of numbers that no other thread and no other process has: xoshiro256++, seeded by the kernel. Identifiers are not
 /// secrets.
 struct Generator {
     /// The process that has seeded it: a forked child must not repeat its parent's numbers.

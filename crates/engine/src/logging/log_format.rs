@@ -1,5 +1,5 @@
-//! `log-format`: compiled once, and written for each request. It knows no connection. Worker threads run it, if the settings have
-//! a format.
+//! `log-format`: compiled once, and written for each request. It does not know about connections. Worker threads run it, if the
+//! settings have a format.
 //!
 //! Variables have uWSGI's names and meanings; an empty one is `-`. Unknown names are the application's own variables
 //! (`uwsgi.set_logvar`). A client's quotation mark must not end a field. If the format is a JSON object, values are escaped for

@@ -90,7 +90,7 @@ impl Texts {
     }
 }
 
-/// Further values of a request for a format: those of the names that the style returns, and the application's own variables.
+/// More values of a request for a format: those of the names that the style returns, and the application's own variables.
 #[derive(Clone, Copy, Default)]
 pub struct RequestNotes<'a> {
     pub values: Option<&'a Texts>,

@@ -1,5 +1,5 @@
-//! Request lines in other styles than uWSGI's: a short one for people, and a JSON object. It knows no connection. Worker threads
-//! run it, if the settings select such a style.
+//! Request lines in other styles than uWSGI's: a short one for people, and a JSON object. It does not know about connections.
+//! Worker threads run it, if the settings select such a style.
 
 use bolide_log::Level;
 use bolide_log::json::{begin_object, begin_object_with, escaped, number, string};
@@ -7,7 +7,7 @@ use bolide_protocol::trace_context::text_of;
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
 
-/// A further key of an object, up to its number: a copy of a constant costs least.
+/// An additional key of an object, up to its number: a copy of a constant costs least.
 macro_rules! key {
     ($name:literal) => {
         concat!(",\"", $name, "\":")

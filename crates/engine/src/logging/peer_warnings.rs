@@ -1,5 +1,5 @@
 //! Rate limiting of log lines about clients' errors, so that scanners can't flood the log. An error that was not logged is
-//! counted, and the count is logged when its minute ends, or with the worker. It knows no protocol. Workers run it.
+//! counted, and the count is logged when its minute ends, or with the worker. It does not know about protocols. Workers run it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use crate::scheduling::deadlines::NEVER_MS;
 /// are only counted.
 const MAX_WARNINGS: usize = 1024;
 
-/// Milliseconds for which further errors of the same peer and kind are not logged.
+/// Milliseconds for which more errors of the same peer and kind are not logged.
 const QUIET_MS: u64 = 60_000;
 
 /// The recent warnings.
@@ -138,7 +138,7 @@ impl PeerWarnings {
         lines.iter().for_each(|line| complain(worker, line));
     }
 
-    /// Logs the rest, because the worker ends.
+    /// Logs the rest, because the worker exits.
     pub fn log_rest(&self, worker: u32) {
         self.log_due(worker, NEVER_MS - QUIET_MS);
     }

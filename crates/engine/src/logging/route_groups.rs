@@ -1,6 +1,6 @@
 //! The group of routes that a request belongs to (`route-group`), by its path.
 //!
-//! It knows no connection. Worker threads run it for each request, where groups are configured.
+//! It does not know about connections. Worker threads run it for each request, where groups are configured.
 
 use bolide_contract::statistics::RouteGroup;
 use bolide_scoreboard::coarse_histogram::GroupDurations;

@@ -1,8 +1,8 @@
 //! How long a request has waited before its head was here, as its reverse proxy says by `X-Request-Start`. The kernel does not
 //! tell when a connection entered the accept queue, so without such a server it is not known.
 //!
-//! It knows no connection. Worker threads run it for each request, where a scraper may come or the phases of requests are
-//! measured.
+//! It does not know about connections. Worker threads run it for each request, where a scraper may come or the phases of requests
+//! are measured.
 
 use bolide_protocol::http1::head::Field;
 use bolide_scoreboard::Meters;

@@ -1,7 +1,7 @@
 //! A WebSocket for an application that waits for each message during its call (`uwsgi.websocket_recv`): the WebSocket of
 //! streaming applications, with its own reads. It never blocks: its owner waits between two calls of [`BlockingWebSocket::look`].
 //!
-//! It knows no language. The thread that serves the request runs it, on a connection that carries only this request.
+//! It does not know about languages. The thread that serves the request runs it, on a connection that carries only this request.
 
 use std::sync::atomic::Ordering::Relaxed;
 

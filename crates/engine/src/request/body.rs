@@ -2,7 +2,7 @@
 //! an unlinked temporary file. Slow clients use memory, but never a thread. The bodies of a worker have common limits, see
 //! [`BodyStore`].
 //!
-//! It knows no sockets and no application. Worker threads run it.
+//! It does not know about sockets or the application. Worker threads run it.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -156,8 +156,8 @@ impl Collector {
         Ok(())
     }
 
-    /// The rest of the body arrives later, so the part in memory counts towards the worker's limit. Bodies that arrive at once
-    /// are served without being counted.
+    /// The rest of the body arrives later, so the part in memory counts towards the worker's limit. Bodies that arrive in one
+    /// piece are served without being counted.
     ///
     /// # Errors
     /// There is no room in memory, and the disk can't store the body.
@@ -225,7 +225,7 @@ fn temporary_file() -> io::Result<File> {
     let directory = std::env::temp_dir();
     let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&directory);
     match unnamed {
-        // Not every file system supports O_TMPFILE (open(2)): in this case the file has a name for a moment.
+        // Not every file system supports O_TMPFILE (open(2)): in this case the file is named for a moment.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
             let template = directory.join("bolide-body-XXXXXX");
             let (descriptor, path) = nix::unistd::mkstemp(&template)?;

@@ -1,7 +1,7 @@
 //! Selects the application for a request by uWSGI's rules: by the path with `manage-script-name`, else by SCRIPT_NAME as sent by
 //! a reverse proxy. A request that matches no mount point goes to the default application.
 //!
-//! It knows no language. Adapters call it in workers, before each call of the application.
+//! It does not know about languages. Adapters call it in workers, before each call of the application.
 
 use bolide_contract::settings::ApplicationSettings;
 

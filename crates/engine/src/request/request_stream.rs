@@ -1,7 +1,7 @@
 //! Input from a client to an application that already handles the request: a body as it arrives, or a WebSocket's messages.
 //!
-//! It knows no sockets: the connection feeds it, the application reads from it, and it reports whether there is room for more.
-//! Worker threads run it.
+//! It does not know about sockets: the connection feeds it, the application reads from it, and it reports whether there is room
+//! for more. Worker threads run it.
 
 use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;

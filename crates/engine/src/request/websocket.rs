@@ -1,7 +1,8 @@
 //! WebSocket (RFC 6455) on a connection that the application keeps: the handshake, messages in both directions, pings, and the
 //! closing handshake.
 //!
-//! Frames are encoded and decoded by the protocol room. It knows no language and no event loop. Worker threads run it.
+//! Frames are encoded and decoded by the protocol room. It does not know about languages or the event loop. Worker threads run
+//! it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ const ANSWER_MS: u64 = 5_000;
 /// Milliseconds that a client has to answer a close frame.
 const CLOSE_MS: u64 = 5_000;
 
-/// The same at a stop: the whole instance waits for this client. Then its connection is closed without its answer, as a server
+/// The same at shutdown: the whole instance waits for this client. Then its connection is closed without its answer, as a server
 /// may do at any time (RFC 6455 section 7.1.1: "an endpoint MAY close the connection via any means available when required").
 const STOP_CLOSE_MS: u64 = 1_000;
 
@@ -211,7 +212,7 @@ impl Handshake {
     ) -> Result<WebSocket, HeadRefusal> {
         let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(chosen) = subprotocol {
-            // RFC 6455 section 11.3.4: the response has a single subprotocol, which must be a token.
+            // RFC 6455 section 11.3.4: the response contains a single subprotocol, which must be a token.
             if !is_token(chosen) {
                 return Err("the subprotocol is not a token (letters, digits and !#$%&'*+-.^_`|~)");
             }
@@ -278,7 +279,7 @@ impl WebSocket {
         !self.outgoing.is_empty() || response.is_behind()
     }
 
-    /// Sends a message. The payload of a text must be UTF-8. Data that the client does not read at once is buffered.
+    /// Sends a message. The payload of a text must be UTF-8. Data that the client does not read immediately is buffered.
     pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) {
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
@@ -337,7 +338,7 @@ impl WebSocket {
         self.leave_code == GOING_AWAY
     }
 
-    /// The same at once, for one that was not open yet when the worker began to drain.
+    /// The same immediately, for one that was not open yet when the worker began to drain.
     pub(crate) fn leave_late(&mut self, now_ms: u64, for_good: bool) {
         if self.leave_ms == NEVER_MS {
             self.leave_at(now_ms, for_good);
@@ -378,7 +379,7 @@ impl WebSocket {
             self.look_after_silence(response, now_ms);
         }
         match self.stage {
-            // Otherwise the unread data would delay the end further, by the time limit of slow clients; and at a stop, the
+            // Otherwise the unread data would delay the end even more, by the time limit of slow clients; and at shutdown, the
             // connection would linger for a client that has had its time.
             SocketStage::Closing { until_ms } if until_ms <= now_ms && (self.has_unsent(response) || self.leaves_for_good()) => {
                 response.give_client_up();

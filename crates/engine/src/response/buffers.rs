@@ -1,6 +1,6 @@
 //! Buffers that a thread lends to the current answer, so that a request allocates none and an idle connection has none.
 //!
-//! It knows no answer. Each worker thread has its own.
+//! It does not know about answers. Each worker thread has its own.
 
 /// A buffer beyond this size is freed after its answer.
 const KEPT_BYTES: usize = 256 * 1024;

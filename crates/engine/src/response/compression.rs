@@ -1,7 +1,7 @@
 //! Content codings: which media types are compressed, and the encoders.
 //!
-//! It knows no response and no head: [`crate::response::filters`] calls it and passes the bytes. It runs on the thread that
-//! serves the request.
+//! It does not know about responses or heads: [`crate::response::filters`] calls it and passes the bytes. It runs on the thread
+//! that serves the request.
 
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Checks the header fields of an application's answer: which are well-formed, and which only the server may set.
 //!
-//! It knows no response. Workers run it, once for each field of an answer.
+//! It does not know about responses. Workers run it, once for each field of an answer.
 
 use bolide_files::SendfileHeader;
 

@@ -1,8 +1,8 @@
-//! The part of [`ResponseWriter`] for bodies that are files: static files, a file that the application passes, and a file that it
-//! names (`X-Sendfile`). Files are sent in turns, so that other connections are served in between.
+//! The part of [`ResponseWriter`] for bodies that are files: static files, a file that the application passes, and a file whose
+//! name it passes (`X-Sendfile`). Files are sent in turns, so that other connections are served in between.
 //!
 //! Heads of static files are prebuilt. The head of a named file is merged with the application's, whose body is then discarded.
-//! It knows no language. Worker threads run it.
+//! It does not know about languages. Worker threads run it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -39,7 +39,7 @@ impl ResponseWriter<'_> {
         self.head.set_ready(status, lines, fields, length);
     }
 
-    /// Sends the body of such an answer. Data that the client does not read at once is sent later.
+    /// Sends the body of such an answer. Data that the client does not read immediately is sent later.
     pub(crate) fn give_body(&mut self, body: FileBody) {
         // Files are never stored: they can be served without the application anyway.
         self.store = None;
@@ -147,7 +147,7 @@ impl ResponseWriter<'_> {
         self.push_file_part(file, offset, length);
     }
 
-    /// Like [`ResponseWriter::push_file`], for one of several parts. No further part may be pushed before it has been sent
+    /// Like [`ResponseWriter::push_file`], for one of several parts. No other part may be pushed before it has been sent
     /// ([`ResponseWriter::is_behind`]).
     pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
         self.store = None;
@@ -257,7 +257,7 @@ impl ResponseWriter<'_> {
         part.offset += wanted.cast_signed() as i64;
         part.left -= wanted as u64;
         let is_last = part.left == 0;
-        // A file that has been truncated or changed meanwhile must not look like a complete answer.
+        // A file that has been truncated or changed in the meantime must not look like a complete answer.
         if !is_read || (is_last && part.has_changed()) {
             self.transport.is_broken = true;
             return;

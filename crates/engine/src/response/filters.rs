@@ -188,7 +188,7 @@ impl ResponseFilter {
         self.added.append(&mut overrides.added);
     }
 
-    /// Decides whether and how this answer is compressed. If other clients might get another coding, Vary says so (RFC 9110
+    /// Decides whether and how this answer is compressed. If other clients might get another coding, Vary tells caches (RFC 9110
     /// section 12.5.5).
     fn coding(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Coding> {
         let compression = &self.rules.compression;
@@ -310,7 +310,7 @@ impl FilteredHead<'_> {
             return Err("its name is not a token");
         }
         if !is_field_value(value) {
-            return Err("its value has a control character in it");
+            return Err("its value contains a control character");
         }
         if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
             return Err("the server sets it");

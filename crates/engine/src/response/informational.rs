@@ -2,7 +2,7 @@
 //! to WebSocket and its refusal, fields that belong to the server, bodies that an application frames itself, and a socket that
 //! the application takes over.
 //!
-//! It knows no language. The thread that serves the request runs it.
+//! It does not know about languages. The thread that serves the request runs it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -139,7 +139,7 @@ impl ResponseWriter<'_> {
             return Err("early hints must precede the response");
         }
         if links.iter().any(|link| !is_field_value(link) || link.len() > FIELD_BYTES) {
-            return Err("a link has a control character in it or is too long");
+            return Err("a link contains a control character or is too long");
         }
         let fields: Vec<(&[u8], &[u8])> = links.iter().map(|link| (&b"Link"[..], *link)).collect();
         self.interim("103 Early Hints", &fields);
@@ -153,7 +153,7 @@ impl ResponseWriter<'_> {
     pub fn early_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<(), HeadRefusal> {
         for (name, value) in fields {
             if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
-                return Err("a field's name is not a token, or its value has a control character, or it is too long");
+                return Err("a field's name is not a token, its value contains a control character, or it is too long");
             }
             if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
                 return Err("a field belongs to the server");
@@ -178,7 +178,7 @@ impl ResponseWriter<'_> {
     /// As [`Response::field`].
     pub fn trailer(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
         if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
-            return Err("a trailer's name is not a token, or its value has a control character, or it is too long");
+            return Err("a trailer's name is not a token, its value contains a control character, or it is too long");
         }
         self.end_body_for_trailers();
         if !self.file_replaces_body {
@@ -264,7 +264,7 @@ impl ResponseWriter<'_> {
     /// closing its own descriptor does not end the connection. `slot` is the request's.
     ///
     /// # Errors
-    /// Part of an answer has already been sent, or no further descriptor or thread is available.
+    /// Part of an answer has already been sent, or no more descriptors or threads are available.
     pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<Recorder<'static>>) -> io::Result<OwnedFd> {
         if self.head_has_left() || self.transport.is_given_away() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was already taken"));

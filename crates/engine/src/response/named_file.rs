@@ -1,8 +1,8 @@
 //! A file that the application names instead of a body (`X-Sendfile`, `X-Accel-Redirect`): the data of the request that is needed
 //! to serve it, and the resulting answer.
 //!
-//! It is only used if the configuration allows directories for it. It knows no response. The thread that runs the application
-//! runs it.
+//! It is only used if the configuration allows directories for it. It does not know about responses. The thread that runs the
+//! application runs it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,7 +54,7 @@ impl XSendfile {
                 let path = name.split(|byte| *byte == b'?').next().unwrap_or_default();
                 match percent_decode(path, &mut decoded) {
                     Ok(true) => &decoded,
-                    // A path that can't be decoded names no file.
+                    // A path that can't be decoded does not belong to any file.
                     Ok(false) | Err(_) => path,
                 }
             }

@@ -1,12 +1,12 @@
 //! A body that an application has framed in chunks itself, with `Transfer-Encoding: chunked`. Under uWSGI such a body goes to the
 //! client as it is, so its application relies on that. Here the chunks are decoded, and the session's encoder frames the data for
-//! the protocol of the client. It knows no response. Worker threads run it.
+//! the protocol of the client. It does not know about responses. Worker threads run it.
 
 use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
 /// How an application violated its own framing, as the rest of a sentence.
-pub const NO_CHUNKS: &str = "set `Transfer-Encoding: chunked`, and its body does not consist of chunks; the connection is closed";
-pub const MORE_BEHIND: &str = "sent more behind its last chunk; the rest was cut";
+pub const NO_CHUNKS: &str = "has `Transfer-Encoding: chunked`, but its body does not consist of chunks; closing the connection";
+pub const MORE_BEHIND: &str = "has data after its last chunk; the rest was cut";
 
 /// The decoder of an application's own chunks.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub enum OwnChunk<'a> {
     More,
     /// The body is complete. `is_exact`: nothing follows it.
     End { is_exact: bool },
-    /// This is no chunk.
+    /// This is not a chunk.
     Malformed,
 }
 

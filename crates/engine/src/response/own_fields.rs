@@ -1,5 +1,5 @@
-//! Fields that an answer gets from the identity of its request, unless the application has set them itself. It knows no log.
-//! Workers run it, if the settings ask for such fields.
+//! Fields that an answer gets from the identity of its request, unless the application has set them itself. It does not know
+//! about the log. Workers run it, if the settings ask for such fields.
 
 use crate::response::Response;
 

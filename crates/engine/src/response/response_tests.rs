@@ -104,7 +104,7 @@ fn a_sent_answer_still_has_its_status() {
     answer.writer().finish();
     assert_eq!(answer.writer().advance(), Progress::Done);
     let buffers = answer.writer().end();
-    assert!(buffers.head.capacity() > 0 && buffers.output.capacity() > 0, "a connection that waits owns no buffer");
+    assert!(buffers.head.capacity() > 0 && buffers.output.capacity() > 0, "a connection that waits does not own a buffer");
     assert_eq!(answer.writer().status_code(), 101, "what comes next depends on it");
 }
 

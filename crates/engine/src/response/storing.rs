@@ -1,7 +1,7 @@
 //! `cachestore`: the body of an answer becomes an item of a cache while it is sent. A body that is cut off, that its application
 //! does not complete, or that is too large for an item is not stored.
 //!
-//! It knows no rules and no language. Worker threads run it, for answers that a rule wants to be stored.
+//! It does not know about rules or languages. Worker threads run it, for answers that a rule wants to be stored.
 
 use bolide_contract::answering::Coding;
 use bolide_memory::cache::{Change, Waiting};
@@ -31,7 +31,7 @@ impl AnswerStore {
         Some(Box::new(AnswerStore { stores, caches, body: Vec::new(), most_bytes }))
     }
 
-    /// Further items, of a response route.
+    /// More items, of a response route.
     pub(super) fn add(&mut self, more: AnswerStore) {
         self.stores.extend(more.stores);
         self.most_bytes = self.most_bytes.max(more.most_bytes);
@@ -54,7 +54,7 @@ impl AnswerStore {
         }
     }
 
-    /// Stores a body that is complete at once.
+    /// Stores a body that was complete from the beginning.
     pub(super) fn keep_whole(mut self, body: &[u8], status: u16) {
         if self.takes(status) {
             self.note(body);

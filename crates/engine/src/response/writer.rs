@@ -1,8 +1,8 @@
 //! An answer with its transport: the application's data goes into the [`Response`], is encoded by the session's encoder, and goes
 //! to the [`Transport`] of the connection.
 //!
-//! The transport sets the budget: data that it does not accept is not accepted here either, and must be pushed again. It knows no
-//! language. Worker threads run it.
+//! The transport sets the budget: data that it does not accept is not accepted here either, and must be pushed again. It does not
+//! know about languages. Worker threads run it.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
@@ -112,7 +112,7 @@ impl ResponseWriter<'_> {
         pushed
     }
 
-    /// Stores an answer whose body is complete at once.
+    /// Stores an answer whose body was complete from the beginning.
     pub(super) fn store_whole(&mut self, body: &[u8]) {
         if let Some(store) = self.store.take().filter(|_| !self.has_no_body()) {
             store.keep_whole(body, self.head.status());
@@ -178,7 +178,7 @@ impl ResponseWriter<'_> {
         self.transport.begin_turn();
     }
 
-    /// The client's turn is over: producers of further data stop until other connections have had their turn.
+    /// The client's turn is over: producers of more data stop until other connections have had their turn.
     pub fn turn_is_over(&self) -> bool {
         self.transport.turn_is_over()
     }
@@ -319,12 +319,12 @@ impl ResponseWriter<'_> {
         self.transport.is_stream()
     }
 
-    /// Ends the answer in its current state, and the connection with it; further data is discarded.
+    /// Ends the answer in its current state, and the connection with it; later data is discarded.
     pub fn disconnect(&mut self) {
         if self.has_head() {
             self.finish();
             self.begin_turn();
-            // Data that the client does not read at once is lost, as in uWSGI.
+            // Data that the client does not read immediately is lost, as in uWSGI.
             self.advance();
         }
         self.terms.keep_alive = false;
@@ -486,7 +486,8 @@ impl ResponseWriter<'_> {
         made
     }
 
-    /// Sends a complete body of the server's own: data that the client does not read at once is buffered, regardless of its size.
+    /// Sends a complete body of the server's own: data that the client does not read immediately is buffered, regardless of its
+    /// size.
     pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
         if self.left != BodyLeft::Discard {

@@ -1,7 +1,7 @@
 //! The time that a client has to send its body: silence has a limit, and so has a trickle of bytes that never ends.
 //!
-//! It knows no sockets and reads no clock: the caller passes times in monotonic milliseconds. Workers run it for each piece of a
-//! body.
+//! It does not know about sockets and does not read the clock: the caller passes times in monotonic milliseconds. Workers run it
+//! for each piece of a body.
 
 /// Milliseconds in which a request whose head is arriving at a draining worker must be complete, including its body if the worker
 /// stops: a trickle must not use up all of the mercy. At a reload it is the time for which a body may stall, or arrive more

@@ -1,5 +1,5 @@
-//! When a worker counts its connections: at most once a second, and once more when it has become calm. It knows no connection.
-//! The thread that leads uses it.
+//! When a worker counts its connections: at most once a second, and once more when it has become calm. It does not know about
+//! connections. The thread that leads uses it.
 
 use nix::sys::epoll::EpollTimeout;
 

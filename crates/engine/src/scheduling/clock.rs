@@ -1,7 +1,7 @@
 //! The clock of a request: it is read when a connection is attended to and when a call of the application has ended, so a time is
 //! never older than the request itself took. Date texts are formatted once a second.
 //!
-//! It knows no requests. Each thread of a worker has its own.
+//! It does not know about requests. Each thread of a worker has its own.
 
 pub use bolide_contract::clock::precise_us;
 use bolide_contract::clock::{now_ms, wall_second};

@@ -32,7 +32,7 @@ pub(crate) struct CompanionThread {
     alarm: TimerFd,
 }
 
-/// Whether calls are quick at present, by the number of connections that are attended to in a tick of the coarse clock.
+/// Whether calls are currently quick, by the number of connections that are attended to in a tick of the coarse clock.
 #[derive(Debug, Default)]
 pub(crate) struct QuickCalls {
     tick_ms: u64,
@@ -80,7 +80,7 @@ impl CompanionThread {
 
     /// The time of the look has come, or the wait has ended for another reason.
     pub fn note_alarm(&self) {
-        // The read does not block, and an alarm that has not gone off is no error.
+        // The read does not block, and an alarm that has not gone off is not an error.
         let _ = self.alarm.wait();
     }
 
@@ -102,7 +102,7 @@ impl CompanionThread {
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     }
 
-    /// Waits for its end, for [`MAX_END`] at the longest.
+    /// Waits for its end, for at most [`MAX_END`].
     pub fn join(&self) {
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = handle.take() else { return };

@@ -1,5 +1,6 @@
 //! The primitives of the lead of threads: atomics, locks, the doorbell, and the times that a standby compares. `models`, which
-//! runs `leadership` under each possible interleaving of threads, replaces this file. It knows no worker. Workers run it.
+//! runs `leadership` under each possible interleaving of threads, replaces this file. It does not know about workers. Workers run
+//! it.
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub use std::sync::{Condvar, Mutex, MutexGuard};

@@ -5,7 +5,7 @@
 //! long as one with few. The worker's own events (orders, the heartbeat) come first.
 //!
 //! In a worker with several threads the table is locked for moments only. A connection that is attended to is *away*, and belongs
-//! to its thread alone. The table knows no sockets and no application. Workers run it.
+//! to its thread alone. The table does not know about sockets or the application. Workers run it.
 
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl Key {
 enum Occupancy<C> {
     Free,
     Present(Box<C>),
-    /// A thread attends to it; `has_event` says whether an event came meanwhile.
+    /// A thread attends to it; `has_event` says whether an event came in the meantime.
     CheckedOut {
         has_event: bool,
     },
@@ -357,7 +357,7 @@ impl<C> ConnectionTable<C> {
     }
 
     /// Returns the key whose turn it is. `None`: the queue is empty, or the streams of a connection have had their turn, and the
-    /// poll must be asked for further events, which come before their next turn.
+    /// poll must be asked for more events, which come before their next turn.
     pub fn next_ready(&mut self) -> Option<Key> {
         loop {
             match self.ready.pop_front()? {
@@ -435,7 +435,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Whether it is attended to at present.
+    /// Whether a thread is attending to it.
     pub fn is_checked_out(&mut self, key: Key) -> bool {
         matches!(self.find(key), Some(Entry { occupancy: Occupancy::CheckedOut { .. }, .. }))
     }
@@ -448,7 +448,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Brings a connection back. It is queued again if it had an event meanwhile. Its time limit is `due_ms`.
+    /// Brings a connection back. It is queued again if it had an event in the meantime. Its time limit is `due_ms`.
     pub fn check_in(&mut self, key: Key, connection: Box<C>, due_ms: u64) {
         let Some(entry) = self.find(key) else { return };
         let had_event = matches!(entry.occupancy, Occupancy::CheckedOut { has_event: true });

@@ -4,11 +4,11 @@
 //! costs the sender about 8 µs: a tenth of a small Flask view. So while more requests are ready, a finished answer is sent with
 //! MSG_MORE, and pushed with the others after [`HOLD_US`] at the latest: the first push wakes the client, and the rest find it
 //! awake. The worker's companion pushes answers during a call that lasts longer than that, so no answer is held before there is a
-//! companion. The kernel has the bytes from the start: it sends them if the worker dies or the connection is closed (tcp(7),
+//! companion. The kernel has the bytes immediately: it sends them if the worker dies or the connection is closed (tcp(7),
 //! TCP_CORK).
 //!
 //! Quick applications gain nothing, as their clients are awake. For them it stays off, and costs a read of the clock in one turn
-//! of 16. It knows no sockets. Workers run it.
+//! of 16. It does not know about sockets. Workers run it.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const MIN_PUSH_US: u64 = HOLD_US / 2;
 /// The companion's interval while answers of HTTP/2 are held, in microseconds.
 pub const LOOK_US: u64 = 800;
 
-/// The most answers that are held at the same time.
+/// Maximum number of answers that are held at the same time.
 const MAX_HELD: usize = 64;
 
 /// An application is slow if the requests of a turn took this many microseconds on average.
@@ -39,8 +39,8 @@ const SLOW_US: u64 = 30;
 /// One turn in this many is measured.
 const MEASURED_TURN: u32 = 16;
 
-/// The answers that the kernel holds. A worker with several threads holds none while its calls block: another client could not
-/// be answered meanwhile with one thread, but can be here.
+/// The answers that the kernel holds. A worker with several threads holds none while its calls block: another client could not be
+/// answered in the meantime with one thread, but can be here.
 #[derive(Default)]
 pub struct Corking {
     held: Vec<Key>,
@@ -55,7 +55,7 @@ pub struct Corking {
 }
 
 impl Corking {
-    /// Whether the answers of slow calls are held at present.
+    /// Whether the answers of slow calls are currently held.
     pub fn is_on(&self) -> bool {
         self.is_on
     }

@@ -2,7 +2,7 @@
 //!
 //! Most limits are extended long before they expire (each answer on a persistent connection renews its keep-alive time). So when
 //! a limit moves back, its entry stays where it is, and is inserted again when it comes up. A limit that moves forward gets
-//! another entry, and the earlier one becomes stale. It knows no connections: keys are numbers. Workers run it.
+//! another entry, and the earlier one becomes stale. It does not know about connections: keys are numbers. Workers run it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,8 +10,7 @@ use std::collections::BinaryHeap;
 /// No time limit, in monotonic milliseconds.
 pub const NEVER_MS: u64 = u64::MAX;
 
-/// The most milliseconds by which the clock is late: a wait that ends this much later finds its time over, and need not be
-/// repeated.
+/// Maximum delay of the clock in milliseconds: a wait that ends this much later finds its time over, and need not be repeated.
 pub const CLOCK_TICK_MS: u64 = 4;
 
 /// Stale entries are removed when there are more than this many for each connection, and `ENTRIES_SPARE` beside.

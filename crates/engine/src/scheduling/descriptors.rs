@@ -1,5 +1,5 @@
-//! When a worker had no free descriptor for a connection, when it looks again, and whether the application is the reason. It
-//! opens nothing and takes no connection. Workers run it.
+//! When a worker had no free descriptor for a connection, when it looks again, and whether the application is the reason. It does
+//! not open anything or take connections. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,7 +95,7 @@ impl Descriptors {
         self.again_ms.take_if(|again_ms| now_ms >= *again_ms).is_some()
     }
 
-    /// The application has opened most descriptors, or lowered the limit, and this worker can accept no client.
+    /// The application has opened most descriptors, or lowered the limit, and this worker can't accept clients.
     pub fn are_lost(&self, connections: usize, now_ms: u64) -> bool {
         self.since_ms.is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= WORN_MS)
             && now_ms.saturating_sub(self.refused_ms) < WAITED_MS

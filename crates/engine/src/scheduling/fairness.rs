@@ -1,6 +1,6 @@
 //! How workers share new connections without messages: each one writes to the scoreboard how much of its time it works and how
 //! many connections it holds. A worker that works more than another one leaves the next connection to it. If they work alike, the
-//! number of connections decides. It knows no sockets. Workers run it.
+//! number of connections decides. It does not know about sockets. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +12,7 @@ const AHEAD_OF_IDLE: u32 = 1;
 
 /// Differences in work, in thousandths of a worker's time. A worker leaves a connection to another one if it works more by
 /// `MORE_WORK`, and takes one although it holds more if it works less by as much. The busier one must work at least `MUCH_WORK`,
-/// since a worker with time to spare makes no client wait.
+/// since a worker with time to spare does not make clients wait.
 const MORE_WORK: u32 = 250;
 const MUCH_WORK: u32 = 500;
 

@@ -1,15 +1,15 @@
 //! What the next system call would find, as the last ones tell: whether a poll that does not wait finds an event, and how many
 //! connections wait to be accepted. A call that finds nothing costs as much as one that does, and a client that opens a
-//! connection for each request would cost one of each. It knows no sockets. Workers run it.
+//! connection for each request would cost one of each. It does not know about sockets. Workers run it.
 
-/// After this many polls in a row that would have found nothing, the next ones wait at once.
+/// After this many polls in a row that would have found nothing, the next ones wait immediately.
 const EMPTY_POLLS: u32 = 8;
 
-/// Of polls that are expected to find nothing, and of accepts that are expected to find no second connection, one in this many
+/// Of polls that are expected to find nothing, and of accepts that are not expected to find a second connection, one in this many
 /// looks whether that is still so.
 const LOOK_EVERY: u32 = 8;
 
-/// Whether polls that do not wait are empty at present. Such a poll keeps the language, which one that waits must release.
+/// Whether polls that do not wait are currently empty. Such a poll keeps the language, which one that waits must release.
 #[derive(Debug, Default)]
 pub struct PollForecast {
     empty: u32,
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn while_several_wait_all_are_accepted() {
         let mut forecast = AcceptForecast::default();
-        assert_eq!(forecast.count(64), 64, "a start may be followed by a burst");
+        assert_eq!(forecast.count(64), 64, "startup may be followed by a burst");
         forecast.note(64);
         assert_eq!(forecast.count(64), 64);
         forecast.note(2);

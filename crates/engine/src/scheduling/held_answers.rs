@@ -3,8 +3,8 @@
 //! The length of the application's next call is not known. So an answer is held only while a thread without the interpreter
 //! watches: the worker's companion, which sends answers that are held for longer than its interval. They are also sent before a
 //! sleep in the poll, and before a return to an embedding event loop. [`HeldAnswers::push`] does all of that. Any thread may call
-//! it, with or without the interpreter, unless it holds a connection's lock; it may hold the table's. This module knows no
-//! application and reads no clock.
+//! it, with or without the interpreter, unless it holds a connection's lock; it may hold the table's. This module does not know
+//! about the application and does not read the clock.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::scheduling::concurrency::{AtomicBool, Mutex, MutexGuard, Ordering::Re
 
 /// A connection as seen from here.
 pub trait Holding: Send + Sync {
-    /// Sends the held answers, unless they were sent meanwhile.
+    /// Sends the held answers, unless they were sent in the meantime.
     fn let_go(&self);
 }
 
@@ -23,7 +23,7 @@ pub struct HeldAnswers {
     is_watched: AtomicBool,
     /// An answer could have been held since this was last asked.
     is_wanted: AtomicBool,
-    /// Whether the list has entries. It is empty most of the time, and this flag costs less than the lock.
+    /// Whether the list contains entries. It is empty most of the time, and this flag costs less than the lock.
     are_there: AtomicBool,
     /// One entry for each connection at most. It is locked under connections' locks, and none of those is taken under this
     /// one.

@@ -7,8 +7,8 @@
 //!
 //! A request costs two writes to one word: it is odd while the leader is inside a call, even otherwise. The lead passes by a
 //! compare-and-swap from odd to the next even number. The leader does it when it comes back (it still leads), or a thread that
-//! found it blocked (then that one leads). It knows no language: a thread that needs the interpreter takes it after the lead, or
-//! in a call. Workers run it.
+//! found it blocked (then that one leads). It does not know about languages: a thread that needs the interpreter takes it after
+//! the lead, or in a call. Workers run it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Leadership {
         self.all_gone.notify_all();
     }
 
-    /// The calling thread leads: at the start, and after [`Turn::Lead`].
+    /// The calling thread leads: at startup, and after [`Turn::Lead`].
     pub fn take_over(&self) {
         self.leader.store(own_thread(), SeqCst);
     }
@@ -173,7 +173,7 @@ impl Leadership {
         seen % 2 == 1 && self.take_from(seen)
     }
 
-    /// Runs a thread that does not lead, and holds no interpreter, until it leads or ends. `may_retire`: it may end when it is
+    /// Runs a thread that neither leads nor holds the interpreter, until it leads or ends. `may_retire`: it may end when it is
     /// not needed. `wait_for_need` waits at the poll until a leader is needed while the present one is inside the call of this
     /// number, or until the doorbell rings.
     pub fn follow(&self, may_retire: bool, wait_for_need: &mut dyn FnMut(u64) -> Need) -> Turn {
@@ -235,7 +235,7 @@ impl Leadership {
         self.stopping.load(SeqCst)
     }
 
-    /// Waits until only `left` threads remain, for `most` at the longest. Returns `false` if there are more.
+    /// Waits until only `left` threads remain, for at most `most`. Returns `false` if there are more.
     pub fn wait_for_others(&self, left: u32, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut roles = self.roles();
@@ -363,7 +363,7 @@ impl Glance {
         Glance { word, at: Instant::now(), cpu_us }
     }
 
-    /// The same call was on a CPU meanwhile, or has ended.
+    /// The same call was on a CPU in the meantime, or has ended.
     fn has_run_since(&self, earlier: &Glance) -> bool {
         self.word != earlier.word || self.cpu_us != earlier.cpu_us
     }

@@ -2,10 +2,10 @@
 //!
 //! glibc keeps freed memory below a block that is in use: after a hundred slow clients that is most of the memory of their
 //! answers. A check reads /proc, and a trim takes some milliseconds for a hundred MB. So there is a check only if far fewer
-//! connections (streams count too) are open than before, a moment later, and rarely. It calls no clock and no system function:
-//! the caller passes them in. The thread that leads a worker runs it, once a turn of the loop.
+//! connections (streams count too) are open than before, a moment later, and rarely. It does not call the clock or system
+//! functions itself: the caller passes them in. The thread that leads a worker runs it, once a turn of the loop.
 
-/// This many connections at once are a reason to check when they have gone.
+/// This many connections at the same time are a reason to check when they have gone.
 const MIN_CONNECTIONS: usize = 8;
 
 /// Milliseconds between their end and the check: by then their memory is freed, and new connections have taken what they need.
@@ -23,7 +23,7 @@ const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 /// The checks of a worker.
 #[derive(Debug, Default)]
 pub struct MemoryTrim {
-    /// The most connections that were open since the last check.
+    /// Maximum number of connections that were open since the last check.
     most: usize,
     /// When to check, in monotonic milliseconds.
     due_ms: Option<u64>,

@@ -1,11 +1,11 @@
 //! The bound on one turn of a connection, or of all its streams together: without it, a client that sends without end would have
 //! the thread for itself. The send buffer bounds the bytes that are sent in a turn.
 //!
-//! It knows no sockets: the connection counts its work here, and asks whether it may continue. Workers run it.
+//! It does not know about sockets: the connection counts its work here, and asks whether it may continue. Workers run it.
 
 use crate::scheduling::clock::precise_us;
 
-/// The most requests of one connection that are served in a turn.
+/// Maximum number of requests of one connection that are served in a turn.
 const MAX_REQUESTS_TURN: u32 = 32;
 
 /// The turn is over when consecutive requests have taken this many microseconds in sum.
@@ -17,7 +17,7 @@ const REQUESTS_A_LOOK: u32 = 4;
 /// Bytes that are read from one connection in a turn, over all reads: heads, bodies and frames.
 const READ_TURN_BYTES: usize = 256 * 1024;
 
-/// The most pings of a WebSocket that are answered in a turn.
+/// Maximum number of pings of a WebSocket that are answered in a turn.
 const MAX_PINGS_TURN: u32 = 64;
 
 /// A connection's use of its turn.
@@ -64,7 +64,7 @@ impl TurnBudget {
 }
 
 /// The use that the streams of a connection make of their turn. Each is a request, and any of them may be slow, so the clock is
-/// read before each further one.
+/// read before each of them except the first.
 #[derive(Debug, Default)]
 pub struct StreamsTurn {
     begun: u32,

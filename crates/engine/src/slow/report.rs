@@ -191,7 +191,7 @@ fn members(request: &SlowRequest<'_>, phases: &Phases, seen: &[Seen<'_>]) -> Vec
     out
 }
 
-/// The value of `what`, and further texts.
+/// The value of `what`, and more texts.
 fn described(doing: &Doing) -> (&'static str, Vec<(&'static str, &str)>) {
     match doing {
         Doing::Runs => ("code", Vec::new()),

@@ -1,7 +1,7 @@
 //! The thread that looks at slow requests. Between its looks it sleeps: until the next one is due, and at most as long as the
 //! mark, since a request that begins later can't be slow earlier.
 //!
-//! It never waits for the language, and ends with the process. It knows no report.
+//! It never waits for the language, and ends with the process. It does not know about reports.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +66,7 @@ impl SlowRequests {
             let recorder = recorders.iter().find(|recorder| key.slot == RequestKey::of((**recorder, 0)).slot);
             let waits_for_client =
                 recorder.and_then(|recorder| recorder.phase(key.number)).is_some_and(|phase| phase != Phase::Application);
-            // Requests go on meanwhile: neither they nor the language are held up.
+            // Requests go on in the meantime: neither they nor the language are held up.
             let look = (!waits_for_client).then(|| sampler.look(subject));
             let in_call = recorder.and_then(Recorder::in_call);
             let is_same = subject.task.is_some() || in_call.is_some_and(|(number, _)| number == key.number);

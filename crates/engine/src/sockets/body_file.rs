@@ -1,6 +1,6 @@
 //! A part of a file as a body, or as a part of one: how much of it is left, and which version of the file the head describes.
 //!
-//! It knows no sockets and no protocol. Worker threads run it.
+//! It does not know about sockets or protocols. Worker threads run it.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! The client of a connection: the peer of its socket, or the client that a trusted reverse proxy speaks for. And the hosts that
 //! clients may ask for.
 //!
-//! It knows no connection and no application. Workers run it once for a connection, and for each header block of a trusted peer
-//! that differs from the block before.
+//! It does not know about connections or the application. Workers run it once for a connection, and for each header block of a
+//! trusted peer that differs from the block before.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Forwarded {
 
 impl Client {
     /// The client of a connection that has just been accepted. With `has_fields` its requests have HTTP header fields, which are
-    /// used at once.
+    /// used immediately.
     pub fn new(peer: Peer, has_fields: bool, rules: &ClientRules) -> Client {
         let is_trusted = has_fields && rules.has_fields() && rules.trusts(&peer);
         // The other protocols are spoken by reverse proxies alone.
@@ -222,7 +222,7 @@ impl Client {
         self.forwarded.as_deref()
     }
 
-    /// Whether the client speaks TLS, with this server or with a reverse proxy that says so.
+    /// Whether the client speaks TLS, with this server or, as a reverse proxy reports, with that.
     pub fn is_https(&self) -> bool {
         let said = self.forwarded().and_then(|forwarded| forwarded.is_https);
         said.unwrap_or(self.peer.tls.is_some() || self.peer.front_tls.is_some())

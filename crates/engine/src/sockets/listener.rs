@@ -1,5 +1,5 @@
-//! A listening socket as a worker sees it: inherited, shared with the other workers, and accepted from. It knows no requests.
-//! Workers run it.
+//! A listening socket as a worker sees it: inherited, shared with the other workers, and accepted from. It does not know about
+//! requests. Workers run it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +37,7 @@ pub struct ListeningSocket {
     pub http2: Http2,
     /// Its requests are redirected to this port of HTTPS.
     pub redirects_to_https: Option<u16>,
-    /// Each connection begins with a PROXY header that names its client.
+    /// Each connection begins with a PROXY header, which contains the client's address.
     pub has_proxy_header: bool,
     /// A peer that may send the header may also leave it out, and is the client then.
     pub may_lack_proxy_header: bool,
@@ -166,7 +166,7 @@ impl ListeningSocket {
         }
     }
 
-    /// Refuses new clients at once, in all processes that share the socket, and frees its address. Waiting clients are reset.
+    /// Refuses new clients immediately, in all processes that share the socket, and frees its address. Waiting clients are reset.
     pub fn shut(&self) {
         if self.is_ours {
             // It fails if another process has shut the socket down before, which has the same result.

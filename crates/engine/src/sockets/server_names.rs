@@ -1,5 +1,5 @@
-//! The hosts that are served, if `server-names` restricts them. It knows no request. Workers with that setting run it once for
-//! each request.
+//! The hosts that are served, if `server-names` restricts them. It does not know about requests. Workers with that setting run it
+//! once for each request.
 
 use bolide_protocol::Fault;
 

@@ -1,5 +1,5 @@
-//! The few system calls of a connection, each with the results that the engine distinguishes. It knows no protocol. Workers run
-//! it.
+//! The few system calls of a connection, each with the results that the engine distinguishes. It does not know about protocols.
+//! Workers run it.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -140,7 +140,7 @@ pub fn write_corked(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
 
 /// Sends the bytes that the kernel holds: setting TCP_NODELAY, which is set already, pushes them (tcp(7)).
 pub fn push(socket: BorrowedFd<'_>) {
-    // The next read reports a connection that broke meanwhile.
+    // The next read reports a connection that broke in the meantime.
     let _ = setsockopt(&socket, TcpNoDelay, &true);
 }
 
@@ -168,7 +168,7 @@ pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
     }
 }
 
-/// Waits until the socket has input or is writable, as asked for, or the bell rings; for `most` at the longest. Clears the bell.
+/// Waits until the socket has input or is writable, as asked for, or the bell rings; for at most `most`. Clears the bell.
 pub fn watch(socket: BorrowedFd<'_>, (for_input, for_room): (bool, bool), bell: Option<&EventFd>, most: Duration) {
     let mut wanted = PollFlags::empty();
     wanted.set(PollFlags::POLLIN, for_input);
@@ -185,7 +185,7 @@ pub fn watch(socket: BorrowedFd<'_>, (for_input, for_room): (bool, bool), bell: 
     let _ = bell.map(EventFd::read);
 }
 
-/// Waits until the client has sent something, or with `for_room` until the socket is writable; for `most` at the longest.
+/// Waits until the client has sent something, or with `for_room` until the socket is writable; for at most `most`.
 pub fn wait_for_client(socket: BorrowedFd<'_>, for_room: bool, most: Duration) {
     let wanted = if for_room { PollFlags::POLLOUT } else { PollFlags::POLLIN };
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);

@@ -1,13 +1,13 @@
 //! Connections that applications have taken over in the middle of a call, to speak another protocol on them: which calls hold
-//! them, and how they end when the worker ends.
+//! them, and how they end when the worker exits.
 //!
-//! A thread in such a call reads no orders, and neither does the application's library that it waits in. So a thread without the
-//! interpreter, the attendant, looks after these connections, and exists only while there are some. Some seconds after the order
-//! to end, it ends the input of their clients, which libraries take for a client that has left. If a connection speaks TLS, it
-//! carries the bytes ([`TlsBridge`]). Python 3.12 and later warn an application that forks (`os.fork()`) about any further
-//! thread, so about this one too. It holds no lock that a child could need, as a child never runs this code.
+//! A thread in such a call does not read orders, and neither does the library of the application in which it waits. So a thread
+//! without the interpreter, the attendant, looks after these connections, and exists only while there are some. Some seconds
+//! after the order to end, it ends the input of their clients, which libraries take for a client that has left. If a connection
+//! speaks TLS, it carries the bytes ([`TlsBridge`]). Python 3.12 and later warn an application that forks (`os.fork()`) about any
+//! other thread, so about this one too. It does not hold a lock that a child could need, as a child never runs this code.
 //!
-//! It knows no protocol and no language. Workers run it.
+//! It does not know about protocols or languages. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,13 +28,13 @@ use crate::sockets::tls_bridge::TlsBridge;
 const LOOK_MS: u16 = 100;
 
 /// Milliseconds for which a call may still read from its client after the order to stop or to drain: the same as for a stream at
-/// a stop. Such a connection might never end by itself, so a reload can't wait for it either.
+/// shutdown. Such a connection might never end by itself, so a reload can't wait for it either.
 const INPUT_MS: u64 = 3_000;
 
 /// Size of the thread's stack in bytes: it calls the TLS library, and no application.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// How long a worker that ends waits for the last bytes of bridges whose application has closed, in milliseconds.
+/// How long a worker that exits waits for the last bytes of bridges whose application has closed, in milliseconds.
 const LAST_BYTES_MS: u64 = 1_000;
 
 /// A worker's record of them. It lives as long as the process.
@@ -44,7 +44,7 @@ pub struct TakenConnections {
     /// How many threads serve.
     threads: usize,
     state: Mutex<State>,
-    /// Rings when a bridge is new, or the worker ends.
+    /// Rings when a bridge is new, or the worker exits.
     bell: EventFd,
     /// It was logged that no thread is left.
     has_warned: AtomicBool,
@@ -75,7 +75,7 @@ enum Attendance {
 struct HeldCall {
     id: u64,
     began_ms: u64,
-    /// The client's input ends when the worker ends. The reference keeps no connection open.
+    /// The client's input ends when the worker exits. The reference does not keep the connection open.
     socket: Weak<OwnedFd>,
     end: InputEnd,
 }
@@ -135,7 +135,7 @@ impl TakenConnections {
     /// A call has the connection's own socket.
     ///
     /// # Errors
-    /// No further thread can be started.
+    /// Another thread can't be started.
     pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<Recorder<'static>>) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Arc::downgrade(socket), InputEnd::Socket);
         self.start_attendant(attendance)?;
@@ -146,7 +146,7 @@ impl TakenConnections {
     /// A call has the other end of a pair, whose `inner` end is the bridge's; bytes from either end go to the other.
     ///
     /// # Errors
-    /// No further thread can be started.
+    /// Another thread can't be started.
     pub(crate) fn hold_bridge(
         &'static self,
         (socket, tls): (Arc<OwnedFd>, Box<TlsStream>),
@@ -257,7 +257,7 @@ impl TakenConnections {
             }
             match call.end {
                 InputEnd::Told | InputEnd::Done => continue,
-                // A connection that is gone was closed meanwhile.
+                // A connection that is gone was closed in the meantime.
                 InputEnd::Socket => call.socket.upgrade().into_iter().for_each(|socket| socket::end_reading(socket.as_fd())),
                 InputEnd::Bridge => {
                     bridges.iter_mut().filter(|bridge| bridge.id() == call.id).for_each(TlsBridge::end_input);
@@ -276,7 +276,7 @@ impl TakenConnections {
         }
     }
 
-    /// The worker ends: bytes that applications have written before they closed are sent first, within a bound.
+    /// The worker exits: bytes that applications have written before they closed are sent first, within a bound.
     pub fn finish(&self) {
         let mut state = self.lock();
         if state.attendance == Attendance::Absent {

@@ -1,6 +1,6 @@
 //! TLS of a connection: the records in the bytes of its socket. The room `tls` has certificates, keys and tickets.
 //!
-//! It knows no protocol and no application. Worker threads run it.
+//! It does not know about protocols or the application. Worker threads run it.
 
 mod faults;
 mod stream;

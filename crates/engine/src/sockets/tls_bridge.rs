@@ -1,9 +1,9 @@
 //! A TLS connection that an application has taken over: the application has one end of a socket pair. Its bytes are sent to the
 //! client as records, and the plaintext of the client's records is sent to it.
 //!
-//! It knows no protocol and waits for nothing: the thread that looks after taken connections runs it when there are events.
-//! Neither side is read while the other one accepts nothing, so a bridge holds one read of plaintext and one write of records at
-//! most.
+//! It does not know about protocols and waits for nothing: the thread that looks after taken connections runs it when there are
+//! events. Neither side is read while the other one accepts nothing, so a bridge holds one read of plaintext and one write of
+//! records at most.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use nix::poll::PollFlags;
 use crate::sockets::socket::{self, Read, Written};
 use crate::sockets::tls::{SEALED_BYTES, TlsStream, with_workbench};
 
-/// Bytes that are read at once, from either side.
+/// Bytes per read, from either side.
 const CARRIED_BYTES: usize = SEALED_BYTES;
 
 /// Reads of each side before other bridges have their turn.
@@ -74,7 +74,7 @@ impl TlsBridge {
         self.id
     }
 
-    /// Gives the application no further input, as if its client had left.
+    /// Does not give the application more input, as if its client had left.
     pub fn end_input(&mut self) {
         if self.to_application == Way::Open {
             self.to_application = Way::Ending;

@@ -1,8 +1,8 @@
 //! The transport of one connection: the socket or the stream, its state, and the bytes that wait to be sent.
 //!
-//! It knows no protocol: sessions make bytes, and it moves them, in plain or within TLS. A stream of HTTP/2 passes them to the
-//! connection that it shares, which makes frames of them. The bytes that a connection may send in a turn are bounded, so that
-//! others have their turn. Worker threads run it, each for the connection that it attends to.
+//! It does not know about protocols: sessions make bytes, and it moves them, in plain or within TLS. A stream of HTTP/2 passes
+//! them to the connection that it shares, which makes frames of them. The bytes that a connection may send in a turn are bounded,
+//! so that others have their turn. Worker threads run it, each for the connection that it attends to.
 
 mod encrypted;
 mod room_wait;
@@ -29,10 +29,10 @@ pub const SEND_TURN_BYTES: usize = 256 * 1024;
 const CORKED_BYTES: usize = 16 * 1024;
 
 /// Bytes that may wait for slow clients, over all connections of a worker. Beyond this, no more bytes are kept for a client whose
-/// socket is full: its application is suspended at once.
+/// socket is full: its application is suspended immediately.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes of a file that a stream reads at once.
+/// Bytes of a file that a stream reads at a time.
 const FILE_PIECE_BYTES: usize = 16 * 1024;
 
 /// Bytes that wait for slow clients in this process, which is one worker.
@@ -41,8 +41,8 @@ static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// The transport of one stream within a connection that it shares.
 pub trait StreamTransport: Send {
     /// Moves waiting bytes, from `sent` on, and then `part`, to the connection, as far as there is room; advances `sent`. They
-    /// are sent at once, or, if the answer `may_wait`, possibly together with others. Also returns how many bytes of `part` were
-    /// taken.
+    /// are sent immediately, or, if the answer `may_wait`, possibly together with others. Also returns how many bytes of `part`
+    /// were taken.
     fn send(&self, outgoing: &mut Outgoing, sent: &mut usize, part: StreamPart<'_>, may_wait: bool) -> (Moved, usize);
 
     /// Reads bytes of the request's body.
@@ -92,7 +92,7 @@ pub struct Transport {
     pub outgoing: Outgoing,
     /// How many of these bytes were sent.
     sent: usize,
-    /// The socket accepts nothing at present.
+    /// The socket does not accept anything now.
     pub is_full: bool,
     /// The client is gone.
     pub is_broken: bool,

@@ -1,7 +1,8 @@
 //! The time limits of an HTTP/2 connection: for its next request, for the rest of a frame, or for reading waiting bytes.
 //!
-//! It knows no sockets and reads no clock: the caller passes times in monotonic milliseconds. The threads that attend to
-//! connections run it, at the end of each turn, and when the last stream has ended without a turn of its connection.
+//! It does not know about sockets and does not read the clock: the caller passes times in monotonic milliseconds. The threads
+//! that attend to connections run it, at the end of each turn, and when the last stream has ended without a turn of its
+//! connection.
 
 use crate::scheduling::deadlines::NEVER_MS;
 

@@ -3,8 +3,8 @@
 //! Any thread with the connection's lock may read for it: the thread that leads, or one that waits here, since there may be no
 //! other one (a worker of one thread, or one whose threads are all in calls). So a waiting thread watches the socket and a bell,
 //! which other threads ring when they have read or sent. They ring it under the connection's lock. The bell is registered and all
-//! conditions are checked under the same lock before each sleep, so no event is lost in between. It knows no application and no
-//! lead. Worker threads run it, without the interpreter.
+//! conditions are checked under the same lock before each sleep, so no event is lost in between. It does not know about the
+//! application or the lead. Worker threads run it, without the interpreter.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::{Multiplexer, Pumped, SharedMultiplexer};
 use crate::sockets::socket::watch;
 use crate::sockets::transport::StreamWait;
 
-/// Bytes that are read at once while a thread waits for room.
+/// Bytes per read while a thread waits for room.
 const CATCH_UP_BYTES: usize = 32 * 1024;
 
 /// The interval of a thread without a bell, as no descriptor was left for one.
@@ -89,8 +89,8 @@ impl Multiplexer {
         let pumped = self.pump(buffer, |_| true);
         self.batch = batch;
         match pumped {
-            // The client may wait for the session's own frames (such as an answer to its PING), and no other turn may come
-            // meanwhile.
+            // The client may wait for the session's own frames (such as an answer to its PING), and no other turn may come in the
+            // meantime.
             Pumped::All | Pumped::Rest | Pumped::Later => self.flush(),
             Pumped::End | Pumped::Broken => {
                 self.transport.is_broken = true;

@@ -1,7 +1,7 @@
 //! The transport of one stream: it reads from the connection's input, and its header blocks and payload become frames there.
 //!
-//! It decides how much may be sent, by the client's windows and by the bytes that are waiting already. It knows no application.
-//! The worker thread that attends to the stream runs it.
+//! It decides how much may be sent, by the client's windows and by the bytes that are waiting already. It does not know about the
+//! application. The worker thread that attends to the stream runs it.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl StreamTransport for StreamLink {
         buffer[..count].copy_from_slice(&line.inbound[..count]);
         line.inbound.drain(..count);
         if line.inbound.is_empty() {
-            // A stream without input, such as a WebSocket most of the time, owns no buffer.
+            // A stream without input, such as a WebSocket most of the time, does not own a buffer.
             line.inbound = Vec::new();
         }
         // With chunk framing, this is more than the body's bytes, which the session knows the number of.

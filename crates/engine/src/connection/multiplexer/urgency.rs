@@ -2,7 +2,7 @@
 //! non-incremental ones are sent one by one, in the order of their requests. Behind them, incremental ones share the room (RFC
 //! 9218 section 10).
 //!
-//! It knows no connection table; the caller orders the keys in its queue. Workers run it.
+//! It does not know about the connection table; the caller orders the keys in its queue. Workers run it.
 
 use super::Multiplexer;
 use crate::scheduling::connections::Key;

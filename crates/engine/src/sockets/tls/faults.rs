@@ -1,4 +1,4 @@
-//! The faults of a TLS handshake. It knows no connection. Workers run it.
+//! The faults of a TLS handshake. It does not know about connections. Workers run it.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
-    /// The kind of fault; the log has one line a minute for each kind, so that one mistake does not hide another.
+    /// The kind of fault; one line a minute is logged for each kind, so that one mistake does not hide another.
     pub fn kind(&self) -> &'static str {
         match self {
             TlsFault::PlainHttp => "HTTP instead of a handshake",
@@ -61,9 +61,9 @@ impl TlsFault {
         match self {
             TlsFault::PlainHttp => "it speaks plain HTTP, but this port speaks HTTPS".into(),
             TlsFault::NotTls => "it does not speak TLS".into(),
-            TlsFault::Left => "it disconnected before the end".into(),
-            TlsFault::TooSlow => "it was not complete in time".into(),
-            TlsFault::TooLong => "its messages are longer than any valid ones".into(),
+            TlsFault::Left => "it disconnected before the handshake was complete".into(),
+            TlsFault::TooSlow => "the handshake was not complete in time".into(),
+            TlsFault::TooLong => "its messages are too long".into(),
             TlsFault::Failed(error) => reason_of(error),
         }
     }
@@ -94,15 +94,15 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
             // Clients of TLS 1.1 and older do not send it.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
-        ) => "it offers no supported version of TLS (tls-min-version)".into(),
+        ) => "it supports none of the enabled versions of TLS (tls-min-version)".into(),
         Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
-            "it offers no allowed cipher suite".into()
+            "none of its cipher suites is allowed".into()
         }
         Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
-            "it supports no signature that the certificate's key can make".into()
+            "none of its signature algorithms fits the certificate's key".into()
         }
-        Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => "it offers no supported key exchange".into(),
-        Error::PeerIncompatible(_) => "it and this server have no TLS parameters in common".into(),
+        Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => "none of its key exchange groups is supported".into(),
+        Error::PeerIncompatible(_) => "it has no TLS parameters in common with this server".into(),
         Error::NoApplicationProtocol => "it asks for an unsupported protocol (ALPN)".into(),
         Error::NoCertificatesPresented => "it sent no certificate (tls-client-auth)".into(),
         Error::InvalidCertificate(fault) => {
@@ -120,6 +120,6 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
             "it violates the TLS protocol".into()
         }
         Error::PeerSentOversizedRecord => "one of its records is too large".into(),
-        _ => "the TLS library gave up".into(),
+        _ => "the TLS library reports an error".into(),
     }
 }

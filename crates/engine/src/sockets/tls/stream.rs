@@ -1,7 +1,8 @@
 //! TLS between a socket and a session: records in, plaintext out, and the other way round.
 //!
-//! rustls holds no buffers here. Records are decrypted in buffers of the thread. A connection owns only an incomplete record, and
-//! records that its client was slow to read; an idle connection owns neither. It knows no protocol. Workers run it.
+//! rustls does not hold buffers here. Records are decrypted in buffers of the thread. A connection owns only an incomplete
+//! record, and records that its client was slow to read; an idle connection owns neither. It does not know about protocols.
+//! Workers run it.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -15,7 +16,7 @@ use bolide_tls::{ALPN_HTTP2, ListenerTls, TlsFacts, take_named_host};
 use super::faults::TlsFault;
 use crate::sockets::socket::{self, Read, Written};
 
-/// The most plaintext bytes in a record (RFC 8446 section 5.1).
+/// Maximum number of plaintext bytes in a record (RFC 8446 section 5.1).
 pub const RECORD_BYTES: usize = 16 * 1024;
 
 /// Plaintext bytes that are encrypted before they are written: four records, one write.
@@ -24,16 +25,16 @@ pub const SEALED_BYTES: usize = 4 * RECORD_BYTES;
 /// The overhead of encrypting [`SEALED_BYTES`], and a message or two of the library itself.
 const SEALED_EXTRA_BYTES: usize = 2 * 1024;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Bytes of records that are read before their plaintext is passed on, however little it is.
 const READ_TURN_BYTES: usize = 2 * READ_BYTES;
 
-/// The most bytes of handshake messages before the last of them is complete: certificate chains can be long.
+/// Maximum size of incomplete handshake messages, in bytes: certificate chains can be long.
 const HANDSHAKE_BYTES: usize = 64 * 1024;
 
-/// The most messages that the library produces before it continues: it produces a few at each step of a handshake.
+/// Maximum number of messages that the library produces before it continues: it produces a few at each step of a handshake.
 const MAX_STEPS: usize = 64;
 
 /// A protocol that ALPN has chosen.
@@ -84,7 +85,7 @@ enum TlsStage {
     Waiting,
     Handshake(Box<UnbufferedServerConnection>),
     Open(Box<UnbufferedServerConnection>),
-    /// It has failed. Further input is discarded.
+    /// It has failed. Later input is discarded.
     Over,
 }
 
@@ -233,7 +234,7 @@ impl TlsStream {
                     return Read::Broken;
                 }
             }
-            // The socket is empty, and the poll reports further bytes. But an end of stream that it has reported already must be
+            // The socket is empty, and the poll reports more bytes. But an end of stream that it has reported already must be
             // found now.
             if count < wanted && filled > 0 {
                 break;
@@ -257,7 +258,7 @@ impl TlsStream {
         self.begin_handshake(records)?;
         let (TlsStage::Handshake(connection) | TlsStage::Open(connection)) = &mut self.stage else { return Ok(0) };
         let (mut start, mut filled, mut failure) = (0, 0, None);
-        // After a failure the library is only asked for its alert: it must not process further records.
+        // After a failure the library is only asked for its alert: it must not process more records.
         while failure.is_none() || connection.wants_write() {
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut records[start..]);
             match state {
@@ -365,7 +366,7 @@ impl TlsStream {
     ) -> Result<(), SealingFault> {
         let TlsStage::Open(connection) = &mut self.stage else { return Err(SealingFault) };
         for _ in 0..MAX_STEPS {
-            // It holds no complete record, as reading has processed all of them.
+            // It does not hold a complete record, as reading has processed all of them.
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.incoming);
             let done = match state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => match act(&mut traffic, bench.room()) {
@@ -418,7 +419,7 @@ impl TlsStream {
                 failed => return failed,
             }
         }
-        // A connection that has nothing to send owns no buffer for it.
+        // A connection that has nothing to send does not own a buffer for it.
         self.outgoing = Vec::new();
         self.sent = 0;
         Written::Bytes(count)

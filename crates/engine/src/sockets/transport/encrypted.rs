@@ -1,8 +1,8 @@
 //! The transport of a TLS connection: it encrypts waiting bytes as far as the client reads them, a head and the first part of its
 //! body in one record and one write.
 //!
-//! It knows no protocol. Encrypted bytes must be sent, in their order. So no more than [`SEALED_BYTES`] are encrypted at once,
-//! and none before those have been sent. Workers run it.
+//! It does not know about protocols. Encrypted bytes must be sent, in their order. So no more than [`SEALED_BYTES`] are encrypted
+//! at a time, and none before those have been sent. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;

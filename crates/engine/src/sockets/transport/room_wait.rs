@@ -1,7 +1,7 @@
 //! The wait of a thread that has more to send than the send buffer accepts: it can't be suspended, as it is in the middle of a
 //! call.
 //!
-//! It owns its descriptors, so that the answer may be elsewhere meanwhile. Worker threads run it, without the interpreter.
+//! It owns its descriptors, so that the answer may be elsewhere in the meantime. Worker threads run it, without the interpreter.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
