@@ -177,7 +177,7 @@ async def patient(request):
     notes.append("waiting")
     while not await request.is_disconnected():
         await asyncio.sleep(0.005)
-    notes.append("the client has left")
+    notes.append("the client has disconnected")
     return PlainTextResponse("nobody reads this")
 
 

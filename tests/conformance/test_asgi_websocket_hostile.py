@@ -29,7 +29,7 @@ SIGNS = (
     "never awaited",
     "AssertionError",
     "StopIteration",
-    "has not turned",
+    "has been blocked",
 )
 
 

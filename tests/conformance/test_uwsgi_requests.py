@@ -186,7 +186,7 @@ def test_the_descriptor_is_the_connections(shop):
 
 
 def test_a_thread_of_the_applications_own_has_no_request(shop):
-    assert "is serving no WSGI request" in shop("enable-threads = true").get("/thread").text
+    assert "is not serving a WSGI request" in shop("enable-threads = true").get("/thread").text
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -292,7 +292,7 @@ uwsgi.after_req_hook = after
         client.send(b"POST /chunks HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
         assert client.read_response().text == "[3, 0]"
         instance.wait_for_log("^/chunks is after nobody$")
-    instance.wait_for(lambda: shop.notes() == ["this thread is serving no WSGI request at present"] * 5, "what sendfile says")
+    instance.wait_for(lambda: shop.notes() == ["this thread is not serving a WSGI request"] * 5, "what sendfile says")
 
 
 def test_a_failing_hook_is_logged_and_affects_no_other_request(shop):

@@ -98,7 +98,7 @@ def test_starlette_sees_that_its_client_has_left(site, client):
     with site.connect() as leaving:
         leaving.send(b"GET /patient HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wait_until(lambda: notes(client) == ["waiting"], lambda: notes(client))
-    wait_until(lambda: notes(client) == ["waiting", "the client has left"], lambda: notes(client))
+    wait_until(lambda: notes(client) == ["waiting", "the client has disconnected"], lambda: notes(client))
 
 
 def test_starlette_sends_files_with_their_head_and_their_parts(client):

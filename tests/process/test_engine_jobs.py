@@ -96,7 +96,7 @@ def test_jobs_are_kept_while_the_engine_is_away_and_delivered_later(machine, red
     found.wait_for_notes("before", "kept", "kept-too")
     wait_until(lambda: is_empty(redis), "the end of the jobs")
     found.wait_until_empty()
-    found.server.wait_for_log(r"^bolide: spooler \S+: \d jobs that were kept while the engine was away are delivered$")
+    found.server.wait_for_log(r"^bolide: spooler \S+: delivered \d jobs that were kept while the engine was away$")
 
 
 #: What makes a redis-server refuse to change data, and what ends it.

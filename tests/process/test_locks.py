@@ -68,7 +68,7 @@ def test_a_mistake_with_a_lock_is_an_error_and_not_a_wait_without_end(serve):
     ]
     assert evaluate(server.address(), "uwsgi.lock()", "uwsgi.lock()", "uwsgi.unlock()", "uwsgi.unlock()") == [
         "None",
-        "RuntimeError: this thread holds lock 0 already: it would wait for itself",
+        "RuntimeError: this thread already holds lock 0, and would wait for itself",
         "None",
         "None",
     ]
@@ -98,8 +98,8 @@ def test_a_lock_that_is_left_when_the_application_is_loaded_is_released_with_a_l
     server = serve(
         CONFIGURATION.replace("{apps}/expressions.py", f"{tmp_path}/leaving.py") + "sharedarea = 1\npythonpath = {apps}\n"
     )
-    assert "bolide: the application has left lock 1 taken while it was loaded: released" in server.log
-    assert "bolide: the application has left sharedarea 0 locked while it was loaded: released" in server.log
+    assert "bolide: lock 1 was still held when the application was loaded: released" in server.log
+    assert "bolide: sharedarea 0 was still locked when the application was loaded: released" in server.log
     assert evaluate(server.address(), "uwsgi.lock(1)", "uwsgi.unlock(1)", "uwsgi.sharedarea_write(0, 0, 'x')") == ["None"] * 3
 
 
@@ -151,5 +151,5 @@ def test_requests_in_greenlets_hold_a_lock_one_after_another_and_let_others_run(
         (server.directory / "go").touch()
         assert {answer.result().text for answer in [first, *others]} == {"done"}
     assert {server.get("/most").text for _ in range(4)} == {"1"}
-    assert server.get("/twice").text == "this thread holds lock 0 already: it would wait for itself"
+    assert server.get("/twice").text == "this thread already holds lock 0, and would wait for itself"
     assert server.get("/other").text == "False"

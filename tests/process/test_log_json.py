@@ -155,9 +155,9 @@ def test_a_blocked_event_loop_is_one_object_with_its_stack_and_one_with_its_task
     instance = serve(STALLS, "--loop-stall", "0.1", "--threads", "1")
     ask(instance, "/block")
     stack = wait_for_object(instance, type="stack")
-    assert "the event loop has not turned for" in stack["message"]
+    assert "the event loop has been blocked for" in stack["message"]
     assert (stack["level"], stack["worker"], stack["stack"][0]["function"]) == ("warning", 1, "application")
-    instance.wait_for(lambda: "the event loop turns again" in instance.log, "the loop turns")
+    instance.wait_for(lambda: "the event loop runs again" in instance.log, "the loop turns")
     ask(instance, "/boom")
     told = wait_for_object(instance, type="exception")
     identifier = wait_for_object(instance, type="request", uri="/boom")["request_id"]

@@ -211,7 +211,7 @@ def test_a_job_beyond_its_time_is_killed_and_given_up_after_three_attempts(shop)
     found = shop("spooler-harakiri = 1", source=STUCK)
     found.server.expects_alarms = True
     name = os.path.basename(found.spool(name="stuck"))
-    found.server.wait_for_log(rf"job {name} is given up")
+    found.server.wait_for_log(rf"giving up on job {name}")
     assert found.words() == ["stuck"] * 3
     assert len({pid for _, pid, _ in found.noted()}) == 3
     found.server.wait_for_log(r"harakiri: killing spooler 1", count=3)
@@ -236,7 +236,7 @@ def test_a_job_that_kills_its_spooler_three_times_is_given_up_with_the_reason(sh
     found.wait_for_count(3)
     pids = [pid for _, pid, _ in found.noted()]
     reason = "it has ended its spooler 3 times (" + ", ".join(f"pid {pid}" for pid in pids) + ")"
-    found.server.wait_for_log(rf"job {name} is given up and moved to the directory `failed`: {re.escape(reason)}")
+    found.server.wait_for_log(rf"giving up on job {name}, now in the directory `failed`: {re.escape(reason)}")
     assert (found.jobs / "failed" / f"{name}.reason").read_text() == f"{reason}\n"
     assert (found.jobs / "failed" / name).exists()
     assert not os.listdir(found.jobs / ".attempts")
@@ -359,7 +359,7 @@ def test_files_that_are_no_jobs_are_said_once_and_nothing_is_lost(shop):
     os.utime(found.jobs / foreign, (1, 1))
     found.spool(name="one")
     found.wait_for_notes("one")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is given up and moved to the directory `failed`: it is no job")
+    found.server.wait_for_log(r"giving up on job uwsgi_spoolfile_on_junk, now in the directory `failed`: it is not a job")
     found.server.wait_for_log(r"job uwsgi_spoolfile_on_directory stays in the directory: it is a directory")
     found.server.wait_for_log(rf"job {foreign} stays in the directory: it (belongs to user 65534|can't be opened)")
     for number in range(3):
@@ -381,10 +381,10 @@ def test_jobs_go_on_when_attempts_can_not_be_noted_and_junk_stays_when_it_can_no
     for number in range(3):
         found.spool(name=str(number))
         found.wait_for_count(number + 1)
-    found.server.wait_for_log(r"attempts at jobs can't be counted: Not a directory")
+    found.server.wait_for_log(r"can't count attempts at jobs: Not a directory")
     found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk stays in the directory: it can't be moved to the directory `failed`")
     wait_until(lambda: jobs_in(jobs) == ["uwsgi_spoolfile_on_junk"], lambda: f"{os.listdir(jobs)}; {found.server.log}")
-    assert found.server.log.count("attempts at jobs can't be counted") == 1
+    assert found.server.log.count("can't count attempts at jobs") == 1
     assert found.server.log.count("job uwsgi_spoolfile_on_junk stays") == 1
 
 

@@ -1,6 +1,6 @@
 //! The result of a WSGI application, and its parts one after the other (PEP 3333, "Buffering and Streaming").
 //!
-//! It knows no response. Worker threads run it while they hold the interpreter.
+//! It does not know about responses. Worker threads run it while they hold the interpreter.
 
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::response::When;
@@ -8,8 +8,8 @@ use pyo3::ffi;
 
 use crate::object::Object;
 
-/// Most parts that are taken from a list's iterator before the first is sent. If there are more, the length stays unknown, and
-/// the answer is read like any other iterable.
+/// Maximum number of parts that are taken from a list's iterator before the first is sent. If there are more, the length stays
+/// unknown, and the answer is read like any other iterable.
 const MAX_DRAWN_PARTS: isize = 1024;
 
 /// The object that the application returned, and the state of its iteration.

@@ -1,5 +1,5 @@
 //! Context variables (PEP 567) of suspended answers: the iterator of an answer continues in the context in which it began, and
-//! requests that the thread serves meanwhile do not see its variables. Flask's `stream_with_context` relies on that.
+//! requests that the thread serves in the meantime do not see its variables. Flask's `stream_with_context` relies on that.
 //!
 //! A thread is always in a context of its own. A suspended answer keeps that context, and the thread goes on in a new one. So a
 //! request that is never suspended pays nothing. The thread holds the interpreter throughout.

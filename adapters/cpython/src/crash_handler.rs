@@ -2,8 +2,8 @@
 //! hands the file to the master, and lets the fault take its course: the handler that was there before it, such as the
 //! application's own `faulthandler`, and a core file come as without it.
 //!
-//! It knows no report and no directory. Workers run it. Until a fault happens it costs nothing; the handler itself makes
-//! async-signal-safe calls only.
+//! It does not know about reports or directories. Workers run it. Until a fault happens it costs nothing; the handler itself
+//! makes async-signal-safe calls only.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -134,7 +134,7 @@ fn collect(place: &DyingProcess, signal: i32, code: i32, address: u64, counter: 
     }
 }
 
-/// Hands the file to the master. A full socket loses it: the process ends in any case.
+/// Hands the file to the master. A full socket loses it: the process exits in any case.
 fn send(place: &DyingProcess) {
     let mut slice = libc::iovec { iov_base: place.packet.as_ptr().cast_mut().cast(), iov_len: place.packet.len() };
     let mut space = [0u64; 4];

@@ -1,5 +1,5 @@
-//! Handling of an application's exception: one log entry that names its request, and the decision whether the process ends. The
-//! exception never leaves its request. It knows no response; threads that hold the interpreter run it.
+//! Handling of an application's exception: one log entry with its request, and the decision whether the process exits. The
+//! exception never leaves its request. It does not know about responses; threads that hold the interpreter run it.
 
 use bolide_engine::app::Outcome;
 use bolide_engine::request::Request;
@@ -109,7 +109,7 @@ fn type_of(exception: &Object) -> String {
             let text = Object::owned(ffi::PyObject_GetAttrString(kind, name.as_ptr()));
             let text = text.filter(|text| ffi::PyUnicode_Check(text.as_ptr()) != 0);
             let bytes = text.and_then(|text| Object::owned(ffi::PyUnicode_AsUTF8String(text.as_ptr())));
-            // A type without a name, or with one that is no text, is of no use to people.
+            // A type without a name, or with one that is not text, is of no use to people.
             ffi::PyErr_Clear();
             bytes.map(|bytes| String::from_utf8_lossy(bytes_of(bytes.as_ptr())).into_owned()).unwrap_or_default()
         });

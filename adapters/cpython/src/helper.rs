@@ -22,7 +22,7 @@ use crate::uwsgi_module::ask_for_harakiri;
 use crate::uwsgi_request::MAX_LIMIT_SECONDS;
 use crate::uwsgi_signals::run_handler;
 
-/// The longest wait for a message with a time, which is no time at all for a process.
+/// The longest wait for a message with a time, which is short for a process.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A helper's view of its instance.
@@ -103,8 +103,9 @@ impl HelperLink {
     }
 
     /// Waits for a message in one of these queues, up to this many seconds. `bytes` is the most that is taken of a message; None
-    /// takes it whole. With `signals`, the handlers of signals run meanwhile. The work of the calling thread before this call is
-    /// done, and the message is its work from here on. Returns None if the time is over, and False if the helper must end.
+    /// takes it whole. With `signals`, the handlers of signals run in the meantime. The work of the calling thread before this
+    /// call is done, and the message is its work from here on. Returns None if the time is over, and False if the helper must
+    /// end.
     fn receive(
         &self,
         py: Python<'_>,

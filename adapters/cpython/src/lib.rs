@@ -58,10 +58,10 @@ fn main(
     let language = Python::version_str().split(' ').next().map(|version| format!("CPython {version}"));
     let invocation = Invocation { arguments, interpreter, package_directory, imports, language };
     *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(invocation);
-    // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and uses no Python.
+    // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and does not use Python.
     match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {
         0 => Ok(()),
-        _ => Err(PyRuntimeError::new_err("the interpreter takes no further function to run at its end")),
+        _ => Err(PyRuntimeError::new_err("can't register another function that the interpreter runs at its exit")),
     }
 }
 
@@ -105,8 +105,8 @@ fn prepare_fork() {
 #[pyfunction]
 fn note_fork() {
     bolide_engine::forks::note_fork();
-    // From 3.13 on, `os.fork` counts the threads for its warning after the hooks have run, so the rest must come later.
-    // SAFETY: the function takes no argument, and the interpreter is held.
+    // From 3.13 on, `os.fork` counts the threads for its warning after the hooks have run, so the rest must come later. SAFETY:
+    // the function does not take an argument, and the interpreter is held.
     if unsafe { pyo3::ffi::Py_AddPendingCall(Some(resume_after_fork), std::ptr::null_mut()) } != 0 {
         bolide_engine::forks::resume_after_fork();
     }

@@ -36,8 +36,8 @@ pub fn report_log(lines: &[u8]) {
     bolide_log::report(lines);
 }
 
-/// Writes an event of the form JSON. `members` are further members of its object, each with a comma before it; an unknown level
-/// is `info`.
+/// Writes an event of the form JSON. `members` are additional members of its object, each with a comma before it; an unknown
+/// level is `info`.
 #[pyfunction]
 pub fn log_event(level: &str, kind: &str, message: &[u8], members: &[u8]) {
     bolide_log::event(Level::named(level).unwrap_or(Level::Info), kind, message, members);
@@ -111,7 +111,7 @@ pub fn judge_request(request: &EndedRequest<'_>) -> bool {
         );
         let judged = judge.call1(py, (described,)).and_then(|answer| answer.is_truthy(py));
         judged.unwrap_or_else(|error| {
-            // The callable takes exceptions of the application; this is one of a process that ends.
+            // The callable takes exceptions of the application; this is one of a process that exits.
             error.write_unraisable(py, None);
             true
         })

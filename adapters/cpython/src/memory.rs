@@ -2,7 +2,7 @@
 //! The callbacks of its garbage collector measure each collection: the worker adds ours to `gc.callbacks` only where a scraper
 //! may come.
 //!
-//! It knows no request and no series. Threads that hold the interpreter run it.
+//! It does not know about requests or series. Threads that hold the interpreter run it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -70,7 +70,7 @@ fn count(py: Python<'_>, collection: Collection) -> PyResult<Objects> {
 }
 
 /// Fills the interpreter's lists of free objects, which count as in use: what one request has freed into them and another one
-/// takes out of them is no growth of the other one.
+/// takes out of them is not growth of the other one.
 fn fill_free_lists(py: Python<'_>, collection: Collection) {
     let mut made = Vec::with_capacity(3 * MAX_FREE);
     // A full collection has emptied these, and requests would fill them for a long time.

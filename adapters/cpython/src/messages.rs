@@ -73,7 +73,7 @@ pub fn receive(
     // SAFETY: the prototype has taken over the descriptors, and no code of ours closes them.
     waits.extend(queues.iter().map(|(_, queue)| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
     loop {
-        // Messages that wait already cost no other system call.
+        // Messages that wait already do not cost another system call.
         for (place, queue) in &queues {
             let arrival = match queue.has_calls {
                 true => take_call(queue)?.map(|caller| Arrival::Call(*place, caller)),

@@ -7,8 +7,8 @@ use pyo3::ffi;
 
 use crate::object::{Object, latin1};
 
-/// Most names of header fields (or uwsgi variables) whose objects a thread keeps. Clients choose names, so their memory must be
-/// bounded.
+/// Maximum number of names of header fields (or uwsgi variables) whose objects a thread keeps. Clients choose names, so their
+/// memory must be bounded.
 const KEPT_NAMES: usize = 1024;
 
 /// Longest name that is kept, in bytes.

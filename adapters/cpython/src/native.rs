@@ -29,7 +29,7 @@ pub struct Lasting<T>(pub T);
 unsafe impl<T> Sync for Lasting<T> {}
 
 impl<T> NativeType<T> {
-    /// `slots` are further slots of the type. `None`: an exception is set.
+    /// `slots` are additional slots of the type. `None`: an exception is set.
     ///
     /// # Safety
     /// The slots' functions have the signatures that CPython gives the slots, and take objects of this type only.
@@ -65,9 +65,9 @@ impl<T> NativeType<T> {
 /// Returns the value that an object holds.
 ///
 /// # Safety
-/// The object is of a [`NativeType<T>`] and lives as long as the result is used; no other code uses its value meanwhile.
+/// The object is of a [`NativeType<T>`] and lives as long as the result is used; no other code uses its value in the meantime.
 pub unsafe fn held<'a, T>(object: *mut ffi::PyObject) -> &'a mut T {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe { &mut (*object.cast::<Held<T>>()).value }
 }
 

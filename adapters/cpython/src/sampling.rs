@@ -1,7 +1,7 @@
 //! Reads what threads of this process do in Python, for `slow-request`: without the GIL, from its own memory, as `bolide trace`
 //! reads another process. It also names the peers of sockets.
 //!
-//! It knows no request. The worker's thread that watches slow requests runs it.
+//! It does not know about requests. The worker's thread that watches slow requests runs it.
 
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -24,7 +24,7 @@ const OWN: &str = "/bolide/";
 
 /// Files of asyncio with functions that wait for a socket.
 const ASYNCIO_SOCKETS: &[&str] = &["/asyncio/streams.py", "/asyncio/selector_events.py"];
-/// Attempts to read a task that changes meanwhile.
+/// Attempts to read a task that changes in the meantime.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// What runs the requests that an application keeps.
@@ -53,7 +53,7 @@ impl Sampler for PythonSampler {
         let reader = reader.as_ref().map_err(Clone::clone)?;
         let thread = || {
             let found = reader.own_thread(subject.thread).map_err(|error| why_not(&error))?;
-            found.map(|thread| of_thread(&thread)).ok_or_else(|| "the thread has run no Python yet".to_owned())
+            found.map(|thread| of_thread(&thread)).ok_or_else(|| "the thread has not run any Python code yet".to_owned())
         };
         match (self.kept, subject.task) {
             (Kept::Task, Some(task)) => of_task(reader, task, thread),
@@ -91,7 +91,7 @@ fn of_task(reader: &Reader, task: u64, thread: impl Fn() -> Result<Look, String>
     }
     // Before 3.11 the frames of a task that runs are not told from others.
     let running = if is_partial { thread().ok().filter(is_busy) } else { None };
-    let why = "the task changed while it was read, or this Python keeps tasks in a place that is not known here";
+    let why = "the task changed while it was read, or this version of Python keeps tasks in an unknown place";
     running.ok_or_else(|| why.to_owned())
 }
 
@@ -124,7 +124,7 @@ fn peer_of_stack(stack: &Stack) -> Option<String> {
 fn why_not(error: &NoPython) -> String {
     match error {
         NoPython::Unreadable(Unreadable::Forbidden) => {
-            "the worker may not read its own memory; allow `process_vm_readv` in the filter of system calls (seccomp)".to_owned()
+            "the worker may not read its own memory; allow `process_vm_readv` in the seccomp filter".to_owned()
         }
         NoPython::Unreadable(_) => "the stack changed while it was read".to_owned(),
         NoPython::NotFound => "the interpreter was not found in the worker's memory".to_owned(),

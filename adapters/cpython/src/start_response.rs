@@ -324,7 +324,7 @@ fn write_head(
     headers: *mut ffi::PyObject,
 ) -> Option<()> {
     with_latin1(status, |bytes| response.status(bytes), "the status")?;
-    // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used at once.
+    // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used immediately.
     unsafe {
         let is_list = ffi::PyList_Check(headers) != 0;
         if !is_list && ffi::PyTuple_Check(headers) == 0 {

@@ -1,7 +1,8 @@
 //! The native half of the Python module `uwsgi` (`bolide/uwsgi/module.py`) for facts about this process and the instance: rows of
 //! the scoreboard, the listening sockets, and requests to the master.
 //!
-//! It knows no HTTP request: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is no data yet.
+//! It does not know about HTTP requests: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is no
+//! data yet.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -132,8 +133,8 @@ pub fn is_halted() -> bool {
     IS_HALTED.load(Relaxed)
 }
 
-/// Notifies the master that a debugger has stopped this worker, or that it continues: the master enforces no time limit
-/// meanwhile.
+/// Notifies the master that a debugger has stopped this worker, or that it continues: the master enforces no time limit in the
+/// meantime.
 #[pyfunction]
 fn note_debugger(is_halted: bool) {
     IS_HALTED.store(is_halted, Relaxed);
@@ -217,7 +218,7 @@ fn uwsgi_alarm(alarm: &str, text: &Bound<'_, PyAny>) -> PyResult<()> {
     };
     if !is_heard {
         static SAID: Once = Once::new();
-        SAID.call_once(|| bolide_log::line(&format!("uwsgi.alarm: `{alarm}` is not heard: no `alarm` is configured")));
+        SAID.call_once(|| bolide_log::line(&format!("uwsgi.alarm: `{alarm}` has no effect: no `alarm` is configured")));
     }
     Ok(())
 }

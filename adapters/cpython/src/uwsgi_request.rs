@@ -31,7 +31,7 @@ pub const MAX_LIMIT_SECONDS: u64 = 2_000_000;
 
 /// uWSGI raises SystemError.
 fn no_request() -> PyErr {
-    PySystemError::new_err("this thread is serving no WSGI request at present")
+    PySystemError::new_err("this thread is not serving a WSGI request")
 }
 
 fn current() -> PyResult<CurrentRequest> {
@@ -104,7 +104,7 @@ fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
         request.with(|response| response.limit_time(limit_ms));
         return Ok(());
     }
-    let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread is serving no request"))?;
+    let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread is not serving a request"))?;
     if seconds <= 0 {
         request.with_extras(|extras| extras.restore_limit());
         return Ok(());
@@ -203,7 +203,7 @@ fn uwsgi_accept_websocket(
         });
         // Its callables are not for another request.
         let client = request.client();
-        accepted.flatten().ok_or_else(|| failed("the client has left"))?.map_err(failed)?;
+        accepted.flatten().ok_or_else(|| failed("the client has disconnected"))?.map_err(failed)?;
         client.has_websocket.set(true);
         return Ok(());
     }

@@ -1,5 +1,6 @@
 //! The native half of uWSGI's signals (`bolide/uwsgi/signals.py`): raises and registers them, waits for them, and calls the
-//! Python function that runs handlers. It knows no handler. Workers and helpers run it; a prototype has no port, and collects.
+//! Python function that runs handlers. It does not know about handlers. Workers and helpers run it; a prototype has no port, and
+//! collects.
 
 use std::sync::{Arc, OnceLock};
 
@@ -63,13 +64,13 @@ fn set_signal_runner(runner: Bound<'_, PyAny>) {
     }
 }
 
-/// Raises a signal. False: this process is a prototype, whose report has the signal.
+/// Raises a signal. False: this process is a prototype, which reports the signal.
 #[pyfunction]
 fn raise_signal(number: u8) -> bool {
     PORT.get().map(|port| port.raise(number)).is_some()
 }
 
-/// Reports registrations, a list as JSON. False: this process is a prototype, whose report has them.
+/// Reports registrations, a list as JSON. False: this process is a prototype, which reports them.
 #[pyfunction]
 fn register_signals(list: &str) -> PyResult<bool> {
     let Some(port) = PORT.get() else { return Ok(false) };
@@ -95,7 +96,7 @@ fn registrations(list: &str, raised: Vec<u8>, is_loading: bool) -> PyResult<Vec<
     serde_json::to_vec(&Registrations { is_loading, list, raised }).map_err(wrong)
 }
 
-/// Waits for a signal. None: the process must end. SystemError: it is no worker and no helper.
+/// Waits for a signal. None: the process must end. SystemError: it is neither a worker nor a helper.
 #[pyfunction]
 fn wait_for_signal(py: Python<'_>) -> PyResult<Option<u8>> {
     let Some(port) = PORT.get() else {

@@ -1,5 +1,5 @@
-//! The native half of a worker: connects the settings and the loaded applications with the engine. It knows no request. The
-//! worker's main thread runs it.
+//! The native half of a worker: connects the settings and the loaded applications with the engine. It does not know about
+//! requests. The worker's main thread runs it.
 
 use bolide_contract::settings::Settings;
 use bolide_engine::ListeningSocket;

@@ -169,7 +169,7 @@ fn open_locked(directory: &Directory, place: &Place, mut file: File, own: &Metad
     };
     let layout = match read(&content) {
         Reading::Job(layout) => layout,
-        Reading::Junk(reason) => return Ok(give_up(&format!("it is no job: {reason}"))),
+        Reading::Junk(reason) => return Ok(give_up(&format!("it is not a job: {reason}"))),
         Reading::Unfinished if now.saturating_sub(modified_seconds(own)) < UNFINISHED_SECONDS => return Ok(Claim::Busy),
         Reading::Unfinished => return Ok(give_up(&format!("it is only the beginning of a job ({} bytes)", content.len()))),
     };

@@ -209,7 +209,7 @@ fn test_a_file_that_is_no_job_is_set_aside_and_nothing_is_lost() {
     let spool = Spool::new();
     let place = spool.put("uwsgi_spoolfile_on_junk", b"hello");
     let Claim::GivenUp(reason) = spool.claim(&place) else { panic!("it is taken") };
-    assert!(reason.starts_with("it is no job: its first byte is not 17"), "{reason}");
+    assert!(reason.starts_with("it is not a job: its first byte is not 17"), "{reason}");
     assert_eq!(fs::read(spool.directory.path().join("failed/uwsgi_spoolfile_on_junk")).expect("the file"), b"hello");
     // A second file of the same name replaces nothing.
     spool.put("uwsgi_spoolfile_on_junk", b"other");

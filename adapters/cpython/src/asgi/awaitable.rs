@@ -1,8 +1,8 @@
 //! The awaitables that `send()` and `receive()` return: finished ones, and ones that wait for a future of the loop.
 //!
 //! A finished one costs the application no trip through its loop. It has all methods of a coroutine, so
-//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server. It knows no exchange and no
-//! message. The event loop's thread runs it.
+//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server. It does not know about
+//! exchanges or messages. The event loop's thread runs it.
 
 use std::ptr::null_mut;
 
@@ -21,7 +21,7 @@ const SENT_ERROR: i32 = -1;
 const SENT_NEXT: i32 = 1;
 
 enum AwaitableState {
-    /// Awaiting it returns this at once.
+    /// Awaiting it returns this immediately.
     Ready(Object),
     /// The iterator of a future, for a `send()`.
     Waiting(Object),
@@ -66,12 +66,12 @@ impl Awaitables {
         Some(Awaitables { kind, done })
     }
 
-    /// Awaiting it returns None at once.
+    /// Awaiting it returns None immediately.
     pub fn done(&self) -> Object {
         self.done.clone()
     }
 
-    /// Awaiting it returns `value` at once.
+    /// Awaiting it returns `value` immediately.
     pub fn ready(&self, value: Object) -> Option<Object> {
         self.kind.make(AwaitableState::Ready(value))
     }

@@ -1,7 +1,7 @@
 //! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, the engine
 //! within the event loop, and the exchanges whose tasks are still running.
 //!
-//! It knows no request and no task. Only the event loop's thread uses it.
+//! It does not know about requests or tasks. Only the event loop's thread uses it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 

@@ -1,5 +1,5 @@
 //! The events of ASGI's two callables: the messages of `receive()`, and the results of a `send()`. `messages` reads the messages
-//! of the application. It knows no connection; the event loop's thread runs all of it.
+//! of the application. It does not know about connections; the event loop's thread runs all of it.
 
 use std::borrow::Cow;
 

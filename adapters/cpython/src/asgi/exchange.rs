@@ -1,7 +1,7 @@
 //! One request or WebSocket that the application handles: the state of its `receive` and `send`, the present place of the
 //! connection, and the calls that wait.
 //!
-//! It knows no sockets and no protocol's bytes, which belong to the engine. The event loop's thread runs all of it.
+//! It does not know about sockets or protocol's bytes, which belong to the engine. The event loop's thread runs all of it.
 //!
 //! Python code may call back into this file whenever it runs, and it runs in more places than one sees: a loop's `call_soon`, an
 //! object's `__del__`. So an exchange is borrowed only while no Python code runs ([`AsgiExchange::with`]), and the results are
@@ -54,7 +54,7 @@ pub struct ExchangeHandle(pub Object);
 /// The present place of an exchange's connection.
 #[derive(Clone, Copy)]
 pub enum ConnectionRef {
-    /// Lent by the call that gave the request to the application, further up the stack.
+    /// Lent by the call that gave the request to the application, by a caller higher in the stack.
     Lent { response: *mut ResponseWriter<'static>, request_stream: *mut RequestStream },
     /// In the engine's connection table.
     Parked(ExchangeId),
@@ -157,8 +157,8 @@ impl AsgiExchange {
 
     /// Accesses the exchange that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut AsgiExchange) -> R) -> R {
-        // SAFETY: the object is an exchange, and only the loop's thread has such; as no Python code runs meanwhile, no other code
-        // uses its value.
+        // SAFETY: the object is an exchange, and only the loop's thread has such; as no Python code runs in the meantime, no
+        // other code uses its value.
         act(unsafe { held::<AsgiExchange>(object.as_ptr()) })
     }
 

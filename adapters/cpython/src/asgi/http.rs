@@ -1,7 +1,7 @@
 //! HTTP in ASGI (ASGI 3, "HTTP"): converts the application's messages into the response, and the request's body into messages.
 //!
 //! A message that breaks the specification raises an exception in the application, at the line that sent it; nothing of the
-//! message has been sent to the client then. It knows no scope and no task. The event loop's thread runs all of it.
+//! message has been sent to the client then. It does not know about scopes or tasks. The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ enum ResponseStage {
     Started,
     /// The body is complete, trailers are expected.
     Trailers,
-    /// The answer has no body, and the client has all of it; the application still sends parts of a body.
+    /// The answer is complete without a body, but the application still sends parts of one.
     Silent,
     Complete,
 }
@@ -139,8 +139,7 @@ impl HttpState {
         matches!(self.stage, ResponseStage::Complete | ResponseStage::Silent) && self.unsent.is_empty()
     }
 
-    /// The client has all of an answer without a body: [`HttpState::swallow`] handles further messages, wherever the connection
-    /// is.
+    /// The client has all of an answer without a body: [`HttpState::swallow`] handles later messages, wherever the connection is.
     pub fn is_silent(&self) -> bool {
         self.stage == ResponseStage::Silent
     }
@@ -229,21 +228,21 @@ impl HttpState {
     fn mistake(&self, event: &HttpSendEvent) -> Option<&'static str> {
         match (self.stage, event) {
             (ResponseStage::Fresh, HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. }) => None,
-            (ResponseStage::Fresh, _) => Some("the response has no 'http.response.start' yet"),
+            (ResponseStage::Fresh, _) => Some("'http.response.start' was not sent yet"),
             (ResponseStage::Started, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. }) => None,
             (ResponseStage::Started, HttpSendEvent::Start { .. }) => {
-                Some("'http.response.start' was sent before: a response has only one")
+                Some("'http.response.start' was already sent, and may be sent only once")
             }
             (ResponseStage::Started, HttpSendEvent::Trailers { .. }) => {
                 Some("'http.response.trailers' must follow the body, and only if 'http.response.start' announced it")
             }
             (ResponseStage::Trailers, HttpSendEvent::Trailers { .. }) => None,
-            (ResponseStage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
+            (ResponseStage::Trailers, _) => Some("the body is complete; only 'http.response.trailers' may follow"),
             (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints must precede 'http.response.start'"),
             (ResponseStage::Silent, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. } | HttpSendEvent::Trailers { .. }) => {
                 None
             }
-            (ResponseStage::Silent | ResponseStage::Complete, _) => Some("the response is complete: nothing may follow its end"),
+            (ResponseStage::Silent | ResponseStage::Complete, _) => Some("the response is already complete"),
         }
     }
 
@@ -343,7 +342,7 @@ impl HttpState {
             return Ok(SendResult::Wait);
         }
         if more && bytes.is_empty() {
-            // The client of a stream gets its head at once.
+            // The client of a stream gets its head immediately.
             response.send_head();
         }
         match response.push(bytes, if more { When::Now } else { When::WithTheNext }) {
@@ -389,7 +388,7 @@ impl HttpState {
                 response.cut_off();
             }
             self.stage = ResponseStage::Complete;
-            return SendError::mistake(format!("the application {fault}"));
+            return SendError::mistake(format!("the application's answer {fault}"));
         }
         // Trailers that follow a file must not overtake it.
         let goes_on = more || self.stage == ResponseStage::Trailers;

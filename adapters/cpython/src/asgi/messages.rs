@@ -1,5 +1,5 @@
 //! Reads messages of the application from Python. Each value is checked for its type, so that a mistake raises an exception that
-//! names the key, at the line that made it. It knows no response. The event loop's thread runs it.
+//! contains the key, at the line that made it. It does not know about responses. The event loop's thread runs it.
 
 use std::fs::File;
 use std::io;
@@ -94,7 +94,7 @@ impl<'a> Message<'a> {
             }
             let mut overflow = 0;
             let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
-            // A number out of range is no status and no close code. Neither is 0, which its users refuse.
+            // A number out of range is neither a status nor a close code. Neither is 0, which its users refuse.
             Some(if overflow != 0 { 0 } else { u16::try_from(number).unwrap_or(0) })
         }
     }
@@ -245,7 +245,7 @@ fn size(object: *mut ffi::PyObject) -> isize {
 /// # Safety
 /// `object` is a list or tuple with more than `index` items. The result is borrowed.
 unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller guarantees it.
     unsafe {
         if ffi::PyList_Check(object) != 0 { ffi::PyList_GetItem(object, index) } else { ffi::PyTuple_GetItem(object, index) }
     }

@@ -55,13 +55,13 @@ impl Language for Asgi {
 
     fn enter(&self, _thread: u32) -> Result<AsgiThread, String> {
         let templates = self.templates.take().ok_or("an event loop has only one thread, which exists already")?;
-        let names = AsgiNames::new().ok_or("no memory is left")?;
-        let methods = Methods::new().ok_or("no memory is left")?;
+        let names = AsgiNames::new().ok_or("out of memory")?;
+        let methods = Methods::new().ok_or("out of memory")?;
         // SAFETY: the engine asks for a `&'static` language, and this one is: it is never freed (see worker.rs).
         let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
         // SAFETY: the type has no slot except the one that frees its objects.
-        let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or("no memory is left")?;
-        let scopes = Scopes::new(names, methods, templates).ok_or("no memory is left")?;
+        let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or("out of memory")?;
+        let scopes = Scopes::new(names, methods, templates).ok_or("out of memory")?;
         Ok(AsgiThread { asgi, scopes, exchanges, spare: None })
     }
 

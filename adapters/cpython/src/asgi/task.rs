@@ -1,6 +1,6 @@
-//! The application's task, from the call of the application to the consequences of its end for the exchange, and the
-//! description of the tasks that an ending worker waits for, which the master's log shows. It knows no sockets. The event
-//! loop's thread runs all of it.
+//! The application's task, from the call of the application to the consequences of its end for the exchange, and the description
+//! of the tasks that an ending worker waits for, which the master's log shows. It does not know about sockets. The event loop's
+//! thread runs all of it.
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::Visited;
@@ -19,7 +19,7 @@ use crate::object::{Object, new_reference, utf8_lossy};
 /// RFC 6455 section 7.4.1: the application has failed.
 const INTERNAL_ERROR: u16 = 1011;
 
-/// Most tasks that are searched for the oldest one: a worker may have thousands.
+/// Maximum number of tasks that are searched for the oldest one: a worker may have thousands.
 const MAX_LOOKED_AT: usize = 64;
 
 /// Bytes of a request's line, so that the text after it fits into the scoreboard.
@@ -40,7 +40,8 @@ pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, channel: &As
 enum TaskEnd {
     Returned,
     Cancelled,
-    /// By the exception of a `send()` after the client's disconnect. Applications usually end that way then, so it is no failure.
+    /// By the exception of a `send()` after the client's disconnect. Applications usually end that way then, so it is not a
+    /// failure.
     Disconnected,
     /// By an exception that the application or its framework raised instead of that one.
     DisconnectedIndirectly,
@@ -52,7 +53,7 @@ enum TaskEnd {
 enum Conclusion {
     /// The answer is complete, or its client is gone.
     Finished,
-    /// The application gave up its answer because the client left, which is no failure.
+    /// The application gave up its answer because the client left, which is not a failure.
     ClientLeft,
     /// The failure has been logged.
     Failed,
@@ -281,11 +282,11 @@ fn log_disconnect(asgi: &'static Asgi, object: &Object, described: &FaultPlace) 
     let began_ms = AsgiExchange::with(object, |exchange| exchange.began_ms);
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;
-        log_message(&asgi.fault_log, &format!("{described}: the client left after {seconds:.1} s"));
+        log_message(&asgi.fault_log, &format!("{described}: the client disconnected after {seconds:.1} s"));
     }
 }
 
-/// The client has disconnected, and messages of the task are dropped: a worker that ends waits less long for it than for others.
+/// The client has disconnected, and messages of the task are dropped: a worker that exits waits less long for it than for others.
 pub fn note_left(asgi: &Asgi, object: &Object) {
     let (task, has_begun, request_line) = AsgiExchange::with(object, |exchange| {
         (exchange.task.clone(), exchange.protocol.has_begun(), exchange.request_line.clone())

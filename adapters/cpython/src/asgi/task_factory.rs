@@ -1,8 +1,8 @@
-//! Creates tasks whose first step runs at once: as an eager task (Python 3.12), or by an equivalent of the same guarantees before
-//! that.
+//! Creates tasks whose first step runs immediately: as an eager task (Python 3.12), or by an equivalent of the same guarantees
+//! before that.
 //!
-//! An application that never waits costs no trip through the loop this way, and `asyncio.current_task()` is right in all of it.
-//! Nothing here knows of requests; the event loop's thread runs it.
+//! An application that never waits does not cost a trip through the loop this way, and `asyncio.current_task()` is right in all
+//! of it. Nothing here knows of requests; the event loop's thread runs it.
 
 use std::ptr::null_mut;
 
@@ -28,8 +28,8 @@ pub struct TaskFactory {
 enum StartMethod {
     /// `Task(coroutine, loop=loop, eager_start=True)`
     Eager,
-    /// A task passes its first step to `loop.call_soon`. Meanwhile the loop's own attribute of this name is `catch`, which stores
-    /// the step; the step is then run in the task's context.
+    /// A task passes its first step to `loop.call_soon`. In the meantime the loop's own attribute of this name is `catch`, which
+    /// stores the step; the step is then run in the task's context.
     Caught { call_soon: Object, catch: Object, caught: Object },
 }
 
@@ -95,7 +95,7 @@ unsafe fn run_caught(caught: &Object) -> Option<()> {
             return None;
         }
         let stepped = call(step, []);
-        // Leaving a context runs no code, and an exception that is set stays.
+        // Leaving a context does not run code, and an exception that is set stays.
         ffi::PyContext_Exit(context);
         stepped.map(drop)
     }

@@ -1,8 +1,8 @@
 //! WebSocket in ASGI (ASGI 3, "WebSocket"): converts the application's messages into frames, and the client's frames into
 //! messages.
 //!
-//! A message that breaks the specification raises an exception in the application, at the line that sent it. It knows no sockets.
-//! The event loop's thread runs all of it.
+//! A message that breaks the specification raises an exception in the application, at the line that sent it. It does not know
+//! about sockets. The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
 
@@ -186,7 +186,7 @@ impl WebSocketState {
             (WebSocketStage::Refusing(http), _) => http.go_on(response),
             (_, RequestStream::Messages(websocket)) => {
                 self.keep_what_is_left(websocket);
-                // After the end no call waits for room. A client's disconnect raises an exception, which follows.
+                // After the end, calls do not wait for room. A client's disconnect raises an exception, which follows.
                 !(response.client_is_gone() || websocket.is_open() && websocket.is_behind(response))
             }
             _ => true,

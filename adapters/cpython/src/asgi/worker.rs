@@ -117,7 +117,7 @@ impl AsgiWorker {
         self.asgi.ongoing.count()
     }
 
-    /// Seconds since the order to stop. None: there was no order, and the worker ends for another reason.
+    /// Seconds since the order to stop. None: there was no order, and the worker exits for another reason.
     #[getter]
     fn seconds_of_stop(&self) -> Option<f64> {
         self.hosted.seconds_of_stop()
@@ -130,7 +130,7 @@ fn bound<'py>(py: Python<'py>, object: &Object) -> Bound<'py, PyAny> {
 }
 
 fn no_memory(py: Python<'_>) -> PyErr {
-    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("no memory is left"))
+    PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("out of memory"))
 }
 
 fn make(

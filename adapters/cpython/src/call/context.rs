@@ -46,7 +46,7 @@ pub struct AnswerRules {
     pub is_strict: bool,
     /// A body with `Transfer-Encoding: chunked` consists of chunks, as under uWSGI.
     pub frames_chunks: bool,
-    /// For each application, its mount point, and whether the log has a line about a field that belongs to the server.
+    /// For each application, its mount point, and whether a field that belongs to the server was logged.
     pub dropped: Vec<(String, AtomicBool)>,
     pub worker: u32,
 }

@@ -1,8 +1,8 @@
 //! What the calls of a request need from a worker whose requests share a thread as greenlets: a visit to a response that the
-//! engine keeps meanwhile, and a wait that lets other requests run. Such a worker registers itself here; in others nothing is
-//! registered, and calls use the response that they were lent, and wait in the kernel.
+//! engine keeps in the meantime, and a wait that lets other requests run. Such a worker registers itself here; in others nothing
+//! is registered, and calls use the response that they were lent, and wait in the kernel.
 //!
-//! It knows no greenlets. The thread that holds the interpreter runs it.
+//! It does not know about greenlets. The thread that holds the interpreter runs it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;

@@ -58,7 +58,7 @@ pub struct CurrentRequest {
 }
 
 impl CurrentRequest {
-    /// `None`: the thread serves no request, or another thread is writing its answer.
+    /// `None`: the thread is not serving a request, or another thread is writing its answer.
     pub fn of_this_thread() -> Option<CurrentRequest> {
         CurrentRequest::of_this_thread_till_its_line().filter(|request| !request.state().has_ended.get())
     }

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::call::current::CurrentRequest;
 
-/// Most fields of one call.
+/// Maximum number of fields of one call.
 const MAX_FIELDS: usize = 128;
 
 /// Sends 103 with these fields, a list of (name, value); `environ["wsgi.early_hints"]`.

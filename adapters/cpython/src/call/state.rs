@@ -23,7 +23,7 @@ use crate::object::Object;
 pub enum Place {
     /// Between requests.
     Nowhere,
-    /// Lent by the engine's call, further up the stack.
+    /// Lent by the engine's call, by a caller higher in the stack.
     Lent(*mut ResponseWriter<'static>),
     /// In the engine's table: the request's greenlet has waited.
     Kept(ExchangeId),
@@ -48,7 +48,7 @@ pub struct CallState {
     pub has_ended: Cell<bool>,
     /// The request's slot in the scoreboard, if the request may take over the connection.
     pub slot: Cell<Option<Recorder<'static>>>,
-    /// The application holds a further callable of this state, or has left data here: it is not used for another request.
+    /// The application holds another callable of this state, or has left data here: it is not used for another request.
     pub is_spent: Cell<bool>,
     /// The application has taken over the connection. Such a state is spent, so this is never reset.
     pub is_given_away: Cell<bool>,
@@ -94,15 +94,15 @@ impl CallState {
         match self.place.get() {
             Place::Nowhere | Place::Gone => None,
             // SAFETY: the response that the thread armed us with, which is not using it while the application runs. The caller
-            // holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter
-            // meanwhile.
+            // holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter in
+            // the meantime.
             Place::Lent(response) => unsafe { response.as_mut() }.map(act),
             Place::Kept(id) => visit(id, |response, _| act(response)),
         }
     }
 
     /// True if the application has returned and another thread, the engine's that has armed us, is sending the result. That
-    /// thread may have released the interpreter meanwhile: the response must not be touched.
+    /// thread may have released the interpreter in the meantime: the response must not be touched.
     pub fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };

@@ -1,7 +1,7 @@
 //! A worker inside an event loop of Python, as its Python object sees it: turns of the engine, the loop's timer for the next one,
 //! and the end. `asyncio` and gevent's hub have one each.
 //!
-//! It knows no requests. The loop's thread runs it.
+//! It does not know about requests. The loop's thread runs it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
@@ -39,7 +39,7 @@ pub struct HostedWorker<L: Language> {
 pub enum NextTurn {
     /// The loop calls when there is something to do.
     ByLoop,
-    /// The caller asks the loop for another one at once.
+    /// The caller asks the loop for another one immediately.
     Soon,
 }
 
@@ -108,7 +108,7 @@ impl<L: Language> HostedWorker<L> {
         self.embedded
     }
 
-    /// Seconds since the order to stop. None: there was no order, and the worker ends for another reason.
+    /// Seconds since the order to stop. None: there was no order, and the worker exits for another reason.
     pub fn seconds_of_stop(&self) -> Option<f64> {
         let told_ms = self.embedded.worker().row.stopped_ms.load(Relaxed);
         (told_ms != 0).then(|| now_ms().saturating_sub(told_ms) as f64 / 1000.0)

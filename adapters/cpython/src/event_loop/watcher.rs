@@ -19,7 +19,7 @@ const LOOKS: u64 = 4;
 /// The shortest pause between two checks, in milliseconds.
 const MIN_PAUSE_MS: u64 = 5;
 
-/// The most time that the handler has to write the stack, and the pause between two looks, in milliseconds.
+/// Maximum time that the handler has to write the stack, and the pause between two looks, in milliseconds.
 const MAX_STACK_MS: u64 = 50;
 const STACK_LOOK_MS: u64 = 1;
 
@@ -67,7 +67,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
         }
         if told_ms.is_some() {
             let seconds = heartbeat.beaten_ms().saturating_sub(since_ms) as f64 / 1000.0;
-            bolide_log::report(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
+            bolide_log::report(format!("worker {worker}: the event loop runs again, after {seconds:.1} s\n").as_bytes());
         }
     }
 }
@@ -75,7 +75,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
 fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
     heartbeat.tell_stuck(since_ms);
     let seconds = stuck_ms as f64 / 1000.0;
-    let text = format!("the event loop has not turned for {seconds:.1} s; it is blocked here:");
+    let text = format!("the event loop has been blocked for {seconds:.1} s, here:");
     bolide_log::announce_stack(worker, std::process::id(), &text, |text| {
         bolide_log::report(format!("worker {worker}: {text}\n").as_bytes());
     });

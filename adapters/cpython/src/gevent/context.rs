@@ -1,7 +1,7 @@
 //! The state of a worker that serves in greenlets: the pool of greenlets, the hub, Python callbacks, and the engine within the
 //! hub.
 //!
-//! It knows no request's answer. Only the hub's thread uses it.
+//! It does not know about request's answers. Only the hub's thread uses it.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
@@ -96,7 +96,7 @@ impl Gevent {
     }
 
     /// Ends this process if it is a child whose code has returned from the application. In other greenlets of a child it never
-    /// returns: the hub goes on for the child's code, and further requests are the parent's.
+    /// returns: the hub goes on for the child's code, and later requests are the parent's.
     #[inline]
     pub fn leave_if_child(&self) {
         if is_child() {
@@ -106,7 +106,7 @@ impl Gevent {
 
     #[cold]
     fn live_as_child(&self) {
-        // SAFETY: the function lives as long as the worker. After its result, or an exception, the process ends.
+        // SAFETY: the function lives as long as the worker. After its result, or an exception, the process exits.
         let _ends = unsafe { Object::owned(ffi::PyObject_CallNoArgs(self.callbacks.live_as_child.as_ptr())) };
         leave_if_child();
     }
@@ -220,7 +220,7 @@ impl Cooperation for Gevent {
         let greenlet =
             self.pool.seat_of(self.greenlets.current()).and_then(|seat| Seat::with(&seat, |seat| seat.greenlet.clone()));
         let Some(greenlet) = greenlet else {
-            return raise(runtime_error(), "this greenlet serves no request");
+            return raise(runtime_error(), "this greenlet is not serving a request");
         };
         self.resume_soon(&greenlet)?;
         self.greenlets.switch(&self.hub)
@@ -247,7 +247,7 @@ pub fn uwsgi_request_context(environ: Option<&Bound<'_, PyDict>>) -> PyResult<Re
         Some(environ) => gevent.pool.seat_of_environ(environ.as_ptr()),
         None => gevent.pool.seat_of(gevent.greenlets.current()),
     });
-    let seat = seat.ok_or_else(|| PySystemError::new_err("this greenlet is serving no request at present"))?;
+    let seat = seat.ok_or_else(|| PySystemError::new_err("this greenlet is not serving a request"))?;
     let number = Seat::with(&seat, |seat| seat.number);
     Ok(RequestContext { seat, number })
 }

@@ -3,7 +3,7 @@
 //!
 //! A switch exchanges the stacks of two greenlets: greenlet copies the part of a stack that the other one needs to the heap, and
 //! back later. So a greenlet must not use a pointer into the stack of another one, whatever Rust's lifetimes say; pointers
-//! between greenlets go to the heap. It knows no requests. The thread of the hub runs it.
+//! between greenlets go to the heap. It does not know about requests. The thread of the hub runs it.
 
 use std::ptr::null_mut;
 
@@ -58,7 +58,7 @@ impl Greenlets {
     /// Runs another greenlet, until some greenlet switches back to the calling one. `None`: an exception is set.
     #[must_use]
     pub fn switch(&self, greenlet: &Object) -> Option<()> {
-        // SAFETY: the greenlet lives, and the caller uses no pointer of ours to the stack of another one.
+        // SAFETY: the greenlet lives, and the caller does not use a pointer of ours to the stack of another one.
         unsafe { Object::owned((self.switch)(greenlet.as_ptr(), null_mut(), null_mut())) }.map(drop)
     }
 

@@ -53,7 +53,7 @@ impl Language for Gevent {
         // SAFETY: the engine asks for a `&'static` language, and this one is: it is never freed (see worker.rs).
         let gevent: &'static Gevent = unsafe { &*std::ptr::from_ref(self) };
         // SAFETY: the type has no slot except the one that frees its objects.
-        let seats = unsafe { NativeType::new(c"bolide._native.Seat", &[]) }.ok_or("no memory is left")?;
+        let seats = unsafe { NativeType::new(c"bolide._native.Seat", &[]) }.ok_or("out of memory")?;
         Ok(GeventThread { gevent, calls: Calls::new(gevent.wsgi)?, seats })
     }
 

@@ -1,7 +1,7 @@
 //! `harakiri` for one request of many: the log shows where its greenlet waits, and the greenlet gets an exception, a
-//! `gevent.Timeout`. The others go on. A request that never lets the hub run is the whole worker's: the master ends that.
+//! `gevent.Timeout`. The others go on. A request that never lets the hub run is the whole worker's: the master kills that.
 //!
-//! It knows no sockets; the engine has answered. The hub's thread runs it.
+//! It does not know about sockets; the engine has answered. The hub's thread runs it.
 
 use pyo3::ffi;
 

@@ -1,8 +1,8 @@
 //! The greenlets of a worker: those that serve a request, those that are free for the next one, and requests that wait because as
 //! many run as the worker may.
 //!
-//! A new greenlet costs 9 us and a switch into one that exists half a microsecond, so greenlets are kept. It knows no responses.
-//! The thread of the hub runs it; nothing of it is borrowed while Python code runs.
+//! A new greenlet costs 9 us and a switch into one that exists half a microsecond, so greenlets are kept. It does not know about
+//! responses. The thread of the hub runs it; nothing of it is borrowed while Python code runs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use crate::native::held;
 use crate::object::Object;
 use crate::start_response::StartResponse;
 
-/// The most greenlets that are kept for later requests. Each takes about 6 KiB of memory.
+/// Maximum number of greenlets that are kept for later requests. Each takes about 6 KiB of memory.
 const MAX_FREE: usize = 1024;
 
 /// A greenlet and the request that it serves. Python's object of it is an argument of the greenlet's function.
@@ -76,8 +76,8 @@ pub struct Pool {
 impl Seat {
     /// Accesses the seat that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut Seat) -> R) -> R {
-        // SAFETY: the object is a seat, and only the hub's thread has such; as no Python code runs meanwhile, no other code uses
-        // its value.
+        // SAFETY: the object is a seat, and only the hub's thread has such; as no Python code runs in the meantime, no other code
+        // uses its value.
         act(unsafe { held::<Seat>(object.as_ptr()) })
     }
 

@@ -203,8 +203,8 @@ fn raised(gevent: &Gevent, seat: &Object, state: &CallState, environ: &Object) -
     }
 }
 
-/// An application that has taken over its connection ends with an exception that tells other servers to send no answer. True: it
-/// was that exception, which is now cleared.
+/// An application that has taken over its connection ends with an exception that tells other servers not to send an answer. True:
+/// it was that exception, which is now cleared.
 fn clear_end_of_taken(state: &CallState) -> bool {
     // SAFETY: an exception is set; the types live as long as the interpreter.
     unsafe {
@@ -219,7 +219,7 @@ fn clear_end_of_taken(state: &CallState) -> bool {
     true
 }
 
-/// Clears the exception that is set if it is the one that `harakiri` has thrown into this request: the log has it already.
+/// Clears the exception that is set if it is the one that `harakiri` has thrown into this request: it is already in the log.
 fn clear_own_timeout(seat: &Object) -> bool {
     let (number, timeout) = Seat::with(seat, |seat| (seat.number, seat.timeout.take()));
     let Some((timeout, _)) = timeout.filter(|(_, of)| *of == number) else { return false };
@@ -304,8 +304,8 @@ pub fn described(gevent: &Gevent, environ: &Object) -> FaultPlace {
 
 fn place_of(gevent: &Gevent, environ: &Object) -> FaultPlace {
     let text = |key: &Object| {
-        // SAFETY: both live; the item is borrowed, and its text is copied at once. It is a dictionary, whatever the application
-        // has put into it.
+        // SAFETY: both live; the item is borrowed, and its text is copied immediately. It is a dictionary, whatever the
+        // application has put into it.
         unsafe {
             let value = ffi::PyDict_GetItem(environ.as_ptr(), key.as_ptr());
             let text = if value.is_null() { None } else { Object::owned(ffi::PyObject_Str(value)) };

@@ -50,7 +50,7 @@ impl GeventWorker {
         let wsgi = make_wsgi(py, &engine, applications, &wsgi_module, after_request)?;
         let object = |name: &str| module.getattr(name).map(object_of);
         let name = |text: &str| object_of(PyString::intern(py, text).into_any());
-        let no_memory = || PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("no memory is left"));
+        let no_memory = || PyErr::take(py).unwrap_or_else(|| PyRuntimeError::new_err("out of memory"));
         let gevent = Gevent {
             wsgi,
             sender: Sender::new(wsgi, name("close")),
@@ -147,7 +147,7 @@ impl GeventWorker {
         self.gevent.pool.busy()
     }
 
-    /// Seconds since the order to stop. None: there was no order, and the worker ends for another reason.
+    /// Seconds since the order to stop. None: there was no order, and the worker exits for another reason.
     #[getter]
     fn seconds_of_stop(&self) -> Option<f64> {
         self.hosted.seconds_of_stop()

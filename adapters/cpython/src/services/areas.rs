@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 use crate::services::arguments::{CallArguments, TrueOrNone, functions};
 use crate::services::attachment::attached;
 
-/// Larger copies let other threads run Python code meanwhile.
+/// Larger copies let other threads run Python code in the meantime.
 const LONG_COPY_BYTES: usize = 64 * 1024;
 
 functions! { FUNCTIONS:
@@ -72,7 +72,7 @@ fn area_at(arguments: &CallArguments<'_, '_>, function: &str) -> PyResult<(&'sta
     Ok((area, position.ok_or_else(|| failed(function))?))
 }
 
-/// Acts on an area at once, or without the interpreter if a lock has to be waited for.
+/// Acts on an area immediately, or without the interpreter if a lock has to be waited for.
 fn act<R: Send>(
     arguments: &CallArguments<'_, '_>,
     function: &str,
@@ -174,7 +174,7 @@ fn wait(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     let function = "uwsgi_sharedarea_wait";
     let area = area(arguments, function)?;
     let (_, timeout_s) = (arguments.long_or(1, 0)?, arguments.long_or(2, 0)?);
-    // 0 is no limit, as in uWSGI.
+    // 0 is not a limit, as in uWSGI.
     let end = u64::try_from(timeout_s).ok().filter(|seconds| *seconds > 0);
     let end = end.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
     let seen = area.updates();
@@ -190,7 +190,7 @@ fn wait(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     }
 }
 
-/// A memoryview of the area itself. Its changes are not counted and take no lock, as in uWSGI.
+/// A memoryview of the area itself. Its changes are not counted and do not take a lock, as in uWSGI.
 fn view<'py>(arguments: &CallArguments<'_, 'py>, what: &str) -> PyResult<Bound<'py, PyAny>> {
     let (number, area) = numbered(arguments)?;
     let area = area.ok_or_else(|| PyValueError::new_err(format!("cannot get {what} from sharedarea {number}")))?;

@@ -1,6 +1,6 @@
 //! Functions of the module `uwsgi` that Python calls by vectorcall (METH_FASTCALL): their arguments, with uWSGI's errors for
 //! wrong ones (those of CPython's `PyArg_ParseTuple`), and their results. A `#[pyfunction]` would word these errors in its own
-//! way, and take 20 ns more for a call. It knows no service. The calling threads hold the interpreter.
+//! way, and take 20 ns more for a call. It does not know about services. The calling threads hold the interpreter.
 
 use std::ffi::CStr;
 use std::ops::{Deref, RangeInclusive};
@@ -139,7 +139,7 @@ impl Deref for GivenBytes<'_> {
             GivenBytes::Plain(bytes) => bytes,
             GivenBytes::Exported(buffer) if buffer.len_bytes() == 0 => &[],
             // SAFETY: the buffer is contiguous, and lives as long as this value. Another thread of the application may change its
-            // bytes meanwhile, as with each function that takes one: they are only copied.
+            // bytes in the meantime, as with each function that takes one: they are only copied.
             GivenBytes::Exported(buffer) => unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) },
         }
     }
@@ -158,7 +158,7 @@ pub unsafe fn answer<'py, R: IntoPyObject<'py>>(
     // SAFETY: the thread that Python calls with holds the interpreter.
     let python = unsafe { Python::assume_attached() };
     let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller says so; without arguments the pointer may be null.
+    // SAFETY: the caller guarantees it; without arguments the pointer may be null.
     let given = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(given, count) } };
     let arguments = CallArguments { python, function, given }.checked(permitted);
     match arguments.and_then(|arguments| act(&arguments)?.into_py_any(python)) {

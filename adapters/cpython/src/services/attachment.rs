@@ -1,5 +1,5 @@
-//! The memories of the instance in this process. It knows no function of the module `uwsgi`. Every process that loads the
-//! application runs it.
+//! The memories of the instance in this process. It does not know about functions of the module `uwsgi`. Every process that loads
+//! the application runs it.
 
 use std::io;
 use std::sync::OnceLock;

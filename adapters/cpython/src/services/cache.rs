@@ -1,5 +1,5 @@
-//! `uwsgi.cache_get` and the related functions, on the caches that all processes of the instance share. It knows no request. The
-//! calling threads hold the interpreter, except while they wait for another writer.
+//! `uwsgi.cache_get` and the related functions, on the caches that all processes of the instance share. It does not know about
+//! requests. The calling threads hold the interpreter, except while they wait for another writer.
 
 use bolide_distributed::RemoteCache;
 use bolide_memory::atomics::AtomicU64;
@@ -151,11 +151,11 @@ fn say(cache: &Cache, written: Written) {
     match written {
         Written::Full { is_to_be_said: true } => bolide_log::line(&format!(
             "WARNING: the cache \"{name}\" is full ({} items): new items are not stored; give it more items or blocks, or \
-            purge_lru=1 (said once a minute)",
+            purge_lru=1 (logged once a minute)",
             cache.settings().items
         )),
         Written::DiskFull { is_to_be_said: true } => bolide_log::line(&format!(
-            "WARNING: the cache \"{name}\" stores no new items, because the disk of its file is full (said once a minute)"
+            "WARNING: the cache \"{name}\" can't store new items, because the disk of its file is full (logged once a minute)"
         )),
         _ => {}
     }

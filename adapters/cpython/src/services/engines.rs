@@ -1,5 +1,5 @@
-//! The engines of the configuration as this process calls them, and the native half of `bolide.lease`. It knows no request.
-//! Connections are made by the first call that needs one, so a process that uses no engine has none.
+//! The engines of the configuration as this process calls them, and the native half of `bolide.lease`. It does not know about
+//! requests. Connections are made by the first call that needs one, so a process that does not use an engine does not have any.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,8 +67,8 @@ pub fn locks() -> Option<&'static Locks> {
     LOCKS.get()
 }
 
-/// Takes a lease, waiting for at most `wait` while another process holds it. Python code runs meanwhile, and signals end the
-/// wait.
+/// Takes a lease, waiting for at most `wait` while another process holds it. Python code runs in the meantime, and signals end
+/// the wait.
 pub fn take(
     python: Python<'_>,
     locks: &'static Locks,
@@ -145,7 +145,8 @@ fn take_lease(python: Python<'_>, name: &str, seconds: f64, wait: f64) -> PyResu
         return Err(PyRuntimeError::new_err("there is no engine for leases: write lock-engine = redis://HOST:6379/0"));
     };
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(['{', '}']) {
-        return Err(PyValueError::new_err(format!("the name of a lease has 1 to {MAX_NAME_BYTES} bytes without braces")));
+        let message = format!("the name of a lease must be 1 to {MAX_NAME_BYTES} bytes long, without braces");
+        return Err(PyValueError::new_err(message));
     }
     let lasting = duration(seconds, "seconds")?;
     let wait = if wait == 0.0 { Duration::ZERO } else { duration(wait, "wait")? };
@@ -157,7 +158,7 @@ fn duration(seconds: f64, what: &str) -> PyResult<Duration> {
     let is_fit = (0.001..=MAX_SECONDS).contains(&seconds);
     is_fit
         .then(|| Duration::from_secs_f64(seconds))
-        .ok_or_else(|| PyValueError::new_err(format!("{what} is a number from 0.001 to {MAX_SECONDS}")))
+        .ok_or_else(|| PyValueError::new_err(format!("{what} must be a number from 0.001 to {MAX_SECONDS}")))
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,5 @@
 //! `uwsgi.lock`, `unlock` and `is_locked` on the engine of `lock-engine`: locks that the processes of several machines share, and
-//! that outlive a dead holder by a bounded time. It knows no lock of this machine.
+//! that outlive a dead holder by a bounded time. It does not know about locks of this machine.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -28,7 +28,7 @@ pub fn lock(python: Python<'_>, locks: &'static Locks, number: i64) -> PyResult<
         held.get(&number).is_some_and(|(lease, thread)| *thread == thread::current().id() && !lease.remaining().is_zero())
     });
     if is_own {
-        let message = format!("this thread holds lock {number} already: it would wait for itself");
+        let message = format!("this thread already holds lock {number}, and would wait for itself");
         return Err(PyRuntimeError::new_err(message));
     }
     if let Some(lease) = take(python, locks, &name_of(number), locks.hold, None)? {
@@ -48,8 +48,8 @@ pub fn unlock(python: Python<'_>, locks: &'static Locks, number: i64) {
     if released == Ok(false) && (last == 0 || now.saturating_sub(last) >= LINE_MS) {
         LINE_AT_MS.store(now, Relaxed);
         bolide_log::line(&format!(
-            "WARNING: lock {number} had ended before it was unlocked, after {} s, so another process may have had it too: raise \
-            hold-seconds in lock-engine (said once a minute)",
+            "WARNING: lock {number} expired before it was unlocked, after {} s, so another process may have held it too: raise \
+            hold-seconds in lock-engine (logged once a minute)",
             locks.hold.as_secs()
         ));
     }

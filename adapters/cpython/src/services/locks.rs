@@ -42,7 +42,7 @@ fn take(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {
     taken.map_err(|error| match error.raw_os_error() {
         // uWSGI waits for ever.
         Some(libc::EDEADLK) => {
-            PyRuntimeError::new_err(format!("this thread holds lock {number} already: it would wait for itself"))
+            PyRuntimeError::new_err(format!("this thread already holds lock {number}, and would wait for itself"))
         }
         _ => PyOSError::new_err(format!("lock {number} can't be taken: {error}")),
     })
@@ -72,14 +72,14 @@ pub fn release_own_locks() {
     let Some(memories) = attached() else { return };
     for (number, lock) in memories.locks.iter().enumerate() {
         if lock.release().is_ok() {
-            bolide_log::line(&format!("the application has left lock {number} taken while it was loaded: released"));
+            bolide_log::line(&format!("lock {number} was still held when the application was loaded: released"));
         }
     }
     for (number, area) in memories.areas.iter().enumerate() {
         // A thread may have locked an area for reading several times.
         let times = (0..MAX_READ_DEPTH).take_while(|_| area.unlock().is_ok()).count();
         if times > 0 {
-            bolide_log::line(&format!("the application has left sharedarea {number} locked while it was loaded: released"));
+            bolide_log::line(&format!("sharedarea {number} was still locked when the application was loaded: released"));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The native half of the services of the module `uwsgi`: the memories that processes share, and the jobs of
-//! the spooler. It knows no request. Every process that loads the application runs it.
+//! The native half of the services of the module `uwsgi`: the memories that processes share, and the jobs of the spooler. It does
+//! not know about requests. Every process that loads the application runs it.
 
 mod areas;
 mod arguments;

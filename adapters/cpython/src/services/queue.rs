@@ -24,7 +24,7 @@ functions! { FUNCTIONS:
 
 fn the_queue() -> PyResult<&'static Queue<'static>> {
     let queue = attached().and_then(|attached| attached.queue.as_ref());
-    queue.ok_or_else(|| PyRuntimeError::new_err("there is no queue: the configuration has no `queue`"))
+    queue.ok_or_else(|| PyRuntimeError::new_err("there is no queue: set `queue` in the configuration"))
 }
 
 /// Acts on the items while the lock is held.
@@ -58,7 +58,7 @@ fn get(arguments: &CallArguments<'_, '_>) -> PyResult<Option<Vec<u8>>> {
 fn last(arguments: &CallArguments<'_, '_>) -> PyResult<Py<PyAny>> {
     let count = arguments.long_or(0, 0)?;
     let Ok(count) = u64::try_from(count) else {
-        return Err(PyValueError::new_err(format!("queue_last({count}): the number of items can't be below 0")));
+        return Err(PyValueError::new_err(format!("queue_last({count}): the number of items must not be negative")));
     };
     let found = with_items(arguments.python, |items| items.last(count.max(1)))?;
     match count {

@@ -45,7 +45,7 @@ pub fn named(name: &str) -> Option<&'static NamedCache> {
 }
 
 impl NamedCache {
-    /// Asks the engine. Python code runs meanwhile.
+    /// Asks the engine. Python code runs in the meantime.
     pub fn ask<R: Send>(&self, python: Python<'_>, ask: impl FnOnce(&RemoteCache) -> R + Send) -> R {
         python.detach(|| ask(&self.cache))
     }

@@ -65,7 +65,7 @@ pub fn queue_of(engine: &'static Engine) -> JobQueue {
     JobQueue::new(engine, &engine.address().queue, hold, MAX_ATTEMPTS as u32)
 }
 
-/// Adds a job, whose name no other job has. `priority` is a number, as the name of its directory.
+/// Adds a job, whose name is unique. `priority` is a number, as the name of its directory.
 pub fn add(
     queue: &JobQueue,
     name: &[u8],
@@ -93,7 +93,7 @@ impl RemoteJobs {
         let mut job = match self.queue.reserve() {
             Ok(Some(job)) => job,
             Ok(None) | Err(Fault::Away(_) | Fault::Resting | Fault::Refused(_)) => return Ok(None),
-            Err(fault @ Fault::TooLarge) => return Err(format!("the next job can't be taken: {fault}")),
+            Err(fault @ Fault::TooLarge) => return Err(format!("can't take the next job: {fault}")),
         };
         let content = std::mem::take(&mut job.body);
         match format::read(&content) {
@@ -104,8 +104,8 @@ impl RemoteJobs {
             }
             Reading::Unfinished | Reading::Junk(_) => {
                 let shown = String::from_utf8_lossy(&job.name).into_owned();
-                let _ = self.queue.fail(&job, "it is no job of a spooler");
-                Err(format!("job {shown} is given up: it is no job of a spooler"))
+                let _ = self.queue.fail(&job, "it is not a job of a spooler");
+                Err(format!("giving up on job {shown}: it is not a job of a spooler"))
             }
         }
     }
@@ -119,8 +119,8 @@ impl RemoteJobs {
         let shown = String::from_utf8_lossy(&job.name).into_owned();
         match ended {
             Ok(true) => Ok(()),
-            Ok(false) => Err(format!("job {shown}: its reservation had ended, so another spooler may do it too")),
-            Err(fault) => Err(format!("job {shown}: its end can't be told, so it will be done again: {fault}")),
+            Ok(false) => Err(format!("job {shown}: its reservation had expired, so another spooler may run it too")),
+            Err(fault) => Err(format!("job {shown}: can't report that it is done, so it will run again: {fault}")),
         }
     }
 
@@ -146,15 +146,15 @@ impl RemoteJobs {
     fn deliver_one(&self, job: ClaimedJob) -> Result<(), Option<String>> {
         let mut variables = Vec::new();
         for (name, value) in job.variables() {
-            push_variable(&mut variables, name, value).map_err(|_| Some("a job can't be written again".to_owned()))?;
+            push_variable(&mut variables, name, value).map_err(|_| Some("can't rewrite a job".to_owned()))?;
         }
         let place = job.place().clone();
         match add(&self.queue, &place.name, [&variables, job.body()], place.priority.as_deref(), None) {
             Ok(()) => job.done().map_err(|error: io::Error| {
-                Some(format!("job {}: it is delivered, but its file can't be removed: {error}", place.shown()))
+                Some(format!("job {}: delivered, but can't remove its file: {error}", place.shown()))
             }),
             Err(Fault::Away(_) | Fault::Resting | Fault::Refused(_)) => Err(None),
-            Err(fault @ Fault::TooLarge) => Err(Some(format!("job {}: it can't be delivered: {fault}", place.shown()))),
+            Err(fault @ Fault::TooLarge) => Err(Some(format!("job {}: can't deliver it: {fault}", place.shown()))),
         }
     }
 }

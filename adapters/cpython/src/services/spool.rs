@@ -22,7 +22,7 @@ use crate::services::jobs::{resolved, task};
 use crate::services::spooler_work::claimed_here;
 use crate::services::{engines, remote_jobs};
 
-/// Most jobs of one call of `uwsgi.spooler_jobs`.
+/// Maximum number of jobs of one call of `uwsgi.spooler_jobs`.
 const MAX_JOBS: usize = 100_000;
 
 const NOT_BYTES: &str = "spooler callable dictionary must contains only bytes";
@@ -150,9 +150,9 @@ fn described(given: &Bound<'_, PyDict>) -> PyResult<Described> {
             continue;
         }
         push_variable(&mut job.variables, &name, &value).map_err(|error| match error {
-            Unwritable::Nameless => failure("a name is empty"),
+            Unwritable::Nameless => failure("the name of an argument is empty"),
             Unwritable::TooLarge => {
-                failure(&format!("the arguments have more than {MAX_VARIABLES_BYTES} bytes; put larger values into `body`"))
+                failure(&format!("the arguments are larger than {MAX_VARIABLES_BYTES} bytes; put larger values into `body`"))
             }
         })?;
         match name.as_slice() {
@@ -214,7 +214,7 @@ fn uwsgi_spooler_jobs<'py>(py: Python<'py>) -> PyResult<Vec<Bound<'py, PyBytes>>
     Ok(found?.iter().map(bytes).collect())
 }
 
-/// A job's variables by its path, without working on it. None: it is not there, is being worked on, or is no job.
+/// A job's variables by its path, without working on it. None: it is not there, is being worked on, or is not a job.
 #[pyfunction]
 fn uwsgi_spooler_get_task<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Option<Bound<'py, PyDict>>> {
     if let Some(own) = claimed_here(py, &path)? {

@@ -28,13 +28,13 @@ use crate::services::remote_jobs::RemoteJobs;
 const BEGINNING_MS: u64 = 100;
 /// Time between two searches for the remains of killed processes.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
-/// Most problems of jobs that a spooler remembers to have logged. Beyond this it logs no further ones.
+/// Maximum number of problems of jobs that a spooler remembers to have logged. It does not log more than this.
 const MAX_SAID: usize = 1024;
 /// Seconds between two questions of a spooler to its engine, if no job is ready.
 const REMOTE_LOOK_SECONDS: u32 = 1;
 /// Jobs that are none, which a spooler gives up before it looks at its orders again.
 const MAX_GIVEN_UP: usize = 100;
-const UNWATCHED: &str = "new jobs are found by `spooler-frequency` alone";
+const UNWATCHED: &str = "new jobs are found only every `spooler-frequency` seconds";
 
 /// The job that this process has claimed: its path and its dict.
 static CLAIMED: Mutex<Option<(PathBuf, Py<PyDict>)>> = Mutex::new(None);
@@ -58,7 +58,7 @@ pub struct SpoolerWork {
     job: Option<ClaimedJob>,
     /// The jobs are on an engine, and the directory keeps those that came while it was away.
     remote: Option<RemoteJobs>,
-    /// `None` if the kernel gives no notifications.
+    /// `None` if the kernel does not send notifications.
     watch: Option<Watch>,
     /// When the first of the jobs is due that were not due in this scan, in seconds since 1970.
     next_due: Option<u64>,
@@ -87,11 +87,11 @@ impl SpoolerWork {
         })
     }
 
-    /// Begins to look for jobs from the start.
+    /// Begins to look for jobs from the beginning.
     fn begin(&mut self, py: Python<'_>) {
         py.detach(|| {
             self.tidy();
-            // Before the directory is read, so that jobs that arrive meanwhile are noticed.
+            // Before the directory is read, so that jobs that arrive in the meantime are noticed.
             self.renew_watch();
             self.next_due = None;
             match &self.remote {
@@ -127,7 +127,10 @@ impl SpoolerWork {
         let ended = py.detach(|| if is_done { job.done() } else { job.again() });
         *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if let Err(error) = ended {
-            let words = if is_done { "it is done but can't be removed, so it will be done again" } else { "its notes stay" };
+            let words = match is_done {
+                true => "it is done but can't be removed, so it will run again",
+                false => "its notes can't be removed",
+            };
             self.say_once(&format!("job {place}: {words}: {error}"));
         }
     }
@@ -176,7 +179,7 @@ impl SpoolerWork {
                 }
                 Ok((Claim::Job(job), _)) => {
                     if let Err(error) = job.begin() {
-                        self.say_once(&format!("attempts at jobs can't be counted: {error}"));
+                        self.say_once(&format!("can't count attempts at jobs: {error}"));
                     }
                     self.job = Some(job);
                     return true;
@@ -193,7 +196,7 @@ impl SpoolerWork {
         match outcome {
             Claim::Later(at) => self.next_due = Some(self.next_due.map_or(at, |earlier| earlier.min(at))),
             Claim::GivenUp(reason) => {
-                self.say(&format!("job {job} is given up and moved to the directory `failed`: {reason}; see `bolide spool`"));
+                self.say(&format!("giving up on job {job}, now in the directory `failed`: {reason}; see `bolide spool`"));
             }
             Claim::Refused(reason) => self.say_once(&format!("job {job} stays in the directory: {reason}")),
             Claim::Job(_) | Claim::Busy | Claim::Gone => {}
@@ -230,7 +233,7 @@ impl SpoolerWork {
 
     fn say_delivered(&mut self, (delivered, problem): (usize, Option<String>)) {
         if delivered > 0 {
-            self.say(&format!("{delivered} jobs that were kept while the engine was away are delivered"));
+            self.say(&format!("delivered {delivered} jobs that were kept while the engine was away"));
         }
         if let Some(problem) = problem {
             self.say_once(&problem);
@@ -244,10 +247,10 @@ impl SpoolerWork {
         self.tidied = Some(Instant::now());
         match tidy(&self.directory) {
             Ok(tidied) if tidied.abandoned > 0 => {
-                self.say(&format!("{} jobs that were never written to their end are removed", tidied.abandoned));
+                self.say(&format!("removed {} incomplete jobs", tidied.abandoned));
             }
             Ok(_) => {}
-            Err(error) => self.say_once(&format!("the remains of killed processes can't be removed: {error}")),
+            Err(error) => self.say_once(&format!("can't clean up after killed processes: {error}")),
         }
     }
 
@@ -284,7 +287,7 @@ impl SpoolerWork {
         }
     }
 
-    /// Whether to look for jobs at once.
+    /// Whether to look for jobs immediately.
     fn has_arrivals(&mut self) -> bool {
         let arrivals = match self.watch.as_mut().map(Watch::arrivals) {
             Some(Ok(arrivals)) => arrivals,

@@ -1,5 +1,5 @@
 //! Timers that fire once for the instances of all machines: whether this process is the one that fires. The engine of
-//! `timer-engine` says so. What a timer calls, and how often this process asks, is decided in Python.
+//! `timer-engine` decides. What a timer calls, and how often this process asks, is decided in Python.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,7 +38,8 @@ impl Timers {
             return Ok(timer.clone());
         }
         if known.len() >= MAX_TIMERS || name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(['{', '}']) {
-            return Err(PyValueError::new_err(format!("a process has at most {MAX_TIMERS} timers, with names without braces")));
+            let message = format!("a process can have at most {MAX_TIMERS} timers, and their names must not contain braces");
+            return Err(PyValueError::new_err(message));
         }
         let timer = Arc::new(UniqueTimer::new(self.engine, name, self.hold));
         known.insert(name.to_owned(), timer.clone());

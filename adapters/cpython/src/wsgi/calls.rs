@@ -33,7 +33,7 @@ impl Calls {
     /// # Errors
     /// No memory is left.
     pub fn new(wsgi: &'static Wsgi) -> Result<Calls, String> {
-        let no_memory = || "no memory is left".to_owned();
+        let no_memory = || "out of memory".to_owned();
         let names = EnvironNames::new().ok_or_else(no_memory)?;
         let methods = Methods::new().ok_or_else(no_memory)?;
         let keys = EnvironKeys::new().ok_or_else(no_memory)?;

@@ -61,7 +61,7 @@ impl Language for Wsgi {
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
         let calls = Calls::new(wsgi)?;
         let sender = Sender::new(wsgi, calls.close_name());
-        let contexts = Contexts::enter().ok_or("no memory is left")?;
+        let contexts = Contexts::enter().ok_or("out of memory")?;
         Ok(WsgiThread { wsgi, calls, sender, start: None, core, contexts, saved: null_mut() })
     }
 
@@ -212,7 +212,7 @@ impl WsgiThread {
         Some(self.conclude(sent, answer, start, response, &|| described(request)))
     }
 
-    /// An application that has taken over its connection ends with an exception that tells other servers to send no answer
+    /// An application that has taken over its connection ends with an exception that tells other servers not to send an answer
     /// (gunicorn: StopIteration, Werkzeug: ConnectionError), and one whose client has left with that of `write`. True: it was one
     /// of them, which is now cleared.
     fn forgive(&self, response: &ResponseWriter<'_>) -> bool {

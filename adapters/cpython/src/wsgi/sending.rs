@@ -17,8 +17,8 @@ use crate::faults::log_set_exception;
 use crate::native::without_interpreter;
 use crate::object::{Object, bytes_of};
 
-/// Size of a body part whose compression takes long enough, about a millisecond, to release the interpreter to other threads
-/// meanwhile.
+/// Size of a body part whose compression takes long enough, about a millisecond, to release the interpreter to other threads in
+/// the meantime.
 const LONG_CODING_BYTES: usize = 32 * 1024;
 
 /// The response that an answer goes to: lent for the time of a call, or in the engine's table.
@@ -218,7 +218,7 @@ impl Sender {
             let number = |place| ffi::PyLong_AsLongLong(ffi::PyTuple_GetItem(found.as_ptr(), place));
             let (descriptor, offset, length) = (number(0), number(1), number(2));
             let borrowed = BorrowedFd::borrow_raw(descriptor as i32);
-            // A copy of the descriptor, because the application's close() may close its own meanwhile.
+            // A copy of the descriptor, because the application's close() may close its own in the meantime.
             Some(borrowed.try_clone_to_owned().ok().map(|own| (File::from(own), offset, length as u64)))
         }
     }
