@@ -14,7 +14,7 @@ except ImportError as error:
 
     raise explained(error) from None
 
-# Read by type checkers and not by the interpreter: a start must not pay for importing `typing`.
+# Read by type checkers and not by the interpreter: startup must not pay for importing `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bolide._run import run
@@ -27,7 +27,7 @@ __all__ = ["Lease", "LogHandler", "__version__", "lease", "main", "run"]
 def main():
     """Run the master with the arguments of the command line.
 
-    The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Every start
+    The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Startup
     passes through here, so it imports only modules that the interpreter has loaded already.
     """
     if "bolide.application_process" in sys.modules:

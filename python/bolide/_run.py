@@ -65,9 +65,9 @@ def run(
     itself. The server is another process, which loads the application by name. So an object must be the value of a module-level
     name, and the call must not run when that module is imported: put it behind ``if __name__ == "__main__":``.
 
-    Further keywords are configuration options with underscores for dashes: ``run("main:app", threads=8, harakiri=30)``.
+    Additional keywords are configuration options with underscores for dashes: ``run("main:app", threads=8, harakiri=30)``.
 
-    SystemExit: the server did not start, or failed; it carries the exit status, and the log has the reason. TypeError: the
+    SystemExit: the server did not start, or failed; it carries the exit status, and the reason is in the log. TypeError: the
     keyword does not exist. ValueError: a value is invalid for its keyword, or the object can't be loaded by a name.
     """
     defaults = run.__kwdefaults__
@@ -88,7 +88,7 @@ def arguments_of(application: str, keywords: Mapping[str, OptionValue]) -> list[
     """Return the command-line arguments for an application and the keywords of a call."""
     given = {name: value for name, value in keywords.items() if value is not None}
     if isinstance(given.get("log_config"), Mapping):
-        raise TypeError("log_config is the name of a file here: leave it out, and configure `logging` in the application")
+        raise TypeError("log_config must be the name of a file: leave it out, and configure `logging` in the application")
     check_together(given)
     # The last `--pythonpath` ends up first in `sys.path`.
     words = [f"--pythonpath={directory}" for directory in reversed(directories_in_front())]
@@ -102,7 +102,7 @@ def arguments_of(application: str, keywords: Mapping[str, OptionValue]) -> list[
 def check_together(given: Mapping[str, OptionValue]) -> None:
     """Refuse keywords that contradict each other. ValueError."""
     if "ssl_keyfile" in given and "ssl_certfile" not in given:
-        raise ValueError("ssl_keyfile is the key of a certificate: give ssl_certfile too")
+        raise ValueError("ssl_keyfile needs ssl_certfile too")
     if sum(bool(names & given.keys()) for names in ({"host", "port"}, {"uds"}, {"fd"})) > 1:
         raise ValueError("host and port, uds, and fd exclude each other")
 
@@ -137,11 +137,9 @@ def environment_of(options: dict[str, Any]) -> dict[str, str]:
 
 
 def command(arguments: Iterable[str]) -> list[str]:
-    """Return the command line of a server that ends with this process."""
+    """Return the command line of a server that exits with this process."""
     if not sys.executable:
-        raise RuntimeError(
-            "this program does not know its Python interpreter (sys.executable), which is needed to start a server"
-        )
+        raise RuntimeError("this program does not know its Python interpreter (sys.executable), which it needs to start a server")
     return [sys.executable, "-m", "bolide.child_master", str(os.getpid()), *arguments]
 
 

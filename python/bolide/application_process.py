@@ -13,6 +13,6 @@ def refuse_to_nest(call: str) -> None:
     """
     if is_one:
         raise RuntimeError(
-            f"{call} was called while a server was loading the application from the same file: put the call behind "
+            f"{call} was called while a server was loading the application from the same file: put the call below "
             '`if __name__ == "__main__":`, or into a function'
         )

@@ -32,10 +32,10 @@ __all__ = [
     "serve",
 ]
 
-#: Most tasks that the report of a blocked loop names.
+#: Maximum number of tasks in the report of a blocked loop.
 TASKS_TOLD = 20
 
-#: Most exceptions of a chain that are examined.
+#: Maximum number of exceptions of a chain that are examined.
 MAX_CHAIN = 100
 
 #: Exceptions that frameworks raise when the client has disconnected, and that applications may let through.
@@ -143,7 +143,7 @@ class Service:
             for lifespan in lifespans:
                 await lifespan.startup()
         except LifespanError as error:
-            # At a start the master logs the reason too. A worker may also fail to start long after that.
+            # At startup the master logs the reason too. A worker may also fail to start long after that.
             if self.assignment.is_first_to_fail():
                 tell(str(error))
             self.assignment.note_failure(str(error))
@@ -192,7 +192,7 @@ class Service:
         """Wait for background work of applications after their responses. The master bounds it: ``reload-mercy``.
 
         A task whose client disconnected in the middle of its answer, and that waits for an event of that client, is cancelled. At
-        a stop, tasks whose clients disconnected before the answer are cancelled too, after the seconds that streams have.
+        shutdown, tasks whose clients disconnected before the answer are cancelled too, after the seconds that streams have.
         """
         patience_ends = self.loop.time() + LEFT_SECONDS
         while self.worker.running:
@@ -219,15 +219,15 @@ def cancel_unanswered():
         more = f" and {len(cancelled) - REQUESTS_TOLD} more" if len(cancelled) > REQUESTS_TOLD else ""
         requests = ", ".join(cancelled[:REQUESTS_TOLD]) + more
         seconds = UNANSWERED_SECONDS
-        report([f"tasks whose clients have left, still running {seconds} s after the order to stop, cancelling them: {requests}"])
+        report([f"tasks of disconnected clients, still running {seconds} s after the order to stop, cancelling them: {requests}"])
 
 
-#: How long a task may take to notice by itself that its client has disconnected when its worker ends, in seconds.
+#: How long a task may take to notice by itself that its client has disconnected when its worker exits, in seconds.
 LEFT_SECONDS = 0.5
 #: How long such a task may run after the order to stop if its client left before the answer began, in seconds: as long as a
 #: stream.
 UNANSWERED_SECONDS = 3
-#: Most requests that the log line about them names.
+#: Maximum number of requests in the log line about them.
 REQUESTS_TOLD = 3
 #: Interval at which a drained worker checks whether background work has ended, in seconds.
 BACKGROUND_LOOK_SECONDS = 0.02
@@ -307,7 +307,7 @@ def report_stall(seconds):
     except RuntimeError:
         # The set of tasks changed during the iteration: the loop runs again.
         return
-    lines = [f"{len(tasks)} tasks wait for the event loop, which has not turned for {seconds:.1f} s"]
+    lines = [f"{len(tasks)} tasks wait for the event loop, which has been blocked for {seconds:.1f} s"]
     for task in tasks[:TASKS_TOLD]:
         name = task.get_name()
         lines.append(f"  {name}: {place_of(task)}")

@@ -48,7 +48,7 @@ class WsgiApplication:
         length = on_disk = 0
 
         def give_back():
-            # Before the client has the end of its answer: it may send its next request at once.
+            # Before the client has the end of its answer: it may send its next request immediately.
             nonlocal on_disk
             self.on_disk -= on_disk
             on_disk = 0

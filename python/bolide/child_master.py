@@ -16,7 +16,7 @@ def begin():
     # The parent may have blocked signals that the master needs from its terminal.
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     if not _native.end_with_parent(parent):
-        sys.exit("bolide: the process that started this server has ended")
+        sys.exit("bolide: the process that started this server has exited")
     # A debugger that is in each process is here too; the process that it launched waits already.
     become_master()
 

@@ -15,12 +15,12 @@ import threading
 
 from bolide.gevent import patching as gevent_patching
 
-#: Most threads, and most connections, that a message names.
+#: Maximum number of threads, and of connections, that a message lists.
 MAX_NAMES = 5
-#: Most frames that are searched for one of the application's.
+#: Maximum number of frames that are searched for one of the application's.
 MAX_FRAMES = 200
 
-#: Further kinds of descriptors that workers can't share, by their names in /proc.
+#: More kinds of descriptors that workers can't share, by their names in /proc.
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
 
 #: What the application's developer, or the operator, can do.
@@ -123,10 +123,10 @@ class LoadWatch:
             hurts.append(f"would share {'the connections' if not others else 'what is open'}")
         if not did:
             return None
-        return f"while it was loaded, the application {' and '.join(did)}; workers are forked later: they {' and '.join(hurts)}"
+        return f"while it was loaded, the application {' and '.join(did)}; workers, which are forked later, {' and '.join(hurts)}"
 
     def _threads(self):
-        """Threads that were started meanwhile: Python's by their names, others by the name that their library gave them.
+        """Threads that were started in the meantime: Python's by their names, others by the name that their library gave them.
 
         Threads of numeric libraries have the name of the process. Their library starts them again after a fork, so they are left
         out.

@@ -74,7 +74,7 @@ def call_named(name, argument, counts_answer):
         log.log_exception(error, f"the hook {name}")
         return f"{type(error).__name__}: {error}"
     if counts_answer and isinstance(answer, int) and answer != 0:
-        return f"{name} has answered {answer}"
+        return f"{name} returned {answer}"
     return None
 
 

@@ -23,7 +23,7 @@ def warm_up(applications, settings):
     for target in settings["reloading"]["warmup"]:
         mount, application, interface = choose(applications, target)
         if interface == "asgi":
-            tell(f"warmup = {target}: that is an ASGI application, whose event loop belongs to each worker: use its lifespan")
+            tell(f"warmup = {target}: an ASGI application has an event loop in each worker; use its lifespan instead")
             continue
         try:
             status = ask(application, target, mount, settings)

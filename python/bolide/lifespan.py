@@ -62,7 +62,7 @@ class Lifespan:
         self.task = None
 
     async def shutdown(self):
-        """Tell the application that the worker ends. The master limits how long that may take."""
+        """Tell the application that the worker exits. The master limits how long that may take."""
         if self.task is None or self.task.done():
             return
         self.messages.put_nowait({"type": "lifespan.shutdown"})

@@ -25,7 +25,7 @@ after_exception = None
 LONGEST_LINE = 8192
 
 
-#: Most exceptions of a chain that are examined.
+#: Maximum number of exceptions of a chain that are examined.
 MAX_CHAIN = 20
 
 #: Prefixes of files whose frames lead to an application's code and do not belong to it.
@@ -60,7 +60,8 @@ def write_lines(lines):
 
 
 def report(lines):
-    """Log one event of the server: its first line begins with ``bolide:``, or all of its lines are one JSON object."""
+    """Log one event of the server, such as a message and a stack: the first line begins with the time, or all are one JSON
+    object."""
     _native.report_log(prefixed(lines))
 
 

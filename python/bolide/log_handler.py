@@ -7,7 +7,7 @@ import logging
 
 from bolide import _native, log, log_objects
 
-#: Most further fields of a record.
+#: Maximum number of additional fields of a record.
 MAX_FIELDS = 50
 
 #: The levels of ``logging``, the highest first.

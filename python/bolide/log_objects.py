@@ -10,11 +10,11 @@ import traceback
 
 from bolide import _native
 
-#: Most frames of a stack, the innermost ones.
+#: Maximum number of frames of a stack, the innermost ones.
 MAX_FRAMES = 100
-#: Most exceptions that are told beside the first one: causes, and members of groups.
+#: Maximum number of exceptions that are told beside the first one: causes, and members of groups.
 MAX_FURTHER = 20
-#: Most characters of a message, and of a line of code.
+#: Maximum number of characters of a message, and of a line of code.
 MAX_MESSAGE = 8192
 MAX_CODE = 240
 

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-#: Most causes of an exception that are examined.
+#: Maximum number of causes of an exception that are examined.
 MAX_CAUSES = 20
 
 
@@ -148,7 +148,7 @@ class Half:
         # A worker that loads the application itself keeps everything that it opens.
         loading = None if self.log.is_forked() else fork_safety.LoadWatch()
         with loading or contextlib.nullcontext():
-            # The master logs the reason of a generation. A worker may fail to load its application long after the start.
+            # The master logs the reason of a generation. A worker may fail to load its application long after startup.
             is_told = self.log.is_forked() and not self.begins_generation
             watched = self.followed or contextlib.nullcontext()
             self.applications, reason = load(self.boot, self.hooks, watched, self.development, is_told)
@@ -217,7 +217,7 @@ class Half:
         return pid
 
     def note_end(self, pid):
-        """A worker's process has ended."""
+        """A worker's process has exited."""
         if self.gunicorn is not None:
             self.gunicorn.note_end(pid)
 
@@ -250,7 +250,7 @@ class Half:
         self.is_on_trial = True
 
     def begin_generation(self):
-        """This worker replaces no other one of its generation."""
+        """This worker does not replace another one of its generation."""
         scaling = self.settings["scaling"]
         # With `cheaper`, `cheap` and `idle` it may come when others have served already.
         self.begins_generation = scaling["cheaper"] is None and scaling["idle_ms"] is None and not scaling["starts_empty"]
@@ -270,7 +270,7 @@ class Half:
         return self.helper.run(link)
 
     def serve(self, assignment):
-        """Serve until the worker ends. Return the exit status."""
+        """Serve until the worker exits. Return the exit status."""
         if self.followed is not None:
             self.followed.follow(assignment.report_imports)
         named = self.settings["python"]["reload_on"]
@@ -413,7 +413,8 @@ def import_native():
 
 
 def packages_of_virtualenv():
-    """Return the package directories of this interpreter's virtualenv, which `site` would add to ``sys.path``."""
+    """Return the package directories of the virtualenv that this interpreter belongs to, which `site` would add to
+    ``sys.path``."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))
     if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
         return []
@@ -426,7 +427,7 @@ def packages_of_virtualenv():
 
 
 def load(boot, hooks, watched, development=None, is_told=False):
-    """Load the applications. Return them and None, or None and the reason; the log has the details.
+    """Load the applications. Return them and None, or None and the reason; the details are in the log.
 
     With `is_told`, the log also has a reason without details, which no other process logs. The context manager `watched`
     surrounds the imports and sees how they fail. In development, an error page may stand in.
@@ -484,7 +485,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
 
 
 def import_all(settings, hooks, is_start):
-    """Import the modules of the settings, and return the applications. At the start some may be missing."""
+    """Import the modules of the settings, and return the applications. At startup some may be missing."""
     from bolide.loading.load import import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 

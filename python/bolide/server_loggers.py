@@ -104,14 +104,14 @@ class ServerLoggers:
             _native.judge_requests(self.judge)
 
     def open_for_file(self):
-        """A ``log-config`` replaces the server's own configuration: loggers that it names propagate unless it says otherwise."""
+        """A ``log-config`` replaces the server's own configuration: loggers in it propagate unless it says otherwise."""
         self.is_ready = False
         for access in self.access:
             access.logger.propagate = True
         self.is_ready = True
 
     def close_after_file(self):
-        """Loggers that the file has left alone keep their handler, and don't propagate."""
+        """Loggers that the file leaves alone keep their handler, and don't propagate."""
         self.is_ready = False
         for access in self.access:
             if access.handler in access.logger.handlers:

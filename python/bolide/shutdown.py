@@ -21,10 +21,10 @@ SHUTDOWN_SECONDS = 4
 #: The same if the master waits for this end before workers can load the application, in seconds.
 AWAITED_SECONDS = 1
 
-#: The log names what the process waits for after this time, in seconds.
+#: The log lists what the process waits for after this time, in seconds.
 WARN_AFTER_SECONDS = 0.5
 
-#: Most threads that the log names.
+#: Maximum number of threads that the log lists.
 MAX_NAMES = 10
 
 # The interpreter's own functions: the application may replace them (gevent does).
@@ -62,10 +62,10 @@ def watch(runs):
     sleep(WARN_AFTER_SECONDS)
     names = waited_for()
     if names:
-        log.report([f"{subject()} has nothing more to serve, waiting {SHUTDOWN_SECONDS} s for {names}"])
+        log.report([f"{subject()} has finished serving, waiting {SHUTDOWN_SECONDS} s for {names}"])
     sleep(SHUTDOWN_SECONDS - WARN_AFTER_SECONDS)
     left = waited_for() or "the application's work at the interpreter's end"
-    log.report([f"{subject()} stops waiting, and leaves {left} behind"])
+    log.report([f"{subject()} stops waiting for {left}"])
     leave()
 
 

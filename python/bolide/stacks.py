@@ -5,7 +5,7 @@ import io
 import os
 import traceback
 
-#: Most frames of a task's stack that the log shows.
+#: Maximum number of frames of a task's stack that the log shows.
 FRAMES_TOLD = 12
 
 

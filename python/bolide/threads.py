@@ -1,4 +1,4 @@
-"""The additional threads of a worker. They are Python's own, so that names, ``threading.enumerate()``, thread-local data and
+"""The additional threads of a worker. They are Python's own, so names, ``threading.enumerate()``, thread-local data and
 debuggers work as an application expects.
 
 Must not know what they run. It is imported before the application, which may replace Python's threads. Runs in workers.

@@ -23,7 +23,7 @@ __all__ = [
     "sendable",
 ]
 
-#: Most bytes of a part of a file that is not sent by sendfile.
+#: Maximum size of a part of a file that is not sent by sendfile, in bytes.
 BLOCK_BYTES = 64 * 1024
 
 

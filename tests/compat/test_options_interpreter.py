@@ -136,7 +136,7 @@ def test_a_package_that_no_site_leaves_out_is_missed_with_the_reason(serve):
     server = serve.prepare("wsgi-file = app.py\nno-site = true")
     (server.directory / "app.py").write_text("import no_such_package\n")
     assert server.launch().wait_for_exit() == 22
-    server.wait_for_text("no-site leaves out the packages of the system and of the user: name their directory with pythonpath")
+    server.wait_for_text("no-site leaves out the packages of the system and of the user: add their directory with pythonpath")
 
 
 def test_the_application_sees_the_executable_that_was_named(serve):

@@ -56,7 +56,7 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
         send(server, f"/wait?{number}")
         server.wait_for_log(f"^waits {number}$")
     assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^bolide: worker 1: \d+ tasks wait for the event loop, which has not turned for \d+\.\d s$")
+    server.wait_for_log(r"^worker 1: \d+ tasks wait for the event loop, which has been blocked for \d+\.\d s$")
     # Not the line of asyncio's own Event.wait().
     server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 

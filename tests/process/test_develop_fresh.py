@@ -113,7 +113,7 @@ def test_an_import_that_takes_long_is_told_in_the_log_and_to_browsers(develop, s
     instance.wait_for_log(r"loading the application takes longer than 5 s; it is at shop/views\.py:\d in until")
     page = instance.get("/", BROWSER)
     assert (page.status, "shop/views.py" in page.text) == (503, True)
-    assert "The new code is being loaded" in page.text
+    assert "The new code has been loading for" in page.text
     assert instance.body() == "old"
     ready.touch()
     wait_until(lambda: instance.get("/", BROWSER).text == "young", "the new code")

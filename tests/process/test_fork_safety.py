@@ -85,7 +85,7 @@ def test_an_application_that_starts_a_thread_while_it_is_imported_is_loaded_by_e
     assert all(own and threads >= 2 for own, threads in answers(instance))
     (said,) = findings(instance)
     assert (
-        "the application started 1 thread (ticker at shop.py:2); workers are forked later: they do not have the threads" in said
+        "the application started 1 thread (ticker at shop.py:2); workers, which are forked later, do not have the threads" in said
     )
     assert said.endswith(LAZY)
 
@@ -201,7 +201,7 @@ def test_nothing_is_left_of_the_first_try_when_workers_load(shop, lazily, tmp_pa
     assert sorted(others) == sorted(("load", worker) for worker in instance.workers())
     wait_until(lambda: not os.path.exists(f"/proc/{first}"), "the end of the first try")
     assert len(findings(instance)) == 1
-    assert "has nothing more to serve" not in instance.log
+    assert "has finished serving" not in instance.log
 
 
 def test_a_worker_that_dies_is_replaced_by_one_that_loads_and_hooks_run_in_each(shop, lazily, tmp_path):

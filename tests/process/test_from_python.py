@@ -106,7 +106,7 @@ def test_a_server_ends_with_the_program_that_was_killed(script):
 def test_a_call_that_is_met_when_the_application_is_loaded_is_refused(script):
     server = script("bolide.run(app, port=0, processes=1)\n", ready=False)
     assert server.wait_for_exit() == 22
-    assert 'put the call behind `if __name__ == "__main__":`' in server.lines[-1]
+    assert 'put the call below `if __name__ == "__main__":`' in server.lines[-1]
 
 
 #: The bound of these programs: a server that starts servers would otherwise do so without end.
@@ -263,7 +263,7 @@ def test_every_keyword_is_typed_and_is_an_option():
 
 
 def test_an_object_without_a_name_is_refused_in_words():
-    with pytest.raises(ValueError, match="is the value of no name of a module"):
+    with pytest.raises(ValueError, match="is not bound to a name at the top level of a module"):
         bolide.testing.serve(Flask("elsewhere"))
     with pytest.raises(TypeError, match="neither"):
         bolide.testing.serve(3)

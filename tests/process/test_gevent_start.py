@@ -209,7 +209,9 @@ def test_a_thread_that_was_started_at_the_import_lives_on_in_each_worker(start, 
 def test_a_connection_that_is_opened_at_the_import_is_told_as_ever(start, shop, tmp_path):
     shop("server = socket.create_server(('127.0.0.1', 0))\nclient = socket.create_connection(server.getsockname())\n")
     instance = start("--processes", "2", *PATCH, module="shop")
-    instance.wait_for_log(r"the application opened 1 connection \(127\.0\.0\.1:\d+ at shop\.py:\d+\); workers are forked later")
+    instance.wait_for_log(
+        r"the application opened 1 connection \(127\.0\.0\.1:\d+ at shop\.py:\d+\); workers, which are forked later,"
+    )
     assert instance.stop() == 0
 
 

@@ -174,7 +174,7 @@ def test_a_function_that_answers_no_or_raises_ends_the_start(fail, tmp_path):
     (tmp_path / "named.py").write_text("def no():\n    return 3\ndef raises():\n    raise RuntimeError('broken')\n")
     probes = os.path.join(os.path.dirname(__file__), "probes")
     for value, words in (
-        ("callret:named:no", "has answered 3"),
+        ("callret:named:no", "returned 3"),
         ("call:named:raises", "RuntimeError: broken"),
         ("call:named:none", "has no 'none'"),
     ):

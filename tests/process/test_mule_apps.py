@@ -87,7 +87,7 @@ def test_a_method_is_called_in_a_mule_and_its_result_comes_back(shop, call):
         "of_loop(mules.call_async(NAME,'fail'))": "AppError: no data",
         "mules.call(NAME,'_hidden')": "AppError: there is no method '_hidden'",
         "mules.call(NAME,'absent')": "AppError: there is no method 'absent'",
-        "mules.call('shop:Absent','x')": "UnknownAppError: no mule has shop:Absent: write `mule-app = shop:Absent`",
+        "mules.call('shop:Absent','x')": "UnknownAppError: no mule runs shop:Absent: write `mule-app = shop:Absent`",
     }
     for expression, value in expected.items():
         assert instance.get(f"/{expression}").text == value
@@ -99,7 +99,7 @@ def test_a_call_of_a_mule_that_dies_fails_at_once_and_the_next_one_is_answered(s
     instance = shop("mules = 1")
     instance.expects_alarms = True
     for died in ("mules.call(NAME,'die',timeout=600)", "of_loop(mules.call_async(NAME,'die',timeout=600))"):
-        assert instance.get(f"/{died}").text == "MuleDiedError: the mule has exited before shop:Model.die answered"
+        assert instance.get(f"/{died}").text == "MuleDiedError: the mule exited before shop:Model.die answered"
     assert instance.get("/mules.call(NAME,'add',1)").text == "1"
 
 

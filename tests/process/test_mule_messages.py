@@ -141,7 +141,7 @@ def test_a_full_queue_refuses_and_is_counted(shop, call):
     accepted = answers.count("True")
     assert answers == ["True"] * accepted + ["False"] * (40 - accepted)
     assert 0 < accepted < 40
-    mail.wait_for_log("the queue of messages to mule 1 is full, and a message is refused")
+    mail.wait_for_log("the queue of messages to mule 1 is full, and refused a message")
     assert mail.log.count("is full") == 1
     assert read_statistics(str(mail.directory / "stats.sock"))["refused_messages"] == 40 - accepted
     assert f"mules: {40 - accepted} messages found their queue full\n" in call("status", str(mail.process.pid))[1]

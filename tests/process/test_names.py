@@ -194,7 +194,7 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
         ("ap:app", {"app.py": ""}, "there is no module 'ap'; did you mean `bolide app:app`?"),
         ("ap.py", {"app.py": ""}, "did you mean app.py?"),
         ("shop.wsgy", {"shop/__init__.py": "", "shop/wsgi.py": ""}, "did you mean `bolide shop.wsgi`?"),
-        ("app:app", {"src/app.py": ""}, "it lies in src: `bolide --pythonpath src app:app`"),
+        ("app:app", {"src/app.py": ""}, "it is in src: `bolide --pythonpath src app:app`"),
         ("app", {"app.py": "a = 1\n"}, "name it: `bolide app:NAME`"),
         ("app", {"app.py": "def hello(environ, start_response): pass\n"}, "did you mean `bolide app:hello`?"),
         (
@@ -243,10 +243,10 @@ def test_a_package_that_is_not_installed_is_named_with_the_python_that_lacks_it(
     lay(tmp_path, {"app.py": "import no_such_package\n"})
     _, lines = fail("app", "--http-socket", "127.0.0.1:0")
     assert f"No module named 'no_such_package'; this application's Python, {sys.prefix}" in lines[-1]
-    assert "does not have it; is the name misspelt?" in lines[-1]
+    assert "does not have it; is the name misspelled?" in lines[-1]
     lay(tmp_path, {".venv/lib/python3.11/site-packages/no_such_package/__init__.py": ""})
     _, lines = fail("app", "--http-socket", "127.0.0.1:0")
-    assert "the virtualenv .venv has it: write --virtualenv .venv" in lines[-1]
+    assert "it is installed in the virtualenv .venv: write --virtualenv .venv" in lines[-1]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_what_init_writes_for_a_package_serves_and_leaves_check_nothing_to_say(c
         ("requsts", "; did you mean requests?"),
         ("yaml", " -m pip install PyYAML"),
         ("psycopg", ' -m pip install "psycopg[binary]"'),
-        ("qqzzkk", "; is the name misspelt?"),
+        ("qqzzkk", "; is the name misspelled?"),
     ],
 )
 def test_a_missing_dependency_is_only_installed_by_a_name_that_is_known(fail, tmp_path, imported, told):

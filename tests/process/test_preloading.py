@@ -50,7 +50,7 @@ def test_with_a_master_the_application_is_loaded_once_and_lost_threads_are_named
     instance = start(*options, module="shop", master=False)
     assert instance.body().startswith("False 1 ")
     (said,) = [line for line in instance.lines if "WARNING: while it was loaded" in line]
-    assert "started 1 thread (ticker at shop.py:8); workers are forked later: they do not have the threads" in said
+    assert "started 1 thread (ticker at shop.py:8); workers, which are forked later, do not have the threads" in said
     assert "`lazy-apps = true`" in said
 
 
@@ -68,7 +68,7 @@ def test_connections_that_workers_would_share_are_reported_with_their_peers(star
         preloaded = start("--processes", "2", module="shop")
         (said,) = [line for line in preloaded.lines if "WARNING: while it was loaded" in line]
         opened = f"{tmp_path}/cache.sock at shop.py:5, 127.0.0.1:{port} at shop.py:3"
-        assert f"opened 2 connections ({opened}) and 1 event loop (epoll at shop.py); workers are forked later" in said
+        assert f"opened 2 connections ({opened}) and 1 event loop (epoll at shop.py); workers, which are forked later," in said
         assert "would share what is open" in said
         lazy = start("--processes", "2", "--lazy-apps", module="shop")
         assert "WARNING: while it was loaded" not in lazy.log

@@ -221,7 +221,7 @@ def test_django_has_no_connection_open_when_workers_are_forked_after_its_warmup(
 def test_a_warmup_of_an_asgi_application_is_reported(start, tmp_path):
     write(tmp_path, "first", ASGI)
     instance = start("--warmup", "/", module="shop")
-    instance.wait_for_log(r"warmup = /: that is an ASGI application, .*: use its lifespan$")
+    instance.wait_for_log(r"warmup = /: an ASGI application has an event loop in each worker; use its lifespan instead$")
 
 
 def test_exit_on_reload_ends_the_instance_in_good_order(start):

@@ -79,7 +79,7 @@ def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(fail, tmp_pat
     (tmp_path / "shop.py").write_text(SERVING)
     _, lines = fail(*LIMITED)
     told = (
-        "it is at shop.py:4 in run, where the module runs a server of its own (socketserver) and never ends: "
+        "it is at shop.py:4 in run, where the module runs a server of its own (socketserver) and never returns: "
         'write that call below `if __name__ == "__main__":`'
     )
     assert [line for line in lines if line.endswith(told)], lines

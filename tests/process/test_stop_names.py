@@ -60,7 +60,7 @@ def test_a_stop_names_a_request_whose_client_has_gone_and_cancels_it_after_secon
     shop.wait_for_log(r"^bolide: stop: waiting for 1 request: GET /poll, whose client has left \(for .*\); ")
     assert shop.wait_for_exit() == 0
     assert "poll is cancelled" in shop.lines
-    shop.wait_for_text("tasks whose clients have left, still running 3 s after the order to stop, cancelling them: GET /poll")
+    shop.wait_for_text("tasks of disconnected clients, still running 3 s after the order to stop, cancelling them: GET /poll")
     assert "killing " not in shop.log
 
 

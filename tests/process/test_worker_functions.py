@@ -91,7 +91,7 @@ def test_a_function_that_does_not_come_back_is_left_behind(shop):
     (worker,) = [instance.worker()]
     assert instance.stop() == 0
     assert notes("stuck") == [worker]
-    instance.wait_for_text("stops waiting, and leaves worker-exit = shop:stuck behind")
+    instance.wait_for_text("stops waiting for worker-exit = shop:stuck")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ class SharedCache(BaseCache):
 
     def set(self, key, value, timeout=DEFAULT_TIMEOUT, version=None):
         key = self.make_and_validate_key(key, version=version)
-        # A value that finds no room must not leave the old one behind.
+        # A value that does not find room must not leave the old one behind.
         if uwsgi and not uwsgi.cache_update(key, dumped(value), self._seconds(timeout), self.name):
             uwsgi.cache_del(key, self.name)
 

@@ -14,7 +14,7 @@ from time import sleep
 
 from bolide import threads
 
-#: Most exceptions of a chain that are examined.
+#: Maximum number of exceptions of a chain that are examined.
 MAX_CAUSES = 20
 
 #: Extensions of compiled files. The source's extension has one letter less.
@@ -62,7 +62,7 @@ class Imports:
         return json.dumps([[file, self._read.get(file)] for file in new if is_text(file)]).encode()
 
     def follow(self, report):
-        """Start a thread that reports further imports of a worker: views may import modules at their first request."""
+        """Start a thread that reports later imports of a worker: views may import modules at their first request."""
         threads.start("bolide py-autoreload", functools.partial(self._follow, report))
 
     def _follow(self, report):
@@ -108,7 +108,7 @@ def missing_module(error):
     if isinstance(error, ModuleNotFoundError):
         return error.name
     if isinstance(error, ImportError) and error.name:
-        # `from package import module`: before 3.12 only the message has the name of the module.
+        # `from package import module`: before 3.12 the name of the module is only in the message.
         found = re.search(r"cannot import name '([^']+)'", str(error))
         return found and f"{error.name}.{found[1]}"
     return None

@@ -40,7 +40,7 @@ def follow(environment):
 
 
 def session_of(pydevd):
-    """Return what a worker needs to join the session, or None if there is none, or if it follows no processes."""
+    """Return what a worker needs to join the session, or None if there is none, or if it does not follow processes."""
     setup = getattr(getattr(pydevd, "SetupHolder", None), "setup", None) or {}
     if not setup.get("port") or not hasattr(pydevd, "skip_subprocess_arg_patch"):
         return None

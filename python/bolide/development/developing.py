@@ -18,7 +18,7 @@ import time
 from bolide import log
 from bolide.development import debuggers, framework_errors, traceback_page
 
-#: Most bytes of the error page that is kept for other processes.
+#: Maximum size of the error page that is kept for other processes, in bytes.
 ERROR_REPORT_BYTES = 4 * 1024 * 1024
 
 #: The path that pages poll for changes, and the time between two polls, in milliseconds.
@@ -37,7 +37,8 @@ OLDER = (
 )
 FAILED = "500 Internal Server Error"
 
-#: Most bytes of a response with status 500 that wait for the end of the call: it may raise the exception that caused it.
+#: Maximum size of a response with status 500 that waits for the end of the call, in bytes: the call may raise the exception that
+#: caused it.
 HELD_BYTES = 256 * 1024
 #: The body of an error for clients that may not see tracebacks.
 NOTHING = "Internal Server Error\n"
@@ -195,7 +196,7 @@ class Development:
     def answer_of_browser(self, question):
         """Answer a page that polls for changes (``reload-browser``). Return None for any other request.
 
-        The answer ends at once, and the browser asks again with the version that it has seen, so no thread waits for it.
+        The answer ends immediately, and the browser asks again with the version that it has seen, so no thread waits for it.
         """
         if not self.tells_browsers or question.path != BROWSER_PATH:
             return None

@@ -19,7 +19,7 @@ TOLD_SHARE = 0.5
 SHOWN_SECONDS = 9.5
 #: Seconds between two pages.
 RENEWED_SECONDS = 1
-#: Most seconds that the import waits for the thread's own end, and between two looks.
+#: Maximum time in seconds that the import waits for the thread's own end, and between two looks.
 END_SECONDS = 0.1
 END_LOOK_SECONDS = 0.0005
 
@@ -47,7 +47,7 @@ BUSY = "503 Service Unavailable"
 def watched(error_report=None, timeout_ms=None):
     """Watch the import in the block, which the calling thread runs. `timeout_ms` is `load-timeout`.
 
-    The thread is none of `threading`'s: the application sees no other thread than its own.
+    The thread is not one of `threading`'s: the application does not see threads other than its own.
     """
     over = threads.allocate_lock()
     over.acquire()
@@ -75,7 +75,7 @@ def watched(error_report=None, timeout_ms=None):
     try:
         yield
     finally:
-        # A fork that the application made meanwhile has no such thread.
+        # A fork that the application made in the meantime has no such thread.
         if os.getpid() == process:
             over.release()
             # A page that is written now must not come after the one of a failure.
@@ -103,7 +103,7 @@ def follow(over, importing, told_seconds, error_report):
         return
     while True:
         stack = stack_of(importing)
-        title = f"The new code is being loaded, for {time.monotonic() - began:.0f} s"
+        title = f"The new code has been loading for {time.monotonic() - began:.0f} s"
         what = f"The import is {position(stack, module_of(importing))}. This page reloads every second."
         page = traceback_page.page_of_stack(title, what, stack, REFRESH)
         error_report.write(page, f"{title}. {what}\n", BUSY)
@@ -118,7 +118,7 @@ def advice(thread):
         module = frame.f_globals.get("__name__")
         if module in SERVERS:
             return (
-                f", where the module runs a server of its own ({module.partition('.')[0]}) and never ends: "
+                f", where the module runs a server of its own ({module.partition('.')[0]}) and never returns: "
                 'write that call below `if __name__ == "__main__":`'
             )
     return ""

@@ -8,7 +8,7 @@ import io
 import keyword
 import tokenize
 
-#: Most characters of a file that are read for its colors.
+#: Maximum number of characters of a file that are read for its colors.
 MAX_FILE = 512 * 1024
 
 KINDS = {tokenize.STRING: "s", tokenize.COMMENT: "c", tokenize.NUMBER: "n"}

@@ -15,15 +15,15 @@ from urllib.parse import quote
 
 from bolide.development import source_colors
 
-#: Most exceptions of a chain that are shown.
+#: Maximum number of exceptions of a chain that are shown.
 MAX_CHAIN = 10
-#: Most frames of an exception that are shown: the innermost ones.
+#: Maximum number of frames of an exception that are shown: the innermost ones.
 MAX_FRAMES = 100
 #: Source lines before and after the line of a frame.
 CONTEXT_LINES = 5
-#: Most characters of a source line, or of a message, that are shown.
+#: Maximum length of a shown source line or message.
 MAX_LINE = 2_000
-#: Most variables of a frame, and most characters of a value, that are shown.
+#: Maximum number of shown variables of a frame, and maximum length of a shown value.
 MAX_VALUES = 60
 MAX_VALUE = 400
 
@@ -191,7 +191,7 @@ def is_template_error(error):
 
 
 def template_of(error):
-    """Return a sentence that names the template in which an exception was raised, or an empty text."""
+    """Return a sentence about the template in which an exception was raised, or an empty text."""
     told = getattr(error, "template_debug", None)
     if isinstance(told, dict) and told.get("name"):
         return f"In the template {told['name']}, line {told.get('line')}."

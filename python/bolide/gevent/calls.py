@@ -14,9 +14,9 @@ import time
 from bolide import _native
 from bolide.log import log_message
 
-#: Most descriptors that a request waits for at the same time.
+#: Maximum number of descriptors that a request waits for at the same time.
 MAX_DESCRIPTORS = 1024
-#: Most bytes that `recv` reads, as in uWSGI.
+#: Maximum number of bytes that `recv` reads, as in uWSGI.
 MAX_RECEIVED_BYTES = 4096
 #: Bytes that fit into each descriptor that is writable: a blocking one is written in parts of this size.
 WRITTEN_BYTES = 4096
@@ -109,7 +109,7 @@ def environ_of_request():
     try:
         return _native.uwsgi_environ()
     except SystemError:
-        # A greenlet that serves no request.
+        # A greenlet that is not serving a request.
         return None
 
 

@@ -2,7 +2,7 @@
 ``gevent-websocket``: ``gevent``, as under gunicorn, instead of ``gevent_uwsgi``.
 
 In ``gevent_uwsgi``, python-engineio tells a text from bytes by the first byte of a message, so binary messages can end the
-connection. An application that names its mode gets that mode. Must not know requests. Runs in every process that loads an
+connection. An application that sets its mode gets that mode. Must not know requests. Runs in every process that loads an
 application.
 """
 

@@ -33,7 +33,7 @@ PATCHED_ASGI = (
 
 
 def prepare(settings):
-    """Import gevent, and patch if the settings say so. Return None, or the reason why gevent can't be used."""
+    """Import gevent, and patch if the settings require it. Return None, or the reason why gevent can't be used."""
     described = settings["asynchronous"]["gevent"]
     origin = described["origin"]
     reason = missing(origin)
@@ -75,7 +75,8 @@ def missing(origin):
 
 
 def check(applications, settings):
-    """Return the reason why these applications can't be served with gevent, or None. The log has what works otherwise."""
+    """Return the reason why these applications can't be served with gevent, or None. The log lists what works in a
+    different way."""
     from bolide import log
 
     described = settings["asynchronous"]["gevent"]

@@ -1,7 +1,8 @@
 """``environ["wsgi.websocket"]``: the WebSocket that gevent-websocket's server offers to applications, on the server's own
 implementation. Flask-Sockets, python-engineio and others look for it.
 
-It knows no sockets. Runs in workers with the option ``gevent``, in the greenlet of a request and in those that it spawns.
+It does not know about sockets. Runs in workers with the option ``gevent``, in the greenlet of a request and in those that it
+spawns.
 """
 
 from bolide import _native
@@ -84,7 +85,7 @@ class WebSocket:
             return None
 
     def send(self, message, binary=None):
-        """Send a message: bytes as a binary one, anything else as text, unless `binary` says so. None is an empty message."""
+        """Send a message: bytes as a binary one, anything else as text, unless `binary` is set. None is an empty message."""
         context = self.open()
         is_binary = isinstance(message, (bytes, bytearray, memoryview)) if binary is None else binary
         if message is None:

@@ -19,7 +19,7 @@ from bolide.log import log_exception, report
 
 __all__ = ["Event", "RequestGreenlet", "live_as_child", "offer", "overdue", "report_stall", "serve", "settle"]
 
-#: Most greenlets that the report of a blocked hub names.
+#: Maximum number of greenlets in the report of a blocked hub.
 GREENLETS_TOLD = 20
 #: Interval at which a drained worker checks whether requests still run, in seconds.
 BACKGROUND_LOOK_SECONDS = 0.02
@@ -148,7 +148,7 @@ def wait(worker, until):
 
 
 def wait_for_requests(worker):
-    """Wait for requests that go on after their answers, or after their clients have left. At a stop, the latter are ended after
+    """Wait for requests that go on after their answers, or after their clients have left. At shutdown, the latter are ended after
     the seconds that streams have.
     """
     while worker.running:
@@ -157,7 +157,10 @@ def wait_for_requests(worker):
         left = worker.left() if seconds is not None and seconds >= LEFT_SECONDS else []
         if left:
             report(
-                [f"{len(left)} requests whose clients have left still run {LEFT_SECONDS} s after the order to stop; ending them"]
+                [
+                    f"{len(left)} requests of disconnected clients still run {LEFT_SECONDS} s after the order to stop; "
+                    "killing their greenlets"
+                ]
             )
             gevent.killall(left)
 
@@ -192,7 +195,7 @@ def report_stall(seconds):
         # The set of greenlets changed during the iteration: the hub runs again.
         return
     count = "1 request waits" if len(greenlets) == 1 else f"{len(greenlets)} requests wait"
-    lines = [f"{count} for gevent's hub, which has not turned for {seconds:.1f} s"]
+    lines = [f"{count} for gevent's hub, which has been blocked for {seconds:.1f} s"]
     lines.extend(f"  {greenlet.name}: {place_of(greenlet)}" for greenlet in greenlets[:GREENLETS_TOLD])
     if len(greenlets) > GREENLETS_TOLD:
         lines.append(f"  and {len(greenlets) - GREENLETS_TOLD} more")

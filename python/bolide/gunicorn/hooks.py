@@ -162,7 +162,7 @@ class Hooks:
             self.server.WORKERS[pid] = self.worker
 
     def note_end(self, pid):
-        """A worker's process has ended, for whatever reason."""
+        """A worker's process has exited, for whatever reason."""
         worker = self.server.WORKERS.pop(pid, None)
         if worker is not None:
             worker.alive = False
@@ -187,7 +187,7 @@ class Hooks:
         shutdown.running_hook = None
 
     def around_all(self, applications):
-        """Return the applications, with the hooks of requests around the WSGI ones, if the file has such hooks."""
+        """Return the applications, with the hooks of requests around the WSGI ones, if the file contains such hooks."""
         before, after = self.function("pre_request"), self.function("post_request")
         if before is None and after is None:
             return applications
@@ -202,7 +202,7 @@ class Hooks:
         return found if callable(found) else None
 
     def call(self, name, *arguments):
-        """Call a hook if the file has it. Its exception is logged, and the server goes on."""
+        """Call a hook if the file defines it. Its exception is logged, and the server goes on."""
         function = self.function(name)
         if function is None:
             return

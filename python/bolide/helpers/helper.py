@@ -12,7 +12,7 @@ from bolide import log
 #: Exit status of a helper whose code has raised an exception.
 FAILED = 1
 
-#: The signals by which uWSGI ends a helper, for code that handles them: at a reload, and at a stop.
+#: The signals by which uWSGI ends a helper, for code that handles them: at a reload, and at shutdown.
 SIGNALS_OF_UWSGI = {"reload": signal.SIGHUP, "stop": signal.SIGINT}
 
 
@@ -84,7 +84,7 @@ class Helper:
 
     def limit(self, seconds):
         """Limit the time of the message or job in progress, or else of the code up to the limit 0 (`set_user_harakiri`)."""
-        # The order to end may have come meanwhile.
+        # The order to end may have come in the meantime.
         if self.link is not None and self.link.limit_work(seconds):
             self.end_if_told()
 

@@ -73,7 +73,7 @@ class Mule(Helper):
         hook = self.half.uwsgi.hook("mule_msg_hook")
         if hook is None:
             log.tell(
-                f"received a message of {len(message)} bytes, and no code takes it: set uwsgi.mule_msg_hook, or use @mulefunc"
+                f"received a message of {len(message)} bytes, but nothing handles it: set uwsgi.mule_msg_hook, or use @mulefunc"
             )
             return
         try:
@@ -84,7 +84,7 @@ class Mule(Helper):
     def receive(self, queues, most_bytes, seconds, signals=False):
         """Return the next message, or None if there is none within this time. The message before it is done with this call.
 
-        With `signals`, the handlers of uWSGI's signals run meanwhile.
+        With `signals`, the handlers of uWSGI's signals run in the meantime.
         """
         message = self.link.receive(queues, most_bytes, seconds, signals)
         if message is False:
@@ -122,5 +122,5 @@ def most_bytes(buffer_size):
     if buffer_size is None:
         return None
     if buffer_size < 0:
-        raise ValueError(f"mule_get_msg: buffer_size {buffer_size} can't be below 0")
+        raise ValueError(f"mule_get_msg: buffer_size {buffer_size} must not be negative")
     return buffer_size

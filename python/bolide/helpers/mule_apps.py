@@ -39,7 +39,7 @@ class Apps:
                 continue
             made = kind()
             if not callable(made) and not hasattr(made, "__dict__"):
-                raise LoadError(f"{app['origin']}: {app['name']} makes no object with methods")
+                raise LoadError(f"{app['origin']}: {app['name']} does not make an object with methods")
             if hasattr(made, "init"):
                 made.init()
             place = self.places[f"app {app['name']}"]

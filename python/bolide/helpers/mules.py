@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 30.0
 FULL_SECONDS = 0.005
 #: The length before a pickle.
 LENGTH = struct.Struct("=Q")
-#: Most bytes that are read at a time.
+#: Maximum number of bytes that are read at a time.
 PART_BYTES = 1024 * 1024
 
 #: The kinds of answers.
@@ -41,7 +41,7 @@ class CallTimeoutError(CallError):
 
 
 class MuleDiedError(CallError):
-    """The mule has ended before it answered."""
+    """The mule exited before it answered."""
 
 
 class UnknownAppError(CallError):
@@ -89,7 +89,7 @@ class Call:
         self.until = time.monotonic() + seconds
         names = _native.message_queues()
         if f"app {app}" not in names:
-            raise UnknownAppError(f"no mule has {app}: write `mule-app = {app}`")
+            raise UnknownAppError(f"no mule runs {app}: write `mule-app = {app}`")
         self.place = names.index(f"app {app}")
 
     def run(self, arguments, named):
@@ -187,7 +187,7 @@ class Call:
         return reader.value()
 
     def dead(self):
-        return MuleDiedError(f"the mule has ended before {self.app}.{self.method} answered")
+        return MuleDiedError(f"the mule exited before {self.app}.{self.method} answered")
 
     def result(self, answer):
         kind, *rest = answer

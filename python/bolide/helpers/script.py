@@ -1,6 +1,6 @@
 """A file that is executed instead of a worker (``pyrun``): a helper whose end ends the instance.
 
-Must not know how the instance ends, which is the master's. Runs in the helper of that file.
+Must not know how the instance stops, which is the master's task. Runs in the helper of that file.
 """
 
 import sys

@@ -20,7 +20,7 @@ SERVING_CALLS = ("run", "serve")
 #: Preferred names if an object has several in its module.
 USUAL_NAMES = ("application", "app")
 
-ADVICE = 'name it instead, as in "main:app", or name the function that creates it: "main:create_app" with factory=True'
+ADVICE = 'pass its name, such as "main:app", or that of a function that creates it: "main:create_app" with factory=True'
 
 
 def name_of(app: Any, caller: dict[str, Any]) -> str:
@@ -34,7 +34,7 @@ def name_of(app: Any, caller: dict[str, Any]) -> str:
     if isinstance(app, (str, os.PathLike)):
         text = os.fspath(app)
         if not isinstance(text, str) or not text or text.startswith("-"):
-            raise ValueError(f"{text!r} names no application: write package.module:callable or file.py")
+            raise ValueError(f"{text!r} does not identify an application: write package.module:callable or file.py")
         return text
     if not callable(app):
         raise TypeError(f"an application must be a name or callable, and {app!r} is neither")
@@ -44,8 +44,8 @@ def name_of(app: Any, caller: dict[str, Any]) -> str:
             module, attribute = origin_of(module, attribute, app)
             return f"{place_of(module, attribute)}:{attribute}"
     raise ValueError(
-        f"the server is another process and loads the application itself, but this {type(app).__name__} is the value of no name "
-        f"of a module, from which it could: {ADVICE}"
+        f"the server is another process and imports the application, but this {type(app).__name__} is not bound to a name at the "
+        f"top level of a module: {ADVICE}"
     )
 
 
@@ -125,7 +125,7 @@ def place_of(module: ModuleType, attribute: str) -> str:
     if name is not None:
         return name
     if not file.endswith(".py"):
-        raise ValueError(f"{attribute!r} is of {file!r}, which can't be imported by a name: {ADVICE}")
+        raise ValueError(f"{attribute!r} is in {file!r}, which can't be imported by name: {ADVICE}")
     return file
 
 

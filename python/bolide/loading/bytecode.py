@@ -1,6 +1,6 @@
 """Bytecode files (``.pyc``) of an application that reloads when its code changes.
 
-Python takes a bytecode file for fresh if it names the source's size and its modification time in whole seconds (PEP 3147). A
+Python takes a bytecode file for fresh if it contains the source's size and its modification time in whole seconds (PEP 3147). A
 second save within that second that keeps the size would go unnoticed, so no file is written for a source that is that young. It
 must not know who reloads. Runs in prototypes, and in workers that load the application.
 """
@@ -15,7 +15,7 @@ STAMP_SECONDS = 2
 
 
 def skip_young_sources():
-    """Write no bytecode of sources that may be saved again within the second of their time stamp."""
+    """Do not write bytecode of sources that may be saved again within the second of their time stamp."""
     loader = importlib.machinery.SourceFileLoader
     write = getattr(loader, "_cache_bytecode", None)
     if write is None:

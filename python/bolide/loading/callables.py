@@ -18,7 +18,7 @@ FACTORIES = ("create_app", "make_app", "create_application", "make_application",
 PLAIN_PARAMETERS = (["environ", "start_response"], ["scope", "receive", "send"])
 #: How similar a name must be to one of the usual names, as a ratio of difflib.
 CLOSE = 0.8
-#: Most names that a message lists.
+#: Maximum number of names that a message lists.
 MAX_LISTED = 4
 
 #: Classes of applications: the package, the name of one of its classes, and the framework's name.
@@ -125,7 +125,7 @@ def search(module, named):
     if len(names) == 1:
         return find(module, names[0], named)
     if names:
-        raise MissingCallable(f"{named.origin}: {named.name!r} has several applications; name one: {listed(names, named)}")
+        raise MissingCallable(f"{named.origin}: {named.name!r} contains several applications; choose one: {listed(names, named)}")
     for name in FACTORIES:
         value = getattr(module, name, None)
         if inspect.isfunction(value) and needs_no_arguments(value):
@@ -134,7 +134,8 @@ def search(module, named):
 
 
 def framework(value):
-    """Return the framework whose class the object has, or None. It reads no attribute of the object, which may be a proxy."""
+    """Return the framework whose class the object has, or None. It does not read attributes of the object, which may be a
+    proxy."""
     return next((known for known in map(known_class, type(value).__mro__) if known), None)
 
 
@@ -172,7 +173,7 @@ def check_can_answer(value, expression, named):
     if not inspect.isfunction(value) or any(can_take(value, len(arguments)) for arguments in PLAIN_PARAMETERS):
         return
     raise LoadError(
-        f"{named.origin}: {expression!r} of {named.name!r} can't answer requests: it takes {signature_of(value) or '(…)'}, and "
+        f"{named.origin}: {expression!r} of {named.name!r} can't answer requests: it takes {signature_of(value) or '(…)'}, but "
         f"an application takes (environ, start_response) or (scope, receive, send); if it creates the application, write its "
         f"arguments, as in {named.name}:{expression}(…)"
     )
@@ -211,9 +212,9 @@ def contents(module):
 
 
 def parsed(expression, named):
-    """Return the dotted name of an expression, and the arguments of its call, or None if it is no call."""
+    """Return the dotted name of an expression, and the arguments of its call, or None if it is not a call."""
     advice = "write a name such as app, or a call with literal arguments such as create_app('prod')"
-    wrong = LoadError(f"{named.origin}: {expression!r} names no callable: {advice}")
+    wrong = LoadError(f"{named.origin}: {expression!r} does not identify a callable: {advice}")
     try:
         tree = ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError):
@@ -282,7 +283,7 @@ def missing(module, expression, path, named):
 
 
 def nothing_found(module, named):
-    message = f"{named.origin}: no application is found in {named.name!r}"
+    message = f"{named.origin}: no application found in {named.name!r}"
     for name in FACTORIES:
         value = getattr(module, name, None)
         if inspect.isfunction(value):
@@ -292,7 +293,7 @@ def nothing_found(module, named):
     if plain:
         return f"{message} by its name or its framework; did you mean {listed(plain, named)}?"
     lacks = "it has neither `application` nor `app`, no object of a known framework, and no create_app()"
-    return f"{message}: {lacks}; name it: {named.command('NAME')}"
+    return f"{message}: {lacks}; specify it: {named.command('NAME')}"
 
 
 def is_plain_application(value):

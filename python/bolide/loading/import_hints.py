@@ -10,9 +10,9 @@ import sys
 
 from bolide.loading.known_packages import PACKAGES
 
-#: Most entries of a directory that are read: the directory may be any.
+#: Maximum number of entries of a directory that are read: the directory may be any.
 MAX_ENTRIES = 4096
-#: Most directories of ``sys.path`` that a message names.
+#: Maximum number of directories of ``sys.path`` that a message lists.
 MAX_SEARCHED = 6
 #: How similar a name must be to be offered instead of a misspelt one, from 0 to 1: one wrong letter in five.
 NEAR = 0.8
@@ -30,13 +30,13 @@ def missing_module(name, origin, application):
     below = directory_of(name)
     if below is not None:
         advice = f"`bolide --pythonpath {below} {quoted(name + tail)}`" if is_positional else f"write pythonpath = {below}"
-        return f"{message}; it lies in {below}: {advice}"
+        return f"{message}; it is in {below}: {advice}"
     near = near_module(name)
     if near is not None:
         return f"{message}; did you mean " + (f"`bolide {quoted(near + tail)}`?" if is_positional else f"{near}?")
     inside = virtualenv_with(name.partition(".")[0])
     if inside is not None:
-        return f"{message}; the virtualenv {inside} has it: write {virtualenv_option(inside, origin)}"
+        return f"{message}; it is installed in the virtualenv {inside}: write {virtualenv_option(inside, origin)}"
     if application and application["alternative"]:
         return f"{message}; the only application of this directory is `{application['alternative']}`"
     message = f"{message} in {shown_directories()}"
@@ -46,7 +46,8 @@ def missing_module(name, origin, application):
 
 
 def shown_directories():
-    """Return the directories that a module of the project can be in, as text: `pythonpath` and the working directory."""
+    """Return the directories that a module of the project can be in, in words: those of `pythonpath`, and the working
+    directory."""
     here = os.getcwd()
     own = []
     # The prefix of a Python that has been moved can contain `..`.
@@ -79,19 +80,19 @@ def missing_dependency(error):
         return ""
     below = directory_of(name)
     if below is not None:
-        return f"; it lies in {below}: write pythonpath = {below}"
+        return f"; it is in {below}: write pythonpath = {below}"
     inside = virtualenv_with(name)
     if inside is not None:
-        return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
+        return f"; it is installed in the virtualenv {inside}: write --virtualenv {inside}, or virtualenv = {inside} in a file"
     if sys.flags.no_site:
         return (
-            "; no-site leaves out the packages of the system and of the user: name their directory with pythonpath, or remove it"
+            "; no-site leaves out the packages of the system and of the user: add their directory with pythonpath, or remove it"
         )
     absent = f"; this application's Python, {sys.executable}, does not have it"
     if name in PACKAGES:
         return f"{absent}: {sys.executable} -m pip install {quoted(PACKAGES[name])}"
     near = difflib.get_close_matches(name, sorted({*PACKAGES, *top_level_modules()}), n=1, cutoff=NEAR)
-    return f"{absent}; did you mean {near[0]}?" if near else f"{absent}; is the name misspelt?"
+    return f"{absent}; did you mean {near[0]}?" if near else f"{absent}; is the name misspelled?"
 
 
 def top_level_modules():

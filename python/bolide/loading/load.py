@@ -66,7 +66,7 @@ def load_one(application, loaded):
 
 
 def is_left_open(application, error, applications):
-    """Return whether the configuration names no callable for a module that lacks the usual one, and names one elsewhere."""
+    """Return whether the configuration does not set a callable for a module that lacks the usual one, but does so elsewhere."""
     others = (one for one in applications if one["source"] == application["source"])
     is_unnamed = isinstance(error, MissingCallable) and application["callable"] is None
     return is_unnamed and any(other["callable"] is not None for other in others)
@@ -269,7 +269,7 @@ def named_application(source, origin):
         deploy = importlib.import_module(module)
     except ModuleNotFoundError:
         package = {"Paste": "PasteDeploy", "Pecan": "pecan"}[library]
-        raise LoadError(f"{origin}: {package} is not installed beside the application: pip install {package}") from None
+        raise LoadError(f"{origin}: {package} is not installed in the application's environment: pip install {package}") from None
     return deploy.loadapp(name) if library == "Paste" else deploy.deploy(name)
 
 

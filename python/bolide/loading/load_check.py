@@ -12,7 +12,7 @@ import sys
 import sysconfig
 import traceback
 
-#: Most characters of a failure's description: the reader accepts lines of bounded length.
+#: Maximum number of characters of a failure's description: the reader accepts lines of bounded length.
 MAX_REASON_CHARACTERS = 4000
 
 
@@ -21,7 +21,7 @@ def main(half):
     order = json.load(sys.stdin)
     report = take_over()
     failures = []
-    # For an exception that is logged with a traceback, the report has its place too.
+    # For an exception that is logged with a traceback, the report contains its place too.
     half.log.after_exception = failures.append
     # A load that hangs writes its stack and exits.
     faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)

@@ -53,7 +53,7 @@ class Messages:
         if farm in self.farms:
             self.send(f"farm {farm}", message)
         else:
-            self.tell(f"uwsgi.farm_msg: there is no farm {farm!r}, the message is dropped")
+            self.tell(f"uwsgi.farm_msg: dropping a message: there is no farm {farm!r}")
 
     def send(self, name, message):
         place = self.places.get(name)
@@ -66,7 +66,7 @@ class Messages:
         if outcome == self.native.MESSAGE_TOO_LONG:
             self.tell(f"a message of {len(message)} bytes to {name} is longer than a queue can hold: raise mule-msg-size")
         else:
-            self.tell(f"the queue of messages to {name} is full, and a message is refused: raise mule-msg-size, or add mules")
+            self.tell(f"the queue of messages to {name} is full, and refused a message: raise mule-msg-size, or add mules")
         return False
 
     def tell(self, line):

@@ -19,10 +19,10 @@ from bolide.uwsgi.messages import Messages
 from bolide.uwsgi.rpc import Calls
 from bolide.uwsgi.signals import Signals
 
-#: Most threads that a worker has with `threads = auto`.
+#: Maximum number of threads that a worker has with `threads = auto`.
 MAX_THREADS = 64
 
-#: Most bytes of a part of a chunked body.
+#: Maximum size of a part of a chunked body, in bytes.
 CHUNK_BYTES = 32 * 1024
 
 #: Offset in bytes of tcpi_unacked in Linux's tcp_info, which counts the queued connections of a listening socket.
@@ -268,7 +268,7 @@ class Uwsgi:
 
     def send_file(self, descriptor, position, size):
         if position < 0 or size < 0:
-            raise ValueError(f"sendfile: position {position} and size {size} can't be below 0")
+            raise ValueError(f"sendfile: position {position} and size {size} must not be negative")
         rest = max(0, os.fstat(descriptor).st_size - position)
         self.native.uwsgi_send_file(descriptor, position, min(size, rest) if size else rest)
         return True

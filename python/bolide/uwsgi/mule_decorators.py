@@ -55,7 +55,7 @@ class mulefunc:
 
 
 def mule_msg_dispatcher(message):
-    """In a mule: call the function that a message names."""
+    """In a mule: call the function whose name is in a message."""
     call = pickle.loads(message)
     if call["service"] == SERVICE:
         return mule_functions[call["func"]](*call["args"], **call["kwargs"])

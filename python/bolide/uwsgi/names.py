@@ -1,7 +1,7 @@
 """The names of the module ``uwsgi``: the supported ones, and why the others are missing. The error of a missing name, the test of
 the type stubs and a page in ``docs`` are generated from this one table.
 
-It knows no implementation, and imports nothing. Runs in every process that loads an application.
+It does not know about implementations, and imports nothing. Runs in every process that loads an application.
 """
 
 #: Supported names, with a description.
@@ -85,7 +85,7 @@ HERE = {
     "queue_set": "`queue_set(slot, item)` replaces an item",
     "queue_size": "the number of slots (`queue`)",
     "queue_slot": "`queue_slot()`: the slot of the next push",
-    "ready": "`ready()`: True in a worker that serves, else None",
+    "ready": "`ready()`: True in a worker that is ready, else None",
     "ready_fd": "`ready_fd()`: the descriptor that was ready in the last `suspend()`; -1 after a timeout, and without `gevent`",
     "recv": "`recv(descriptor[, size])`: up to 4096 bytes; None at the end, after an error, and if nothing is there",
     "register_rpc": "`register_rpc(name, function)`: makes it callable by its name in this process, and in those forked later",
@@ -111,7 +111,7 @@ HERE = {
     "sharedarea_inc64": "`sharedarea_inc64(id, position[, amount])` adds to a number",
     "sharedarea_inc8": "`sharedarea_inc8(id, position[, amount])` adds to a number",
     "sharedarea_inclong": "the same as `sharedarea_inc64`",
-    "sharedarea_memoryview": "`sharedarea_memoryview(id)`: a memoryview of an area, whose changes take no lock",
+    "sharedarea_memoryview": "`sharedarea_memoryview(id)`: a memoryview of an area, whose changes do not take a lock",
     "sharedarea_object": "`sharedarea_object(id)`: the same",
     "sharedarea_read": "`sharedarea_read(id, position[, length])`: bytes of an area",
     "sharedarea_read16": "`sharedarea_read16(id, position)`: a signed number of 16 bits",
@@ -134,7 +134,7 @@ HERE = {
     "sharedarea_writebyte": "the same as `sharedarea_write8`",
     "sharedarea_writelong": "the same as `sharedarea_write64`",
     "signal": "`signal(number)` raises a signal of this instance; another instance as a second argument is an error",
-    "signal_received": "`signal_received()`: the number of the signal for which `signal_wait` has waited last in this thread",
+    "signal_received": "`signal_received()`: the number of the signal that ended the last `signal_wait` in this thread",
     "signal_registered": "`signal_registered(number)`: True if this process has a handler for the signal, else None",
     "signal_wait": "`signal_wait([number])` waits for any signal, or for this one, and runs its handler",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
@@ -149,7 +149,7 @@ HERE = {
     "spooler_pids": "`spooler_pids()`: the pids of all spoolers",
     "spoolers": "the directory of each spooler, as bytes",
     "started_on": "seconds since 1970 at which the configuration was read",
-    "stop": "`stop()` asks the master for an orderly stop",
+    "stop": "`stop()` asks the master to shut down",
     "suspend": "`suspend()` waits for `wait_fd_read` and so on, or lets other requests or threads run; the result is True",
     "total_requests": "`total_requests()`: the number of requests that all workers have answered since they started",
     "unbit": "None",
@@ -229,7 +229,7 @@ def missing(name):
         return f"module 'uwsgi' has no attribute {name!r}"
     return (
         f"`uwsgi.{name}` is not supported{'' if milestone == NEVER else ' yet'}: {MILESTONES[milestone][0]}. "
-        "With `uwsgi-module = false` applications find no module `uwsgi`, and use their fallback"
+        "With `uwsgi-module = false` applications do not find a module `uwsgi`, and use their fallback"
     )
 
 

@@ -5,9 +5,9 @@ Calls to other servers are refused. Runs in every process that loads an applicat
 
 from bolide import log
 
-#: Most bytes of a name, as in uWSGI.
+#: Maximum number of bytes of a name, as in uWSGI.
 NAME_BYTES = 254
-#: Most arguments of a call, as in uWSGI.
+#: Maximum number of arguments of a call, as in uWSGI.
 MAX_ARGUMENTS = 254
 
 
@@ -24,7 +24,7 @@ class Calls:
             raise TypeError(f"register_rpc() argument 1 must be str, not {type(name).__name__}")
         name = name.encode()
         if len(name) > NAME_BYTES:
-            raise ValueError(f"unable to register rpc function: its name has more than {NAME_BYTES} bytes")
+            raise ValueError(f"unable to register rpc function: its name is longer than {NAME_BYTES} bytes")
         if name not in self.functions and len(self.functions) >= self.most:
             raise ValueError(f"unable to register rpc function: there are {self.most} already (rpc-max)")
         self.functions[name] = function

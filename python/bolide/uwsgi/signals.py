@@ -190,7 +190,7 @@ class Signals:
         if not self.is_reported:
             count = self.counts[kind] = self.counts.get(kind, 0) + 1
             if count > MAX_EACH:
-                raise ValueError(f"unable to add {what}: {MAX_EACH} are the most")
+                raise ValueError(f"unable to add {what}: the maximum is {MAX_EACH}")
         self.register({kind: {"number": number, **described}})
 
     def register(self, registration):
@@ -217,7 +217,7 @@ def int_of(value):
 def seconds_of(seconds):
     seconds = int_of(seconds)
     if seconds < 1:
-        raise ValueError(f"a timer of {seconds} seconds would never fire, or always: it takes at least 1")
+        raise ValueError(f"a timer of {seconds} seconds would never fire, or always: the minimum is 1")
     return seconds
 
 

@@ -90,7 +90,7 @@ def encoded(value):
 
 
 def decoded(value):
-    """Return bytes as text. Bytes that are no text stay bytes."""
+    """Return bytes as text. Bytes that are not text stay bytes."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

@@ -69,7 +69,7 @@ def name_of(number, handler, period):
     # Numbers of signals differ between versions of an application.
     function = getattr(handler, "__wrapped__", handler)
     module = getattr(function, "__module__", None) or ""
-    # The name of a module that was loaded from a file has the file's path, which differs between machines.
+    # The name of a module that was loaded from a file contains the file's path, which differs between machines.
     module = "" if module.startswith("uwsgi_file_") else module
     name = f"{module}.{getattr(function, '__qualname__', number)}:{period}"
     # Names with braces would have another meaning at the server.
