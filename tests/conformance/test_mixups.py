@@ -79,7 +79,7 @@ def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
     # A fault that is not a mix-up is logged each time: after the last of these lines no other follows.
     for _ in range(2):
         mix_up(server, server.address(), b"nonsense\r\n\r\n")
-    server.wait_for_log("refused a request from 127.0.0.1 with 400: The request line has no target", count=2)
+    server.wait_for_log("refused a request from 127.0.0.1 with 400: The request's target is missing", count=2)
     # A machine that was suspended for minutes has one line for each minute.
     most = 1 + int((time.monotonic() - began) // 60)
     for _, _, words in AT_SOCKETS:

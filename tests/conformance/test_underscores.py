@@ -23,7 +23,7 @@ DECIDED = [
     ("X_Request_ID", "evil"),
     ("Host_", "evil.example"),
 ]
-DROPPED = r"a field `{}` of a request of 127\.0\.0\.1 was dropped"
+DROPPED = r"a field `{}` of a request from 127\.0\.0\.1 was dropped"
 LISTEN = ["--bind", "127.0.0.1:0", "--pythonpath", "{apps}"]
 
 
@@ -56,7 +56,7 @@ def test_a_field_that_is_dropped_is_told_once(serve):
 def test_a_field_of_http_2_that_is_dropped_is_told(serve, tmp_path):
     both = Both(serve, tmp_path, "wsgi-file = {apps}/echo.py")
     assert "HTTP_API_KEY" not in environ_of(both.connect("plain").request(headers=[("api_key", "k1")]))
-    both.server.wait_for_log("a field with an underscore in its name of a request of 127.0.0.1 was dropped")
+    both.server.wait_for_log("a field with an underscore in its name of a request from 127.0.0.1 was dropped")
 
 
 def test_dangerous_passes_a_field_on(dangerous):

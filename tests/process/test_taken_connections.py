@@ -141,7 +141,7 @@ def test_a_view_that_holds_the_last_thread_is_said_once_with_what_to_do(shop, th
             socket.close()
         # The next ones find their threads free.
         wait_until(lambda: shop.instance.get("/").text == "fine", "a free thread")
-    text = rf"GET /library has taken over its connection and holds {which}: .* \(`threads = {threads + 1}` or above\)$"
+    text = rf"GET /library has taken over its connection and holds {which}: .* \(`threads = {threads + 1}` or more\)$"
     shop.instance.wait_for_log(text)
     assert shop.instance.log.count("has taken over its connection") == 1
 

@@ -165,7 +165,7 @@ impl WatchState {
 fn tell_rest(worker: u32, untold: u64) {
     if untold > 0 {
         bolide_log::line(&format!(
-            "worker {worker}: slow-request: further slow requests without a report: {untold} (a worker reports \
+            "worker {worker}: slow-request: slow requests that were not reported: {untold} (a worker reports \
             {REPORTS_A_MINUTE} in a minute)"
         ));
     }

@@ -46,8 +46,8 @@ fn cache_of(arguments: &CallArguments<'_, '_>, place: usize) -> PyResult<CalledC
     }
     if name.contains('@') {
         return Err(PyValueError::new_err(format!(
-            "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use one \
-            with engine=redis://HOST:6379/0 for several machines"
+            "'{name}' is a cache of another server, which is not supported: use a cache of this configuration, or one with \
+             engine=redis://HOST:6379/0 for several machines"
         )));
     }
     let caches = attached().map_or(&[][..], |attached| &attached.caches);

@@ -89,14 +89,17 @@ pub(super) fn note_dropped_field(line: &RequestLine, facts: &HeaderFacts, bytes:
     let shown =
         if shown.is_empty() { "with an underscore in its name".into() } else { format!("`{}`", String::from_utf8_lossy(&shown)) };
     let peer = &client.connection_peer().address;
-    complain(worker.number, &format!("a field {shown} of a request of {peer} was dropped: {advice}. Later ones are not logged"));
+    complain(
+        worker.number,
+        &format!("a field {shown} of a request from {peer} was dropped: {advice}. Later ones are not logged"),
+    );
 }
 
 const UNDERSCORE_ADVICE: &str = "in environ a name with an underscore equals the one with dashes, which a reverse proxy may set; \
     send it with dashes, or write `header-map = dangerous`, which passes on those that forge nothing";
 const SCRIPT_NAME_ADVICE: &str = "only reverse proxies of `trusted-proxies` may send it, to an instance that is started with \
-    gunicorn's flags or file; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`, or have the front \
-    server send X-Forwarded-Prefix";
+    gunicorn's flags or file; write `mount = /PREFIX=MODULE:CALLABLE` with `manage-script-name = true`, or have the \
+    reverse proxy send X-Forwarded-Prefix";
 
 #[cfg(test)]
 mod tests {

@@ -68,8 +68,7 @@ pub(super) fn poll<'a, L: Language>(
 pub(crate) fn log_lost_event<L: Language>(shared: &Shared<L>) {
     complain(
         shared.worker.number,
-        "internal error: a connection had an event of which the loop was not told; its time limit \
-        revealed it",
+        "internal error: the loop missed an event of a connection, which only its time limit revealed",
     );
 }
 

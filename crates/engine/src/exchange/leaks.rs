@@ -190,7 +190,7 @@ impl Watch {
             let (noted, begun) = (self.noted, self.begun);
             bolide_log::line(&format!(
                 "worker {}: leak-report: only {noted} of {begun} requests had the worker to themselves, so their memory could \
-                not be measured; with `threads = 1` or fewer clients more of them have",
+                not be measured; use `threads = 1` or fewer clients",
                 worker.number
             ));
             // Once is enough.

@@ -205,8 +205,8 @@ impl TakenConnections {
             if self.threads == 1 { "the only thread".to_owned() } else { format!("the last of {} threads", self.threads) };
         let more = self.threads + 1;
         let text = format!(
-            "{what} has taken over its connection and holds {threads}: this worker serves no other request until one of these \
-                connections ends; each open one needs a thread, so use more of them (`threads = {more}` or above)"
+            "{what} has taken over its connection and holds {threads}: this worker can't serve other requests until one of these \
+                connections closes; each of them needs a thread, so use more threads (`threads = {more}` or more)"
         );
         complain(self.worker, &text);
     }

@@ -192,7 +192,7 @@ fn other_protocol(line: &[u8]) -> Option<Fault> {
         }
         [b'P', b'R', b'O', b'X', b'Y', b' ', b'T' | b'U', ..] => {
             "A socket received a PROXY header that it does not expect: write `enable-proxy-protocol = true`, or \
-                `http-enable-proxy-protocol` for `http`; or configure the reverse proxy to send none."
+                `http-enable-proxy-protocol` for `http`; or configure the reverse proxy not to send one."
         }
         [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
             let fault =
@@ -213,7 +213,7 @@ fn method_fault(byte: u8, method_end: usize) -> Fault {
                     this if `enable-proxy-protocol` is missing.",
             );
         }
-        (b'\r' | b'\n', _) => "The request line has no target.",
+        (b'\r' | b'\n', _) => "The request's target is missing.",
         _ => "The request's method has an invalid character.",
     })
 }
@@ -222,8 +222,8 @@ fn method_fault(byte: u8, method_end: usize) -> Fault {
 fn target_fault(byte: u8, empty: bool) -> Fault {
     Fault::bad_request(match (byte, empty) {
         (b' ', _) => "More than one space follows the request's method.",
-        (b'\r' | b'\n', true) => "The request line has no target.",
-        (b'\r' | b'\n', false) => "The request line has no HTTP version.",
+        (b'\r' | b'\n', true) => "The request's target is missing.",
+        (b'\r' | b'\n', false) => "The request's HTTP version is missing.",
         _ => "The request's target has a control character.",
     })
 }
