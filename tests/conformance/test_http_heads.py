@@ -74,7 +74,7 @@ REFUSED = {
     "path in Host": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, "not a host"),
     "blank in Host": (b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "not a host"),
     # The request line (section 3).
-    "no version": (b"GET /\r\n\r\n", 400, "no HTTP version"),
+    "no version": (b"GET /\r\n\r\n", 400, "HTTP version is missing"),
     "lower case version": (line(b"GET / http/1.1"), 400, "version is malformed"),
     "long version": (line(b"GET / HTTP/1.10"), 400, "follows the HTTP version"),
     "HTTP/2.0": (line(b"GET / HTTP/2.0"), 505, "is not supported"),
