@@ -1,5 +1,5 @@
-//! A process' end of uWSGI's signals: it raises and registers them, and finds those that it is to handle. These come from the
-//! master, as orders for this process, or from pipes that several processes read (pools): whichever is free takes one.
+//! uWSGI's signals in one process: it raises and registers them, and finds those that it must handle. These come from the master,
+//! as orders for this process, or from pipes that several processes read (pools): whichever is free takes one.
 //!
 //! It knows neither the handlers nor the event loop. Workers and helpers use it, on every thread.
 

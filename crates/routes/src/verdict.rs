@@ -1,4 +1,4 @@
-//! What comes of a walk: the verdict about a request, and the changes that rules have made on the way.
+//! The result of a walk: the verdict about a request, and the changes that rules have made on the way.
 //!
 //! Must not know rules. Workers run it.
 

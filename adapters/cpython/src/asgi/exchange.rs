@@ -1,4 +1,4 @@
-//! One request or WebSocket that the application handles: the state of its `receive` and `send`, the present place of the
+//! One request or WebSocket that the application handles: the state of its `receive` and `send`, the current place of the
 //! connection, and the calls that wait.
 //!
 //! It does not know about sockets or protocol's bytes, which belong to the engine. The event loop's thread runs all of it.

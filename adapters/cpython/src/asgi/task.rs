@@ -1,5 +1,5 @@
 //! The application's task, from the call of the application to the consequences of its end for the exchange, and the description
-//! of the tasks that an ending worker waits for, which the master's log shows. It does not know about sockets. The event loop's
+//! of the tasks that an exiting worker waits for, which the master's log shows. It does not know about sockets. The event loop's
 //! thread runs all of it.
 
 use bolide_contract::clock::now_ms;

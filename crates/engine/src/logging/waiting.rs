@@ -1,4 +1,4 @@
-//! How long a request has waited before its head was here, as its reverse proxy says by `X-Request-Start`. The kernel does not
+//! How long a request waited before its head arrived, according to `X-Request-Start` of its reverse proxy. The kernel does not
 //! tell when a connection entered the accept queue, so without such a server it is not known.
 //!
 //! It does not know about connections. Worker threads run it for each request, where a scraper may come or the phases of requests

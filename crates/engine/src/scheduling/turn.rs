@@ -1,5 +1,5 @@
-//! The bound on one turn of a connection, or of all its streams together: without it, a client that sends without end would have
-//! the thread for itself. The send buffer bounds the bytes that are sent in a turn.
+//! The bound on one turn of a connection, or of all its streams together: without it, a client that keeps sending would
+//! monopolize the thread. The send buffer bounds the bytes that are sent in a turn.
 //!
 //! It does not know about sockets: the connection counts its work here, and asks whether it may continue. Workers run it.
 
