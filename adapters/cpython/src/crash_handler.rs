@@ -50,7 +50,7 @@ pub fn install(row: u32, control: &OwnedFd) -> io::Result<()> {
     // SAFETY: all zeros are a valid value of this type of integers and null pointers.
     let mut before: [libc::sigaction; FAULTS.len()] = unsafe { std::mem::zeroed() };
     for (signal, place) in FAULTS.iter().zip(&mut before) {
-        // SAFETY: the call writes the present action to `place`, and changes nothing.
+        // SAFETY: the call writes the current action to `place`, and changes nothing.
         unsafe { libc::sigaction(*signal, std::ptr::null(), place) };
     }
     let packet = message::packet(&Report::Crashed { row, pid: std::process::id() });

@@ -28,7 +28,7 @@ pub fn write_stack_at_signal(py: Python<'_>) -> PyResult<()> {
     register(py, stack_signal(), log_descriptor(), false)?;
     // SAFETY: all zeros are a valid value of this type of integers and null pointers.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes the present action to `action`, and changes nothing.
+    // SAFETY: the call writes the current action to `action`, and changes nothing.
     let mut answer = unsafe { libc::sigaction(stack_signal(), std::ptr::null(), &raw mut action) };
     let handler = on_stack_signal as *const () as usize;
     if answer == 0 && action.sa_sigaction != handler {

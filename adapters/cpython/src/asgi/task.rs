@@ -349,7 +349,7 @@ struct Awaited {
     state: &'static [u8],
 }
 
-/// Shows what an ending worker waits for in the scoreboard. It is called after each turn of the loop and after each task's end.
+/// Shows what an exiting worker waits for in the scoreboard. It is called after each turn of the loop and after each task's end.
 pub fn show_awaited(asgi: &Asgi) {
     let Some(embedded) = asgi.embedded().filter(|embedded| embedded.worker().is_draining()) else { return };
     let heartbeat = embedded.heartbeat_of_loop();

@@ -1,8 +1,8 @@
 //! A worker that the master is about to kill hands over what others can serve: it stops listening, gives its connections at rest
 //! to the queue, and closes in order those that can't move. A worker that lives on nevertheless listens again.
 //!
-//! It does not know about reasons for the kill or protocols. The thread that leads a worker runs it, or the companion while all
-//! threads are inside of calls.
+//! It does not know about protocols or the reason for the kill. The thread that leads a worker runs it, or the companion while
+//! all threads are inside of calls.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -99,7 +99,7 @@ fn take_turns<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, 
     }
 }
 
-/// Whether the present leader is blocked too if it is inside a call: this thread holds the language, and the leader is in the
+/// Whether the current leader is blocked too if it is inside a call: this thread holds the language, and the leader is in the
 /// application or waits for the language. If threads take the language late, a leader inside a call may instead be sending a
 /// file.
 fn is_leader_blocked<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) -> bool {

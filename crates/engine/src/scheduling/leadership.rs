@@ -174,7 +174,7 @@ impl Leadership {
     }
 
     /// Runs a thread that neither leads nor holds the interpreter, until it leads or ends. `may_retire`: it may end when it is
-    /// not needed. `wait_for_need` waits at the poll until a leader is needed while the present one is inside the call of this
+    /// not needed. `wait_for_need` waits at the poll until a leader is needed while the current one is inside the call of this
     /// number, or until the doorbell rings.
     pub fn follow(&self, may_retire: bool, wait_for_need: &mut dyn FnMut(u64) -> Need) -> Turn {
         let mut roles = self.roles();

@@ -47,7 +47,7 @@ impl Deadline {
         Deadline { awaited: Awaited::Request, until_ms, idle_until_ms: Some(until_ms) }
     }
 
-    /// Returns the present limit. `timeout_ms` is for incomplete input or output, `keepalive_ms` for the next request.
+    /// Returns the current limit. `timeout_ms` is for incomplete input or output, `keepalive_ms` for the next request.
     pub fn look(&mut self, facts: Facts, now_ms: u64, timeout_ms: u64, keepalive_ms: u64) -> u64 {
         if facts.has_streams {
             self.idle_until_ms = None;
