@@ -23,8 +23,8 @@ TERMS = (
     ("front server", r"\bfront servers?\b", "reverse proxy"),
     ("folder", r"\bfolders?\b", "directory"),
     ("process 1", r"\bprocess 1\b", "PID 1"),
-    ("the start, at a start", r"\b(?:the|each|every|this|a|next|at) start\b(?! of\b)", "startup; when Bolide starts"),
-    ("the stop, at a stop", r"\b(?:the|each|every|a|at) stop\b(?! signal)", "shutdown; when Bolide stops"),
+    ("the start, at a start", r"\b(?:the|each|every|this|a|next|at) start\b(?! (?:of|time)\b)", "startup; when Bolide starts"),
+    ("the stop, at a stop", r"\b(?:the|each|every|a|at) stop\b(?! (?:signal|or continuation))", "shutdown; when Bolide stops"),
     ("the process ends", None, "the process exits"),
     ("aloud", r"\baloud\b", "explains"),
     ("at the most", r"\bat the most\b", "at most"),
@@ -32,7 +32,7 @@ TERMS = (
     ("at once", r"\bat once\b", "immediately; at the same time"),
     ("says so", r"\bsays? so\b", "logs it, reports it"),
     ("further", r"\bfurther\b", "more, additional"),
-    ("whoever, nobody, somebody", r"\b(?:whoever|nobody|somebody)\b", "any client that, no process, another user"),
+    ("whoever, nobody, somebody", r"\b(?:whoever|(?<!user )nobody|somebody)\b", "any client that, no process, another user"),
     ("anew", r"\banew\b", "again"),
     ("its kin, and its like", r"\b(?:its|their) kin\b|\band (?:its|their) like\b", "and the related options, and similar"),
     ("so many", r"\bso many\b", "the number itself"),
@@ -64,6 +64,7 @@ PROCESS = (
     "process|worker|master|prototype|instance|mule|program|daemon|child|spooler|server|attendant|exporter|hook|command|script"
 )
 TEXT = "log|page|table|file|line|report|message|list|section|reference|docs?|guide|answer|response|manual|readme|chapter"
+PARTICIPLES = "been|begun|become|gone|come|cut|run|read|made|sent|left|lost|said|taken|told|given|written|grown|shown|to"
 #: Verbs whose object is not negated: "does not delay shutdown", not "delays no shutdown". "There is no" and "has no" stay.
 NEGATED = (
     "accept|add|affect|allocate|allow|answer|ask|block|break|bring|call|carry|change|close|contain|copy|cost|count|create|delay|do"
@@ -76,7 +77,7 @@ NEGATED = (
 KINDS = (
     (
         "a process that *ends*: the worker ends",
-        rf"\b(?:{PROCESS})(?:es|s|ren)?(?: that| which)? (?:has |have |had )?(?:ends?|ended)\b",
+        rf"\b(?:{PROCESS})(?:es|s|ren)?(?: that| which)? (?:has |have |had )?(?:ends?|ended)\b(?! (?:its|the|an?|every|each|all)\b)",
         "it exits; only texts and times end",
     ),
     (
@@ -86,7 +87,7 @@ KINDS = (
     ),
     (
         "*has* for contains: the page has the table",
-        rf"\b(?:{TEXT}) (?:has|have)\b",
+        rf"\b(?:{TEXT}) (?:has|have)\b(?! (?:(?:not|never|already|also|just) )?(?:\w+ed|{PARTICIPLES})\b)",
         "contains, shows, explains; the table is in …",
     ),
     (
@@ -117,7 +118,7 @@ def tracked(*patterns):
 
 
 def without_code(text):
-    text = re.sub(r"(`+).*?\1", "`code`", text)
+    text = re.sub(r"(`+).*?\1|\{[a-z_]\w*[^{}]*\}", "`code`", text)
     return re.sub(r"\]\([^)]*\)|https?://\S+", "]", text)
 
 
