@@ -74,12 +74,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Set a variable for each file in this directory: its name is the file's, its value the first line (like daemontools' envdir).
     /// An empty file removes the variable.
     /// Example: envdir = /srv/shop/env
-    supported("envdir", Setting::By(read_environment_directory)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    supported("envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// As `envdir`.
     /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
     /// the application only.
     /// Example: early-envdir = /srv/shop/env
-    supported("early-envdir", Setting::By(read_environment_directory)).takes(Value::Path, "").several().reach(Reach::Surroundings),
+    supported("early-envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// Remove this variable from the environment of the application.
     /// Example: unenv = PYTHONDONTWRITEBYTECODE
     list("unenv", set!(|draft, _, pair| remove_variable(draft, values::text(pair)?))).reach(Reach::Surroundings),
