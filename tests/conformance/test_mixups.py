@@ -107,4 +107,6 @@ def test_a_socket_of_the_command_line_is_said_to_be_one(serve):
     server = serve(arguments=["--uwsgi-socket", "127.0.0.1:0", "--wsgi-file", "{apps}/hello.py"])
     host, port = server.address("uwsgi")
     mix_up(server, (host, port), HTTP)
-    server.wait_for_log(rf"refused a request from {host} with 400 at {host}:{port} \(command line\): An? \S+ socket received HTTP")
+    server.wait_for_log(
+        rf"refused a request from {host} with 400 at {host}:{port} \(command line\): An? \S+ socket received HTTP"
+    )

@@ -19,7 +19,9 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Ports as pages write them: after a colon, or as an option's value.
 PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
-DIRECTORY = re.compile(r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib|/etc/bolide|/etc/systemd|/etc/nginx|/etc/ssl)(?=/|\b)")
+DIRECTORY = re.compile(
+    r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib|/etc/bolide|/etc/systemd|/etc/nginx|/etc/ssl)(?=/|\b)"
+)
 #: The log line of a start that serves.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
 COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
