@@ -53,10 +53,10 @@ TERMS = (
     ("lets in", r"\b(?:lets?|letting) in\b", "accepts"),
     ("is told of", r"\bis told of\b", "is notified of"),
     (
-        "behaviour, colour, licence, recognise, labelled, catalogue",
+        "behaviour, licence, recognise, labelled",
         r"\b\w*(?:behaviour|colour|licence|neighbour)|\bhonour(?!-)|\b(?:un)?(?:recogni|optimi|initiali|normali|organi|serialis)s(?:e|ing|ation)"
         r"|\b(?:labelled|signalled|signalling|modelled|catalogue|artefact|judgement)",
-        "American spelling: behavior, color, license, recognize, labeled, catalog",
+        "behavior, license, recognize, labeled: American spelling",
     ),
 )
 
@@ -77,7 +77,7 @@ NEGATED = (
 KINDS = (
     (
         "a process that *ends*: the worker ends",
-        rf"\b(?:{PROCESS})(?:es|s|ren)?(?: that| which)? (?:has |have |had )?(?:ends?|ended)\b(?! (?:its|the|an?|every|each|all)\b)",
+        rf"\b(?:{PROCESS})(?:es|s|ren)?(?: that| which)? (?:ha(?:s|ve|d) )?(?:ends?|ended)\b(?! (?:its|the|an?|every|all)\b)",
         "it exits; only texts and times end",
     ),
     (
@@ -105,6 +105,8 @@ PLACES = ("*.md", "*.rs", "*.py")
 LEFT_OUT = {"docs/style.md", "tests/architecture/test_words.py"}
 #: Pages that suites and measurements write.
 WRITTEN_BY_OTHERS = re.compile(r"^(?:bench/results/|docs/autobahn\.md|docs/h2spec\.md)")
+#: Files whose findings have not been rewritten yet.
+LEFT = Path(__file__).with_name("words_left.txt")
 RETIRED = Path(__file__).with_name("retired_names.txt")
 #: A bound is called MAX_ or MIN_, at the front of its name, as engineers search for it.
 BOUND = re.compile(r"(?<!\w)_?(?!AT_)(?:[A-Z0-9]+_)*(?:MOST|LEAST)(?:_[A-Z0-9]+)*(?!\w)")
@@ -175,9 +177,9 @@ def prose_of_rust(text):
             yield code.count("\n", 0, found.start()) + 1, without_code(message)
 
 
-def prose_of_python(text):
-    """Yields (line, text): blocks of comments, docstrings by paragraph, and strings with a space."""
-    block, begun = [], 0
+def prose_of_python(text, has_messages=True):
+    """Yields (line, text): blocks of comments, docstrings by paragraph, and other strings with a space if they are messages."""
+    block, begun, begins_statement = [], 0, True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             begun = begun if block else token.start[0]
@@ -185,15 +187,30 @@ def prose_of_python(text):
         elif token.type not in (tokenize.NL, tokenize.INDENT, tokenize.DEDENT) and block:
             yield begun, without_code(" ".join(block))
             block = []
-        if token.type == tokenize.STRING or token.type == getattr(tokenize, "FSTRING_MIDDLE", None):
+        is_string = token.type in (tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", None))
+        if is_string and (has_messages or begins_statement):
             line = token.start[0]
             for paragraph in token.string.split("\n\n"):
                 if " " in paragraph:
                     yield line, without_code(re.sub(r"\s+", " ", paragraph))
                 line += paragraph.count("\n") + 2
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins_statement = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+
+
+def prose_of_python_tests(text):
+    """The strings of a test are mostly data."""
+    return prose_of_python(text, has_messages=False)
 
 
 READERS = {".md": prose_of_markdown, ".rs": prose_of_rust, ".py": prose_of_python}
+#: Python here is not the server's.
+TESTS = ("tests/", "bench/", "examples/")
+
+
+def reader_of(name):
+    reader = READERS[Path(name).suffix]
+    return prose_of_python_tests if reader is prose_of_python and name.startswith(TESTS) else reader
 
 
 def offenders(text, reader):
@@ -212,16 +229,28 @@ def offenders(text, reader):
                     yield line, sentence[:60], SEMICOLONS
 
 
+def left():
+    """Returns {file: the number of its findings that are still allowed}. The list only gets shorter."""
+    rows = (line.rsplit(" ", 1) for line in LEFT.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return {name: int(count) for name, count in rows}
+
+
 def test_prose_keeps_to_the_terms_and_kinds_of_the_style_page():
     names = [name for name in tracked(*PLACES) if name not in LEFT_OUT and not WRITTEN_BY_OTHERS.match(name)]
     assert len(names) > 700
-    found = []
+    allowed, counts, found = left(), {}, []
     for name in names:
         text = (ROOT / name).read_text(encoding="utf-8")
-        found += [
-            f"{name}:{line}: {words!r}: write {better}" for line, words, better in offenders(text, READERS[Path(name).suffix])
-        ]
+        lines = [f"{name}:{line}: {words!r}: write {better}" for line, words, better in offenders(text, reader_of(name))]
+        counts |= {name: len(lines)} if lines else {}
+        found += lines if len(lines) > allowed.get(name, 0) else []
+    if os.environ.get(WRITE) == "words":
+        head = [line for line in LEFT.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+        LEFT.write_text("\n".join([*head, *(f"{name} {count}" for name, count in counts.items()), ""]), encoding="utf-8")
+        return
     assert not found, "\n".join(found)
+    fewer = {name: f"{count} are allowed, {counts.get(name, 0)} are left" for name, count in allowed.items()}
+    assert {name: words for name, words in fewer.items() if counts.get(name, 0) < allowed[name]} == {}
 
 
 def tables():
@@ -292,6 +321,7 @@ def test_a_bound_is_called_max_or_min():
         ),
         (prose_of_python, 'def f():\n    """Read it anew."""\n    return """so many"""\n', [2, 3]),
         (prose_of_python, 'line(f"delays no stop of {name}")\n', [1]),
+        (prose_of_python_tests, '"""Reads anew."""\nline("delays no stop")  # or anew\n', [1, 2]),
     ],
 )
 def test_offenders_are_found_in_prose_and_messages_and_not_in_code(reader, text, lines):

@@ -95,8 +95,8 @@ def introduction(suite, agents):
         f"* {len(suite.cases)} cases against {len(agents)} worker{'s' if len(agents) > 1 else ''}: {total}, {failed} failed",
         "",
         "The suite rates the messages of a case and the end of its connection. The table contains the worse rating.",
-        "*Informational* cases have no right or wrong answer, so the suite reports the behavior. *Non-strict* behavior is allowed by",
-        "the specification, which recommends a stricter one.",
+        "*Informational* cases have no right or wrong answer, so the suite reports the behavior. *Non-strict* behavior is",
+        "allowed by the specification, which recommends a stricter one.",
     ]
 
 

@@ -71,7 +71,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
     /// Example: env-file = /srv/shop/.env
     list("env-file", Setting::By(read_environment_file)).reach(Reach::Surroundings),
-    /// Set a variable for each file in this directory: its name is the file's, its value the first line (like daemontools' envdir).
+    /// Set a variable for each file in this directory: its name is the file's, its value the first line (like envdir).
     /// An empty file removes the variable.
     /// Example: envdir = /srv/shop/env
     supported("envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),

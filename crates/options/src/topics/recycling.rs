@@ -104,12 +104,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: limit-nproc = 200
     supported("limit-nproc", Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)))
         .takes(within(0, i64::MAX, "processes and threads"), "no limit").reach(Reach::Application),
-    /// Write a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit. It
-    /// has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight and
-    /// the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest are
-    /// removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE` explains a
-    /// report.
-    /// Example: crash-reports = /var/lib/shop/crashes
+    /// Write a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit.
+    /// It has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight
+    /// and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest
+    /// are removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE`
+    /// explains a report. Example: crash-reports = /var/lib/shop/crashes
     supported(
         "crash-reports",
         set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
