@@ -42,8 +42,8 @@ def test_a_stuck_loop_is_told_with_the_stack_that_blocks_it(stuck, path, loop):
     server = stuck("loop-stall = 0.2", f"loop = {loop}")
     pid = pid_of(server)
     assert server.get(f"/{path}").text == "blocked"
-    said = server.wait_for_log(r"^worker 1: the event loop has been blocked for \d\.\d s, here:$")
-    again = server.wait_for_log(r"^worker 1: the event loop runs again, after \d+\.\d s$")
+    said = server.wait_for_log(r"^bolide: worker 1: the event loop has been blocked for \d\.\d s, here:$")
+    again = server.wait_for_log(r"^bolide: worker 1: the event loop runs again, after \d+\.\d s$")
     told = server.log[said.end() : again.start()]
     assert re.search(rf"File .*asgi_stuck\.py.*, line \d+ in {path}_here", told), told
     assert "in at_" in told
@@ -56,7 +56,7 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
         send(server, f"/wait?{number}")
         server.wait_for_log(f"^waits {number}$")
     assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^worker 1: \d+ tasks wait for the event loop, which has been blocked for \d+\.\d s$")
+    server.wait_for_log(r"^bolide: worker 1: \d+ tasks wait for the event loop, which has been blocked for \d+\.\d s$")
     # Not the line of asyncio's own Event.wait().
     server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 
@@ -69,7 +69,7 @@ def test_the_stack_stands_directly_behind_the_line_that_announces_it(stuck, path
         server.wait_for_log(f"^waits order{number}$")
     for count in range(1, 5):
         assert server.get(f"/{path}").text == "blocked"
-        server.wait_for_log(r"^worker 1: the event loop runs again", count=count)
+        server.wait_for_log(r"^bolide: worker 1: the event loop runs again", count=count)
     lines = server.lines
     places = [place for place, line in enumerate(lines) if line.endswith(" s, here:")]
     assert len(places) >= 4

@@ -184,7 +184,7 @@ def test_an_answer_of_another_length_than_it_says_is_told(server, path, fault):
     client = begin(server, f"/{path}")
     client.read_head()
     assert client.read_exactly(5) == b"12345"
-    server.wait_for_log(f"^worker 1: the application's answer to GET /{path} is {fault} than ")
+    server.wait_for_log(f"^bolide: worker 1: the application's answer to GET /{path} is {fault} than ")
     assert len([line for line in server.lines if f"GET /{path} is" in line]) == 1
 
 

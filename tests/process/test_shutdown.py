@@ -79,7 +79,7 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
     instance = shop(text, *options)
     assert instance.get("/forever").status == 200
     instance.send_signal(number)
-    instance.wait_for_log("^worker 1: the process has finished serving, waiting 4 s for .* threads: 'kernel 7'$")
+    instance.wait_for_log("^bolide: worker 1: the process has finished serving, waiting 4 s for .* threads: 'kernel 7'$")
     if number == signal.SIGTERM:
         assert instance.wait_for_exit() == 0
     else:
@@ -96,7 +96,7 @@ def test_threads_are_waited_for_on_whichever_thread_of_the_worker_they_were_star
     for client in clients:
         assert client.read_response().status == 200
     instance.send_signal(signal.SIGTERM)
-    instance.wait_for_log("^worker 1: the process has finished serving, waiting")
+    instance.wait_for_log("^bolide: worker 1: the process has finished serving, waiting")
     gate.touch()
     assert instance.wait_for_exit() == 0
     assert instance.log.count("mail is sent") == 4
