@@ -218,7 +218,7 @@ class Server:
             process.wait()
 
     def _listen(self, log: int, manager: socket.socket, ended: int) -> None:
-        """Read the log, and the messages to the service manager (sd_notify), until the server has ended and nothing is left to
+        """Read the log, and the messages to the service manager (sd_notify), until the server has exited and nothing is left to
         read.
         """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -226,7 +226,7 @@ class Server:
         for descriptor in (log, manager.fileno(), ended):
             poll.register(descriptor, select.POLLIN)
         has_ended = False
-        # A process of the application may keep the log open after the server has ended.
+        # A process of the application may keep the log open after the server has exited.
         while events := dict(poll.poll(0 if has_ended else None)):
             part, is_serving = b"", False
             if log in events:

@@ -140,7 +140,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `-c FILE` is gunicorn's or hypercorn's; uWSGI's `-c` takes no value.
+    /// `-c FILE` is gunicorn's or hypercorn's; uWSGI's `-c` does not take values.
     fn configuration(&mut self) -> Option<ParsedOption> {
         let value = self.letters.strip_prefix('c')?;
         let value = if value.is_empty() { self.rest.as_slice().first()?.clone() } else { value.to_owned() };
@@ -191,7 +191,7 @@ impl<'a> Arguments<'a> {
             self.letters = self.letters.strip_prefix('=').unwrap_or(self.letters);
         }
         let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
-        // If a letter within a group takes no value, further letters follow it.
+        // If a letter within a group does not take values, more letters follow it.
         let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
         let follows = follows.filter(|_| may_belong).unwrap_or_default();
         if let Some(setting) = bolide_other_servers::meant_setting(letter, follows) {

@@ -275,7 +275,7 @@ impl Subcommand {
             Subcommand::Config => CommandRow {
                 flags: CONFIG_FLAGS,
                 examples: CONFIG_EXAMPLES,
-                ..configurations("config", "FILE… | APPLICATION", "show the plan of a start, and the origin of each value")
+                ..configurations("config", "FILE… | APPLICATION", "show the plan of startup, and the origin of each value")
             },
             Subcommand::Init => CommandRow {
                 flags: INIT_FLAGS,

@@ -1,5 +1,5 @@
 //! Words of the command line that are neither options nor files nor applications: `start`, `run` and the related commands of
-//! other servers, `manage.py runserver`, and ports and addresses without an option. It looks at the directory of the start, and
+//! other servers, `manage.py runserver`, and ports and addresses without an option. It looks at the startup directory, and
 //! starts nothing. Runs in the process that reads a command line.
 
 use std::net::IpAddr;

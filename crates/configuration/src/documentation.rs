@@ -105,7 +105,7 @@ mod tests {
             .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
             .map(|path| {
                 let text = std::fs::read_to_string(path).expect("the page is read");
-                let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("the page has a title");
+                let title = text.lines().find_map(|line| line.strip_prefix("# ")).expect("the page contains a title");
                 let name = path.strip_prefix(docs).expect("it is in the directory").with_extension("");
                 format!("{}\t{}\n", name.display(), title.replace('`', ""))
             })

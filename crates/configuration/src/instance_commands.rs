@@ -37,7 +37,7 @@ commands! {
     Upgrade => ("upgrade", "[--wait] [INSTANCE]", "upgrade the program of a running instance; with --wait, exit 0 only if it \
         succeeded"),
     Workers => ("workers", "N | +N | -N [INSTANCE]", "set the number of workers of a running instance, or add or remove some"),
-    Pause => ("pause", "[INSTANCE]", "pause a running instance: it starts no requests, and clients wait"),
+    Pause => ("pause", "[INSTANCE]", "pause a running instance: it does not start requests, and clients wait"),
     Resume => ("resume", "[INSTANCE]", "resume a paused instance"),
     LogReopen => ("log-reopen", "[INSTANCE]", "let a running instance open its log files again"),
     LogRotate => ("log-rotate", "[INSTANCE]", "let a running instance rotate its log files"),
@@ -49,7 +49,7 @@ pub struct InstanceRequest {
     pub command: InstanceCommand,
     /// The pidfile, configuration, fifo, control socket or pid; `None` is the instance of this directory.
     pub instance: Option<String>,
-    /// `--wait`: the command ends when the action has succeeded or failed.
+    /// `--wait`: the command exits when the action has succeeded or failed.
     pub waits: bool,
     /// `--now` of `stop`, and of `reload`, as in uWSGI's brutal reload: it does not wait for requests in flight.
     pub now: bool,

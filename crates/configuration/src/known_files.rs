@@ -9,7 +9,7 @@ use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
-/// The certificates of a running instance; none at a start.
+/// The certificates of a running instance; none at startup.
 #[derive(Debug, Clone, Default)]
 pub struct KnownFiles {
     tls: Vec<Tls>,

@@ -1,5 +1,5 @@
-//! The Python that started Bolide, and the places that it imports from: the next start executes the code there. It reads no
-//! configuration. Runs in the process that reads one.
+//! The Python that started Bolide, and the places that it imports from: the next startup executes the code there. It does not
+//! read configurations. Runs in the process that reads one.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ pub struct Launcher {
     /// The Python that runs the console script.
     pub python: Option<PathBuf>,
     /// The places that it imports from and the files that it has executed: `sys.path`, the directory of the package, the script.
-    /// An empty path is the directory of the start.
+    /// An empty path is the startup directory.
     pub imports: Vec<PathBuf>,
 }
 
 impl Launcher {
-    /// Returns the absolute directories and files. The directory of the start keeps the name that the start has for it, which may
+    /// Returns the absolute directories and files. The directory of startup keeps the name that startup has for it, which may
     /// be a link.
     pub fn imports_in(&self, directory: &Path) -> Vec<PathBuf> {
         let real = directory.canonicalize().ok();

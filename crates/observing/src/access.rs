@@ -85,7 +85,7 @@ fn become_user_of(pid: i32) -> bool {
 pub fn in_words(pid: i32, why: &NoPython) -> String {
     match why {
         NoPython::Unreadable(Unreadable::Forbidden) => format!("its memory can't be read: {}", advice(pid)),
-        NoPython::Unreadable(Unreadable::Ended) => "it has ended meanwhile".to_owned(),
+        NoPython::Unreadable(Unreadable::Ended) => "it has ended in the meantime".to_owned(),
         NoPython::Unreadable(Unreadable::Nothing | Unreadable::TooMuch) => {
             "its memory changed too much while it was read; try it again".to_owned()
         }

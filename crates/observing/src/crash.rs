@@ -1,5 +1,5 @@
 //! `bolide crash FILE`: explains a crash report: what happened, the probable cause, what to do, and the facts. The
-//! command-line process runs it; it needs no instance.
+//! command-line process runs it; it does not need instances.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -154,7 +154,8 @@ fn advice(report: &Value) -> Vec<String> {
             lines.push("Set a timeout for the call in the stack, or raise `harakiri` for this route.".to_owned());
         }
         (Some(_), _) => lines.push(
-            "Find the leak. Meanwhile, replace workers with `max-requests` or `reload-on-rss`, which lose no request.".to_owned(),
+            "Find the leak. In the meantime, replace workers with `max-requests` or `reload-on-rss`, which do not lose requests."
+                .to_owned(),
         ),
         (_, Some(4 | 6 | 7 | 8 | 11)) if is_of_interpreter(module) => {
             lines.push("Look at the innermost Python frame of the thread of the fault: it made the call.".to_owned());

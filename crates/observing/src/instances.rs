@@ -1,6 +1,6 @@
 //! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens
-//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this directory. It knows no command.
-//! The command-line process runs it.
+//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this directory. It does not know
+//! commands. The command-line process runs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -112,7 +112,7 @@ pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value
 pub fn no_answer(pid: i32, error: &std::io::Error) -> Refusal {
     let why = match error.kind() {
         std::io::ErrorKind::WouldBlock => format!("no answer within {}", duration(ANSWER_MS)),
-        _ => "no answer: it belongs to another user, or has ended meanwhile".to_owned(),
+        _ => "no answer: it belongs to another user, or has ended in the meantime".to_owned(),
     };
     (EXIT_NO_ANSWER, format!("master {pid}: {why}"))
 }

@@ -14,7 +14,7 @@ const UWSGI: &str = "uwsgi";
 /// # Errors
 /// The reason why it is not, as text.
 pub fn check(pid: Pid) -> Result<(), String> {
-    let name = name_of(pid).ok_or_else(|| format!("process {pid} does not exist: the instance has ended"))?;
+    let name = name_of(pid).ok_or_else(|| format!("process {pid} does not exist: the instance has exited"))?;
     if is_ours(pid, &name) {
         return Ok(());
     }

@@ -1,11 +1,11 @@
-//! How a command ends: what it has found is written at once, and a reason to end early has an exit status. The command-line
+//! How a command exits: what it has found is written at once, and a reason to end early has an exit status. The command-line
 //! process runs it.
 
 use std::io::Write;
 
 use crate::instances::Refusal;
 
-/// Why a command has ended early.
+/// Why a command has exited early.
 pub enum Ending {
     /// With an exit status and the reason.
     Refused(Refusal),

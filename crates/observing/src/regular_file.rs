@@ -12,8 +12,8 @@ use nix::fcntl::OFlag;
 /// # Errors
 /// It can't be read, is something else (a FIFO would wait for a writer), or is larger.
 pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    // A device may act when it is opened, so the look comes first. Another file may take its name meanwhile, so it is not the
-    // last.
+    // A device may act when it is opened, so the look comes first. Another file may take its name in the meantime, so it is not
+    // the last.
     check(&fs::metadata(path)?, most_bytes)?;
     let flags = (OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

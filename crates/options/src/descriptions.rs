@@ -103,7 +103,7 @@ pub fn verdict(row: &OptionRow) -> String {
         Status::Planned(milestone, meanwhile) => {
             let verdict =
                 format!("planned, with `{}`: known from uWSGI ({}), without effect so far", milestone.word(), home(row));
-            if meanwhile.is_empty() { verdict } else { format!("{verdict}. Meanwhile: {meanwhile}") }
+            if meanwhile.is_empty() { verdict } else { format!("{verdict}. In the meantime: {meanwhile}") }
         }
         Status::Protective(instead) => {
             format!("missing, and an error because it protects: {instead}; `allow-missing = {}` starts without it", row.name())

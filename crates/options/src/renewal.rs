@@ -26,7 +26,7 @@ pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     let more = lines.len().saturating_sub(MAX_LINES);
     lines.truncate(MAX_LINES);
     if more > 0 {
-        lines.push(format!("certificates: {more} further lines like these are omitted"));
+        lines.push(format!("certificates: {more} more lines like these are omitted"));
     }
     lines
 }

@@ -148,7 +148,7 @@ pub(crate) use set;
 /// The privileges with which an option acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
-    /// Processes that have become the application's user act on it, or it is a number that gives no rights.
+    /// Processes that have become the application's user act on it, or it is a number that does not give rights.
     Application,
     /// The same, unless a program with rights of its own uses it too (`attach-daemon2` with `uid`).
     Surroundings,
@@ -252,7 +252,7 @@ pub struct OptionEntry {
     pub value: Value,
     pub default: &'static str,
     pub texts: Texts,
-    /// Further names, which uWSGI does not have.
+    /// More names, which uWSGI does not have.
     pub also: &'static [&'static str],
     /// Set by [`OptionEntry::several`].
     pub is_several: bool,
@@ -276,7 +276,7 @@ pub const fn on(name: &'static str, setting: Setting) -> OptionEntry {
     supported(name, setting).takes(Value::Switch, "off")
 }
 
-/// A supported option whose further values are appended to the earlier ones.
+/// A supported option whose more values are appended to the earlier ones.
 pub const fn list(name: &'static str, setting: Setting) -> OptionEntry {
     supported(name, setting).takes(Value::List, "")
 }

@@ -1,6 +1,6 @@
 //! The files of UNIX sockets and of logs, as the server makes and leaves them whose line it is: their mode and owner, and whether
-//! they are removed at a stop. An option of Bolide's own on the line counts more. It looks at the mode of a file, and opens none.
-//! Runs in the process that reads the configuration.
+//! they are removed at shutdown. An option of Bolide's own on the line counts more. It looks at the mode of a file, and does
+//! not open it. Runs in the process that reads the configuration.
 
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -20,7 +20,7 @@ const NEW_FILE: &str = "new:666";
 const MODE_BITS: u32 = 0o777;
 
 impl Translation {
-    /// Adds the mode of UNIX sockets, and their removal at a stop. `has_no_bind`: the mask is that of sockets of other options.
+    /// Adds the mode of UNIX sockets, and their removal at shutdown. `has_no_bind`: the mask is that of sockets of other options.
     pub(super) fn finish_unix_sockets(&mut self, has_no_bind: bool) {
         let sockets: Vec<_> = self.unix_sockets.drain(..).filter(|(_, _, path)| !is_abstract(path)).collect();
         let is_bound = sockets.iter().any(|(option, ..)| *option == UnixOption::Bind);
@@ -38,7 +38,7 @@ impl Translation {
         }
     }
 
-    /// Returns the mode that the server sets, and whether it removes the file at a stop.
+    /// Returns the mode that the server sets, and whether it removes the file at shutdown.
     fn ways(&self, option: UnixOption, path: &str) -> (Option<u32>, bool) {
         match (option, self.server()) {
             (UnixOption::Bind, None | Some(Server::Gunicorn)) => (Some(OPEN_TO_ALL), true),

@@ -69,7 +69,7 @@ def watched(error_report=None, timeout_ms=None):
     try:
         threads.start_native(watch, ())
     except RuntimeError:
-        # A limit of the process forbids it (`limit-nproc`, `limit-as`). The import needs no watcher.
+        # A limit of the process forbids it (`limit-nproc`, `limit-as`). The import does not need a watcher.
         yield
         return
     try:

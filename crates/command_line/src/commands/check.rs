@@ -174,7 +174,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
     if let Some(file) = configuration.files.last() {
         // Images often name the socket in the command that starts the file.
         diagnostics.iter_mut().filter(|one| one.message == NO_SOCKET).for_each(|one| {
-            let other = format!("; if the command line of the start names it: `bolide check --http 127.0.0.1:8000 {file}`");
+            let other = format!("; if it is on the command line at startup: `bolide check --http 127.0.0.1:8000 {file}`");
             one.advice.get_or_insert_default().push_str(&other);
         });
     }
@@ -187,7 +187,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
     (diagnostics, settings)
 }
 
-/// What an image or the command line of the start adds may be absent from the file.
+/// What an image or the command line of startup adds may be absent from the file.
 fn excuse(diagnostics: &mut [Diagnostic]) {
     let absent = [NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION];
     let absent = diagnostics.iter_mut().filter(|one| absent.contains(&one.message.as_str()));

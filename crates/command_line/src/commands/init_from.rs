@@ -146,7 +146,7 @@ fn other_processes(text: &str, start: &Start, plan: &mut Plan) {
             continue;
         }
         let why = match name {
-            "release" => "it runs before the start: run it in the deployment, or as `hook-asap = exec:COMMAND`".to_owned(),
+            "release" => "it runs before startup: run it in the deployment, or as `hook-asap = exec:COMMAND`".to_owned(),
             _ => format!("it is another process: `attach-daemon2 = cmd={command}`, or a unit of its own"),
         };
         plan.missing(format!("{name}: {command}"), why);
@@ -162,7 +162,7 @@ fn source_text(path: &Path, source: &str) -> Result<String, Diagnostic> {
     std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error| failed(plain_error(&error)))
 }
 
-/// The directory and the user of a start.
+/// The directory and the startup user.
 fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
     if let Some(directory) = &start.directory {
         match host.directory.join(directory).is_dir() {
@@ -317,7 +317,7 @@ fn missing(plan: &Plan) -> Vec<(String, String)> {
             PlanEntry::Missing(what, why) => Some((what.clone(), why.clone())),
             PlanEntry::Option(key, value) if value.contains('`') && !is_cpus(key, value) => Some((
                 format!("{key} = {value}"),
-                "the output of a command is not known before the start: write it yourself".to_owned(),
+                "the output of a command is not known before startup: write it yourself".to_owned(),
             )),
             PlanEntry::Option(..) => None,
         })

@@ -1,4 +1,4 @@
-//! Lints: diagnostics of `check` beyond those of a start, about probable mistakes in values, and about combinations of options
+//! Lints: diagnostics of `check` beyond those of startup, about probable mistakes in values, and about combinations of options
 //! that are useless or harmful.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
 //! A lint of `check`: expressions about log lines that are made of uWSGI's words, and match no line that Bolide writes. It
-//! compares each with pairs of lines, which docs/log-lines.md lists too. It reads no log.
+//! compares each with pairs of lines, which docs/log-lines.md lists too. It does not read logs.
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;

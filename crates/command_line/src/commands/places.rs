@@ -36,7 +36,7 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
     found
 }
 
-/// Reports missing directories. `start` is the directory of the start, `chdir` the one that it changes to.
+/// Reports missing directories. `start` is the startup directory, `chdir` the one that it changes to.
 pub fn missing_directories(read: &Configuration, settings: Option<&Settings>, start: &Path, chdir: &Path) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for pair in &read.effects {

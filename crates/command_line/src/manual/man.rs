@@ -62,7 +62,7 @@ pub fn page() -> String {
 /// The line of the page that the caller replaces by the signals, whose table belongs to the master.
 pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
 
-/// Exit statuses of a start, in addition to those of the commands.
+/// Exit statuses of startup, in addition to those of the commands.
 const STATUSES: [(i32, &str); 3] = [
     (0, "after an ordered stop"),
     (1, "the configuration is invalid, or the start failed"),
@@ -87,7 +87,7 @@ No color, or color also where standard output is not a terminal, in the texts of
 Listening sockets that systemd hands over (sd_listen_fds(3)).
 .TP
 .B NOTIFY_SOCKET, WATCHDOG_USEC
-Where systemd wants to hear of the start, of reloads and of life (sd_notify(3)).
+Where systemd wants to hear of startup, of reloads and of life (sd_notify(3)).
 .SH FILES
 .TP
 .B *.ini, *.toml, *.yaml, *.yml, *.json, *.xml

@@ -192,7 +192,7 @@ impl Writer {
     /// there, or it is not a link and has a single name, or the user may read it as well.
     pub fn may_receive(&self, path: &Path, file: &File) -> bool {
         let Ok(found) = file.metadata() else { return false };
-        // This path has no links, even if one was replaced meanwhile.
+        // This path has no links, even if one was replaced in the meantime.
         let Ok(real) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) else { return false };
         let is_there = std::path::absolute(path).is_ok_and(|path| path == real) && found.nlink() == 1;
         is_there || self.weak_point(path).is_none() || self.may_read(&found, &real)
@@ -249,7 +249,7 @@ impl Writer {
         let words = |found: WeakPoint, used: &str, further: &str| {
             let words = found.words();
             format!(
-                "the user `{name}` (uid) may {words}{further}, which root {used} at a start: that user can gain root's rights"
+                "the user `{name}` (uid) may {words}{further}, which root {used} at startup: that user can gain root's rights"
             )
         };
         let first = weak.next().map(|found| {
@@ -295,7 +295,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     named.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// A directory of packages, with the files that every start imports or executes: Bolide, and files that name further directories
+/// A directory of packages, with the files that every startup imports or executes: Bolide, and files that name more directories
 /// (site).
 pub fn entries_of_package(directory: &Path) -> Vec<PathBuf> {
     let loaded = entries(directory).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));

@@ -192,7 +192,7 @@ pub enum Pumped {
     Rest,
     /// More may be here, but other connections have their turn first.
     Later,
-    /// The client sends no more.
+    /// The client does not send more.
     End,
     Broken,
     /// The client does not speak HTTP/2: it was sent an error, and no more bytes can be processed.

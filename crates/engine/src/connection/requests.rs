@@ -98,7 +98,7 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// The peer sends no more, as the poll or close_notify has shown: reading must continue to the end of stream.
+    /// The peer does not send more, as the poll or close_notify has shown: reading must continue to the end of stream.
     pub(super) fn peer_says_no_more(&self) -> bool {
         self.peer_has_ended || self.transport.peer_has_closed()
     }

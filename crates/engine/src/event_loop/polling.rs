@@ -18,7 +18,8 @@ use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
 /// The shortest time between two cleanups of the file cache, in milliseconds.
 pub(crate) const TIDY_MS: u64 = 500;
 
-/// The peer sends no more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last bytes.
+/// The peer does not send more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last
+/// bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
 /// Fetches events. A first poll without a wait keeps the language. Only if it finds nothing, or is expected to, the language is

@@ -126,7 +126,7 @@ struct Streams {
 
 struct Entry<C> {
     generation: u32,
-    /// The poll has reported that the peer sends no more, which it does once.
+    /// The poll has reported that the peer does not send more, which it does once.
     has_ended: bool,
     /// The time of its entry among the deadlines, in monotonic milliseconds; [`NEVER_MS`] if it has none.
     looked_at_ms: u64,
@@ -342,7 +342,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// The peer sends no more. The poll reports that only once, possibly together with the last bytes.
+    /// The peer does not send more. The poll reports that only once, possibly together with the last bytes.
     pub fn note_end(&mut self, key: Key) {
         if key.0 < FIRST_SPECIAL
             && let Some(entry) = self.find(key)

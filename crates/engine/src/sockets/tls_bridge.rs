@@ -156,7 +156,7 @@ impl TlsBridge {
             match socket::write(self.inner.as_fd(), &self.received[self.passed_on..], &[]) {
                 Written::Bytes(count) => self.passed_on += count,
                 Written::Full => return,
-                // The application reads no more, but may still send.
+                // The application does not read more, but may still send.
                 Written::Broken => {
                     self.to_application = Way::Over;
                     break;

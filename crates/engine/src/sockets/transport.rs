@@ -289,7 +289,7 @@ impl Transport {
 
     /// Moves waiting bytes of a stream to its connection. With `may_wait`, they may be sent together with those of others.
     fn send_on_stream(&mut self, may_wait: bool) {
-        // The end of a stream needs no room.
+        // The end of a stream does not need room.
         let is_due = self.unsent() == 0 && self.outgoing.end == StreamEnd::Due && !self.is_broken;
         if is_due || self.unsent() > 0 && self.may_send() {
             self.move_on_stream(StreamPart::default(), may_wait);

@@ -84,7 +84,7 @@ impl Ledger {
         self.accounts.get(number as usize - 1).cloned().unwrap_or_default()
     }
 
-    /// Returns the work of all request workers that have ended.
+    /// Returns the work of all request workers that have exited.
     pub fn past_work(&self) -> Work {
         self.accounts.iter().flat_map(|account| account.past.iter().copied()).sum()
     }

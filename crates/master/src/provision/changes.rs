@@ -236,7 +236,7 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     }
     let mut settings: Settings = serde_json::from_value(taken)?;
     if runs_script(&settings) != runs_script(in_force) {
-        // When a script ends, the instance exits, and has no socket, which is the master's to decide: all of it or nothing.
+        // When a script exits, the instance exits, and has no socket, which is the master's to decide: all of it or nothing.
         settings.helpers.clone_from(&in_force.helpers);
         settings.scaling.clone_from(&in_force.scaling);
     }

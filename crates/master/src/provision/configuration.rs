@@ -45,7 +45,7 @@ pub struct Configuration {
     started_as: OsString,
     /// Warnings that were logged already: a reload does not repeat them.
     logged: Vec<String>,
-    /// Lines of the start that wait until an application that may not exist is loaded.
+    /// Lines of startup that wait until an application that may not exist is loaded.
     held: Vec<String>,
     /// The sources from the last reading with our own rights.
     sources: Sources,
@@ -134,12 +134,12 @@ impl Configuration {
         std::mem::take(&mut self.held)
     }
 
-    /// The places that the Python of the start imports from.
+    /// The places that the Python of startup imports from.
     pub fn imports(&self) -> Vec<PathBuf> {
         self.launcher.imports_in(&self.directory)
     }
 
-    /// Records the sources of the settings of the start.
+    /// Records the sources of the startup settings.
     pub fn note_sources(&mut self, sources: Sources) {
         self.sources = sources;
     }

@@ -1,5 +1,5 @@
-//! The state of `bolide top`: what is chosen, sorted, filtered and paused, and what a key changes. Pure: it knows no terminal, no
-//! instance and no clock. The command-line process runs it.
+//! The state of `bolide top`: what is chosen, sorted, filtered and paused, and what a key changes. Pure: it does not know
+//! terminals, no instance and no clock. The command-line process runs it.
 
 use std::collections::{BTreeSet, VecDeque};
 

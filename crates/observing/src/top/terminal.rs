@@ -1,5 +1,5 @@
-//! The terminal of `bolide top`: its screen and its keys, and its former state at every end. It knows no model. The command-line
-//! process runs it.
+//! The terminal of `bolide top`: its screen and its keys, and its former state at every end. It does not know models. The
+//! command-line process runs it.
 
 use std::io::{self, Stdout};
 use std::os::fd::AsFd;
@@ -176,7 +176,7 @@ fn restore_after_panics() {
     });
 }
 
-/// Errors are dropped: a terminal that is gone needs no restoring.
+/// Errors are dropped: a terminal that is gone does not need to be restored.
 fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

@@ -121,7 +121,7 @@ fn write_stack(entry: &Value, nothing: &str, server: Option<&ServerFrames>, text
         }
     }
     if entry["is_partial"] == true {
-        text.push_str("    … the rest could not be read: it changed meanwhile\n");
+        text.push_str("    … the rest could not be read: it changed in the meantime\n");
     } else if is_empty {
         let _ = writeln!(text, "    {nothing}");
     }

@@ -110,7 +110,7 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
 }
 
 /// The configurations that an example shows, and the place of the option in each. If no line names an application, one does so
-/// first. Further values of an option that takes a single one are examples of their own.
+/// first. More values of an option that takes a single one are examples of their own.
 pub fn example_configurations(row: &OptionRow) -> Vec<(Vec<&'static str>, usize)> {
     fn option_of(line: &str) -> &str {
         line.split_once(" =").map_or(line, |(name, _)| name)

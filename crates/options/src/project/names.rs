@@ -1,4 +1,4 @@
-//! Names: Python identifiers, the entries of a directory, and the usual directories of packages. It opens no file.
+//! Names: Python identifiers, the entries of a directory, and the usual directories of packages. It does not open files.
 
 use std::path::Path;
 

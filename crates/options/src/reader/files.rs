@@ -134,7 +134,7 @@ impl Reader<'_> {
     }
 
     /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the directories, and repeats that at each
-    /// reload. Here links stay unresolved, so that a reload follows a link that has moved meanwhile.
+    /// reload. Here links stay unresolved, so that a reload follows a link that has moved in the meantime.
     fn full_path(&self, name: &str, asked: &str, location: &Location) -> Result<Option<PathBuf>, EarlyExit> {
         if name == "-" {
             return Ok(None);

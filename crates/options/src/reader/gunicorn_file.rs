@@ -49,7 +49,7 @@ impl Reader<'_> {
                 .push(Diagnostic::note(Some(location), format!("`{name}` is executed as Python, as gunicorn does")));
         }
         let path = self.host.directory.join(name);
-        // The directory of the start is the first one from which the program imports.
+        // The directory of startup is the first one from which the program imports.
         for used in [&path, &self.host.directory] {
             self.host.trust.note(used, location)?;
         }
@@ -69,7 +69,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The file of a module in the directory of the start.
+    /// The file of a module in the startup directory.
     fn file_of_module(&self, module: &str) -> Option<String> {
         let path = module.replace('.', "/");
         let names = [format!("{path}.py"), format!("{path}/__init__.py")];

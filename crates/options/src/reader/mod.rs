@@ -362,8 +362,7 @@ impl<'a> Reader<'a> {
         self.pass(b'@', |name, location| {
             if let Some((scheme, rest)) = name.split_once("://") {
                 let message = format!("`@({name})`: only files are read here, and `{scheme}` is not supported");
-                let advice =
-                    format!("set a variable before the start, and write `$(NAME)`; `{rest}` is not executed or requested");
+                let advice = format!("set a variable before startup, and write `$(NAME)`; `{rest}` is not executed or requested");
                 return Err(Diagnostic::error(Some(location), message).advise(advice));
             }
             let path = host.directory.join(name);
@@ -417,7 +416,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Applies the options that have not acted yet, in order. Some append further pairs (`inherit`), so the list grows during the
+    /// Applies the options that have not acted yet, in order. Some append more pairs (`inherit`), so the list grows during the
     /// loop.
     fn configure(&mut self) -> Result<(), EarlyExit> {
         let mut late = Vec::new();

@@ -16,7 +16,7 @@ pub struct GunicornFile<'a> {
     /// As the user named it.
     pub name: &'a str,
     pub python: &'a Path,
-    /// The directory of the start.
+    /// The directory of startup.
     pub directory: &'a Path,
 }
 

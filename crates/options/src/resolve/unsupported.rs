@@ -27,7 +27,7 @@ pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
                 Some(row) if matches!(row.status, Status::Protective(_)) => draft.allowed_missing.push(row.name()),
                 Some(_) => draft.diagnostics.push(Diagnostic::note(
                     Some(&pair.location),
-                    format!("`{}`: `{name}` needs no permission, it is not an option that protects and is missing", pair.key),
+                    format!("`{}`: `{name}` needs no permission, because the option does not protect anything", pair.key),
                 )),
                 None => {
                     let diagnostic =

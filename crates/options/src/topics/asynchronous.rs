@@ -50,7 +50,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: harakiri = 30
     ///          harakiri-streams = true
     on("harakiri-streams", Setting::Switch(field!(Asynchronous.harakiri_streams))).reach(Reach::Application),
-    /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get
+    /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; others get
     /// 503. 0 means no limit.
     /// Example: limit-concurrency = 1000
     supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)))
@@ -114,7 +114,7 @@ enum Engine {
     Gevent,
     /// Another name for greenlets.
     OtherGreenlets,
-    /// It serves no Python; the text is the advice.
+    /// It does not serve Python; the text is the advice.
     Foreign(&'static str),
 }
 

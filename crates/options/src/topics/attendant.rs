@@ -1,5 +1,5 @@
-//! Resolves the options of daemons and jobs beside the application to settings. It starts nothing and opens no file. Runs in the
-//! process that reads the configuration.
+//! Resolves the options of daemons and jobs beside the application to settings. It starts nothing and does not open files. Runs
+//! in the process that reads the configuration.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Run this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a
     /// reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3
     /// s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.
-    /// uWSGI: A daemon that ends within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the
+    /// uWSGI: A daemon that exits within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the
     /// pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the
     /// application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.
     /// Example: attach-daemon = celery -A shop worker
@@ -26,13 +26,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(plain_daemon(values::text(pair)?, pair))),
     )
     .reach(Reach::Each),
-    /// Like `attach-daemon`; the instance ends when the command ends.
+    /// Like `attach-daemon`; the instance exits when the command exits.
     /// Example: attach-control-daemon = /srv/shop/leader
     list("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)))
         .reach(Reach::Each),
     /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no
     /// running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a
-    /// comma, is the number of seconds for which the file may be missing after a start (10).
+    /// comma, is the number of seconds for which the file may be missing after startup (10).
     /// uWSGI: Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't
     /// make the master send signals to their processes.
     /// Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf --daemonize yes --pidfile /run/shop/redis.pid
@@ -44,12 +44,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
         .reach(Reach::Each),
     /// Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch`
     /// (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`,
-    /// `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of a stop and a reload).
-    /// A comma in a value is written `\,`.
-    /// uWSGI: There, unknown keywords have no effect; here they are errors. There `uid` fails if the option `uid` is set, because
-    /// its master is that user by then; here it works. `ns_pid` is refused: write `cmd=unshare --pid --fork --kill-child
-    /// COMMAND`.
-    /// Example: attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf
+    /// `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of shutdown and a
+    /// reload). A comma in a value is written `\,`. uWSGI: There, unknown keywords have no effect; here they are errors. There
+    /// `uid` fails if the option `uid` is set, because its master is that user by then; here it works. `ns_pid` is refused: write
+    /// `cmd=unshare --pid --fork --kill-child COMMAND`. Example: attach-daemon2 = cmd=redis-server
+    /// /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf
     list(
         "attach-daemon2",
         set!(|draft, _, pair| {
@@ -65,11 +64,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of
     /// the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to
     /// 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is
-    /// skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at the start if the
+    /// skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at startup if the
     /// current minute matches. Its output goes to the log with its name, and so does a status other than 0.
     /// uWSGI: There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in
     /// a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64
-    /// commands of an instance run at the same time; further ones are skipped, and the log says so.
+    /// commands of an instance run at the same time; others are skipped, and this is logged.
     /// Example: cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions
     ///          cron = -5 -1 -1 -1 -1 /srv/shop/send-mails
     list("cron", set!(|draft, _, pair| add_job(draft, job(pair, false)?, pair))).reach(Reach::Application),

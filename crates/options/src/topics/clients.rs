@@ -49,7 +49,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("root-path", set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?))
         .reach(Reach::Application),
     /// What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets: `drop` leaves
-    /// it out, and the log says so once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
+    /// it out, and this is logged once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
     /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a reverse
     /// proxy decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like. uWSGI:
     /// uWSGI passes every such field on. Example: header-map = dangerous

@@ -38,9 +38,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         .takes(Value::Path, "").reach(Reach::Master),
     /// A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the
     /// beginning, and a digit selects another. The page about signals and processes lists the letters.
-    /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing meanwhile;
-    /// unknown letters are silently ignored.
-    /// Example: master-fifo = /run/shop.fifo
+    /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing in the
+    /// meantime; unknown letters are silently ignored. Example: master-fifo = /run/shop.fifo
     list("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into()))).reach(Reach::Master),
     /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it.
     /// Only root and the user that started the master may use it.

@@ -368,7 +368,7 @@ impl FilesDraft {
             let message = format!("there is no `{}`: nothing is served from it yet", path.display());
             let beside = Path::new(&*location.file).parent().map(|directory| context.host.directory.join(directory));
             let advice = match beside.filter(|directory| directory.join(target).exists()) {
-                // Relative paths begin at the directory of the start, as in uWSGI.
+                // Relative paths begin at the startup directory, as in uWSGI.
                 Some(directory) => format!(
                     "a start in {} finds it; with `chdir = %d` every start does, wherever it is typed",
                     normalized(&directory).display()

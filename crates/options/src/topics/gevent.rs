@@ -18,10 +18,9 @@ const CALLS: &str =
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Serve WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this
-    /// many requests at the same time, in one thread; when all greenlets are busy, it accepts no connections. Requests that wait
-    /// let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.
-    /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.
-    /// Example: gevent = 100
+    /// many requests at the same time, in one thread; when all greenlets are busy, it does not accept connections. Requests that
+    /// wait let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.
+    /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either. Example: gevent = 100
     ///          gevent-monkey-patch = true
     supported("gevent", Setting::By(set_greenlets)).takes(REQUESTS, "").reach(Reach::Application),
     /// Call `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,

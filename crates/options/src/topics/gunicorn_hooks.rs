@@ -17,7 +17,7 @@ pub const CALLED: &[&str] = &[
 /// Hooks that are not called, with the alternative.
 pub const NOT_CALLED: &[(&str, &str)] = &[
     ("worker_int", "workers receive no SIGINT: `worker_exit` is called when one exits normally"),
-    ("worker_abort", "a worker that exceeds its time is killed by the master, and the log has the stack of its request"),
+    ("worker_abort", "a worker that exceeds its time is killed by the master, and the log contains the stack of its request"),
     ("nworkers_changed", "the master manages the number of workers, and runs no Python"),
     ("pre_exec", "there is no such step; `bolide upgrade` replaces the master"),
     (

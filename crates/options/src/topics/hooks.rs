@@ -56,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: hook-as-root = exec:install -d -o www-data /run/shop
     list("hook-as-root", add!(Hook, AsRoot)).reach(Reach::Each),
     /// Run an action as the user of the application, in each generation before anything is loaded.
-    /// uWSGI: There it runs once at the start, and at each reload too, because a reload is a new start.
+    /// uWSGI: There it runs once at startup, and at each reload too, because a reload starts a new process.
     /// Example: hook-as-user = print:as-user
     list("hook-as-user", add!(Hook, AsUser)).reach(Reach::Each),
     /// Run an action before the application is loaded, in the process that loads it: as its user, with Python.
@@ -186,7 +186,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Run an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as
     /// the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is
     /// touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.
-    /// uWSGI: There the master itself does it, and supervises nothing meanwhile.
+    /// uWSGI: There the master itself does it, and supervises nothing in the meantime.
     /// Example: hook-touch = /run/shop/flush exec:shop-cache flush
     list("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?)).reach(Reach::Master),
     /// Run this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.

@@ -90,8 +90,9 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024,
     /// logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each
     /// reload reads the configuration and certificates as that user; the start warns about files that it could not read.
-    /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at the
-    /// start too.
+    /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at
+    /// startup
+    /// too.
     /// Example: immediate-uid = www-data
     supported("immediate-uid", Setting::Text(field!(Confinement.user))).reach(Reach::Master),
     /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.

@@ -96,7 +96,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = rows![
     /// Example: post-fork = shop.hooks:opened
     list("post-fork", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)))
         .reach(Reach::Application),
-    /// A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a
+    /// A Python function that each worker calls without arguments after its last request when it ends normally, at shutdown, a
     /// reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't
     /// call it.
     /// Example: worker-exit = shop.metrics:forget_worker

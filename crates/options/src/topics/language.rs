@@ -70,7 +70,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The opposite of `if-env`.
     condition("if-not-env", Condition::Environment(false)),
     /// Apply the options up to `endif` at a reload only.
-    /// uWSGI: Bolide reads the configuration once, at the start, so it is never a reload.
+    /// uWSGI: Bolide reads the configuration once, at startup, so it is never a reload.
     condition("if-reload", Condition::Reload(true)),
     /// The opposite of `if-reload`.
     condition("if-not-reload", Condition::Reload(false)),
@@ -125,6 +125,6 @@ pub const ENTRIES: &[OptionEntry] = rows![
     word("iprint", Word::PrintAtOnce, Value::Text),
     /// Exit with this status; without a value, 1.
     word("exit", Word::Exit, within(0, 255, "status")),
-    /// Print the configuration in uWSGI's form at the start, and serve; with `no-server`, exit instead.
+    /// Print the configuration in uWSGI's form at startup, and serve; with `no-server`, exit instead.
     word("show-config", Word::ShowConfig, Value::Switch),
 ];

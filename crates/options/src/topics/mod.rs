@@ -1,5 +1,5 @@
-//! The topics of the options, one file or directory for each: the rows, the values so far, and their completion. A topic reads no
-//! file of the configuration. Runs in the process that reads the configuration.
+//! The topics of the options, one file or directory for each: the rows, the values so far, and their completion. A topic does not
+//! read files of the configuration. Runs in the process that reads the configuration.
 
 pub mod answering;
 pub mod application;

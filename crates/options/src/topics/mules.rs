@@ -1,4 +1,4 @@
-//! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the
+//! Resolves the options of mules to helpers. It starts nothing and does not open files. Runs in the process that reads the
 //! configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -15,7 +15,7 @@ use crate::topics::interpreter::PythonModuleDraft;
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Add a mule: a process beside the workers that has the application loaded. A mule without a value waits for messages
     /// (`uwsgi.mule_msg`, `@mulefunc`) and signals. With a file that ends in `.py` it executes this file, with `module:function`
-    /// it calls this function. A mule that ends is started again, a reload ends it before its successor starts.
+    /// it calls this function. A mule that exits is started again, a reload ends it before its successor starts.
     /// uWSGI: With `lazy-apps` a mule of uWSGI has no application; here it has one, as each worker has.
     /// Example: mule = true
     ///          mule = mailer.py
@@ -25,7 +25,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Add this many mules that wait for messages and signals.
     /// Example: mules = 2
     supported("mules", Setting::By(add_mules)).takes(within(0, MAX_MULES, "mules"), "0").reach(Reach::Application),
-    /// How long a mule may work on a message at a stop or a reload. A mule between two messages ends at once.
+    /// How long a mule may work on a message at shutdown or a reload. A mule between two messages exits immediately.
     /// uWSGI: uWSGI interrupts a mule in the middle of a message, unless its code handles the signal.
     /// Example: mules = 1
     ///          mule-reload-mercy = 30

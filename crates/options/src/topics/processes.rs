@@ -81,9 +81,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: harakiri = 30
     supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// How long requests in flight may take at a stop or a reload. Requests of ASGI applications are cut off in its last quarter,
-    /// at most 5 s before its end, so that the lifespan can shut down.
-    /// Example: reload-mercy = 30
+    /// How long requests in flight may take at shutdown or a reload. Requests of ASGI applications are cut off in its last
+    /// quarter, at most 5 s before its end, so that the lifespan can shut down. Example: reload-mercy = 30
     supported(
         "reload-mercy",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?),

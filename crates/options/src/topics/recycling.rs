@@ -145,7 +145,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
 pub const RELOADS: &[OptionEntry] = rows![
     /// Before a worker of a new generation serves, it requests this path from its own application, and none serves before all
     /// have their response. If a response has status 500 or above, raises an exception, or does not arrive within
-    /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at the start, where
+    /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at startup, where
     /// there is no old generation.
     /// Example: reload-probe = /health
     supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)))
@@ -164,9 +164,9 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// at least two errors and significantly more than the old workers in the same time, or dies, the generation is rolled back,
     /// as if it had failed to load: the old one continues, with its settings. A clear failure is rolled back immediately. New
     /// connections are distributed round-robin among it and the old workers. A canary with too few requests to judge (10 of its
-    /// own) passes, and the log says so: use `reload-probe` to check without traffic. One without any successful response is
+    /// own) passes, and this is logged: use `reload-probe` to check without traffic. One without any successful response is
     /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
-    /// Not at the start, where there is no old generation, and not at a chain reload.
+    /// Not at startup, where there is no old generation, and not at a chain reload.
     /// Example: reload-canary = 30
     supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)))
         .takes(within(1, 86_400, "seconds"), "").reach(Reach::Application),
@@ -181,7 +181,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// A reload ends the instance gracefully, with status 0, for a container or a service manager that starts it again.
     /// Example: exit-on-reload = true
     on("exit-on-reload", Setting::Switch(field!(ReloadingDraft.0.exits))).reach(Reach::Application),
-    /// The program that an upgrade executes, with the arguments of the start. The default is the program that was started.
+    /// The program that an upgrade executes, with the arguments of startup. The default is the program that was started.
     /// uWSGI: uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.
     /// Example: binary-path = /opt/bolide/bin/bolide
     supported(
@@ -191,7 +191,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// The number of files and connections that each process may have open. Exceeding the limit of the start needs root; if it is
+    /// The number of files and connections that each process may have open. Exceeding the limit of startup needs root; if it is
     /// not available, the log says so.
     /// Example: max-fd = 65536
     supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))

@@ -1,5 +1,5 @@
-//! Resolves the addresses to listen on, and the limits on connections and requests. It opens no socket. Runs in the process that
-//! reads the configuration.
+//! Resolves the addresses to listen on, and the limits on connections and requests. It does not open sockets. Runs in the process
+//! that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::host_info::FIRST_PASSED;
@@ -176,7 +176,7 @@ pub const TUNING: &[OptionEntry] = rows![
     /// Example: so-keepalive = true
     on("so-keepalive", Setting::Switch(field!(SocketsDraft.tuning.keepalive))).reach(Reach::Master),
     /// Another instance of the same user may listen on the same address, and the kernel distributes the connections
-    /// (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.
+    /// (SO_REUSEPORT). Connections queued on the socket of an instance that exits are served first.
     /// Example: reuse-port = true
     on("reuse-port", Setting::Switch(field!(SocketsDraft.tuning.reuse_port))).reach(Reach::Master),
     /// Allow listening on an address that does not belong to this machine yet, such as one that moves between two machines

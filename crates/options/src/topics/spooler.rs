@@ -1,4 +1,4 @@
-//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file, but examines the
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and does not open files, but examines the
 //! directories. Runs in the process that reads the configuration.
 
 use std::os::unix::fs::MetadataExt;

@@ -46,7 +46,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs)).reach(Reach::Master),
     /// Reload when anything about this file changes, including its mode and owner, or in this directory: its files, but not those
     /// in subdirectories.
-    /// uWSGI: In uWSGI the file must be there at the start.
+    /// uWSGI: In uWSGI the file must be there at startup.
     /// Example: fs-reload = /srv/shop/templates
     list("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload)).reach(Reach::Master),
     /// Like `fs-reload`, but without waiting for requests in flight: old workers end as soon as the new ones serve.
@@ -113,9 +113,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: develop = true
     ///          reload-browser = true
     on("reload-browser", Setting::LocatedSwitch(field!(DevelopingDraft.browser))).reach(Reach::Application),
-    /// With `develop`: the traceback page has the values of local variables, behind a click at each line. Values of names such as
-    /// `password` and `token` are hidden.
-    /// Example: develop = true
+    /// With `develop`: the traceback page contains the values of local variables, behind a click at each line. Values of names
+    /// such as `password` and `token` are hidden. Example: develop = true
     ///          develop-values = true
     on("develop-values", Setting::LocatedSwitch(field!(DevelopingDraft.shows_values))).reach(Reach::Master),
     /// With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`,
@@ -148,7 +147,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
     /// The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event
     /// loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse`
-    /// such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation
+    /// such code counts as code that fails to load, at startup and at a reload; with `lazy` each worker of that generation
     /// loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.
     /// Example: fork-safety = lazy
     supported(
@@ -178,7 +177,7 @@ pub const SIGNALS: &[OptionEntry] = rows![
     /// Example: fs-signal = /srv/shop/inbox 20
     list("fs-signal", Setting::By(add_signal_file)).reach(Reach::Master),
     /// The size of the buffer for waiting signals, in bytes.
-    /// Why: 64 signals wait for a target; further ones are dropped, and the log says so
+    /// Why: 64 signals wait for a target; others are dropped, and this is logged
     accepted("signal-bufsize", Value::Special),
 ];
 

@@ -35,7 +35,7 @@ enum Answer {
 /// The file can't be executed, takes too long, or raises an exception; the error has the line of the file.
 pub fn run(path: &Path, name: &str, python: &Path, directory: &Path) -> Result<Vec<RawSetting>, Diagnostic> {
     let place = |line: u32| Location::file(name, line);
-    // This process holds the other end. The child exits when that end closes, which happens whenever this process ends.
+    // This process holds the other end. The child exits when that end closes, which happens whenever this process exits.
     let (far, held) = pipe().map_err(|error| {
         let message = format!("the child that executes it can't be watched: {}", plain_error(&error));
         Diagnostic::error(Some(&place(0)), message)

@@ -29,7 +29,7 @@ pub enum PlanEntry {
     Missing(String, String),
 }
 
-/// The translation of a start, in the order in which it is written.
+/// The translation of startup, in the order in which it is written.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub entries: Vec<PlanEntry>,

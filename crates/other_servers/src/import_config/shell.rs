@@ -118,7 +118,7 @@ impl ShellReader {
         }
     }
 
-    /// The output of a command is unknown before the start. The command stays between backquotes.
+    /// The output of a command is unknown before startup. The command stays between backquotes.
     fn substitution(&mut self, end: char) {
         let inside = self.until(end);
         // A line within a line (`sh -c`) has been read once already: text that looks like the name of a variable is one.

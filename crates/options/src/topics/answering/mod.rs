@@ -19,7 +19,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Run an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
     /// order until one answers; see the page about routes.
     /// uWSGI: In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences
-    /// are refused, with an alternative; a negative lookahead at the start, as in `^(?!/api).*$`, is supported.
+    /// are refused, with an alternative; a negative lookahead at startup, as in `^(?!/api).*$`, is supported.
     /// Example: route = ^/healthz$ donotlog:
     ///          route = ^/old/(.*)$ redirect-permanent:/new/$1
     list("route", Setting::By(add_route)).reach(Reach::Application),

@@ -1,6 +1,6 @@
 //! uWSGI's recipe for files that the application names in a field of its response: `collect-header` makes the field a variable,
 //! and a response route serves the file of that name. It becomes the settings of `x-sendfile` and `x-accel-redirect`, which do
-//! the same. It opens no file. Runs in the process that reads the configuration.
+//! the same. It does not open files. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::answering::{Collected, RouteRule};

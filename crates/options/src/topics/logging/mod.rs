@@ -38,7 +38,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          logto2 = /var/log/shop/shop.log
     supported("logto2", Setting::By(set_log_to2)).takes(Value::Path, "standard error").reach(Reach::Master),
     /// What the application and its programs print goes to the log. Off: their standard output and standard error stay as they
-    /// were at the start, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests
+    /// were at startup, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests
     /// and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
     /// Example: logto = /var/log/shop.log
     ///          log-output = false
@@ -51,8 +51,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed
     /// loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each
     /// process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in
-    /// each process; further ones are dropped and counted. A socket, host, named pipe or program that is out of reach, at the
-    /// start or later, keeps no application from serving: lines wait in the same way, and the master tries it again every 5 s.
+    /// each process; others are dropped and counted. A socket, host, named pipe or program that is out of reach, at startup
+    /// or later, keeps no application from serving: lines wait in the same way, and the master tries it again every 5 s.
     /// uWSGI: uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses the lines
     /// while there is no syslog; here they wait for it.
     /// Example: logger = file:/var/log/shop.log
@@ -122,7 +122,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "the name and the time in seconds")
     .reach(Reach::Master),
-    /// Empty the file of `logto` at the start.
+    /// Empty the file of `logto` at startup.
     /// Example: log-truncate = true
     on("log-truncate", Setting::Switch(field!(LoggingDraft.settings.files.truncate))).reach(Reach::Master),
     /// Each reload opens the log files again.
@@ -379,7 +379,7 @@ impl LoggingDraft {
         let mut made = self.settings;
         made.file = self.file.map(|path| context.absolute_at_start(path));
         if let Some(path) = made.file.take_if(|_| !made.takes_all_output) {
-            // The file of `logto` is standard output. A logger's is a further one.
+            // The file of `logto` is standard output. A logger's is another one.
             self.loggers.messages.add_file(path, self.log_to);
         }
         made.files.backup = made.files.backup.map(|path| context.absolute_at_start(path));

@@ -82,7 +82,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(1, MAX_MESSAGE_BYTES as i64, "bytes"), "8192")
     .reach(Reach::Master),
-    /// Log the alarms at the start.
+    /// Log the alarms at startup.
     /// Example: alarm-list = true
     on("alarm-list", Setting::Switch(field!(AlarmsDraft.settings.is_listed))).reach(Reach::Master),
     /// Send requests of `curl` without a thread for each alarm.
@@ -155,7 +155,7 @@ pub fn add_rule(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Dia
     Ok(())
 }
 
-/// The same form; the rule keeps no name.
+/// The same form; the rule does not keep names.
 pub fn add_exception(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (alarms, pattern) = named_expression(pair)?;
     draft.of::<AlarmsDraft>().rules.push((AlarmRule { pattern, alarms: Vec::new() }, alarms, pair.location.clone()));

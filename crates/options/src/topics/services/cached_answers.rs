@@ -1,5 +1,5 @@
-//! Resolves the options of items that the configuration puts into caches, and of answers from a cache. It reads no files. Runs in
-//! the process that reads the configuration.
+//! Resolves the options of items that the configuration puts into caches, and of answers from a cache. It does not read files.
+//! Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;

@@ -63,7 +63,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Log how many expired items a search has removed.
     /// Why: there is no such search: expired items are never returned, and make way when room is needed
     accepted("cache-report-freed-items", Value::Switch),
-    /// Copy the cache of another server at the start.
+    /// Copy the cache of another server at startup.
     refused("cache-sync", Value::Address).reason(ONE_MACHINE),
     /// Receive changes of the cache of another server.
     refused("cache-udp-server", Value::Address).reason(ONE_MACHINE),

@@ -1,5 +1,5 @@
-//! Resolves the addresses of engines that several machines share. It opens no connection. Runs in the process that reads the
-//! configuration.
+//! Resolves the addresses of engines that several machines share. It does not open connections. Runs in the process that reads
+//! the configuration.
 
 use bolide_configuration::diagnostic::Diagnostic;
 use bolide_configuration::pair::Pair;

@@ -1,4 +1,4 @@
-//! Resolves the options of metrics. It opens no file. Runs in the process that reads the configuration.
+//! Resolves the options of metrics. It does not open files. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;

@@ -1,5 +1,5 @@
 //! The options of TLS as written, and what they make: the certificates, ciphers and client authorities of each listener. It reads
-//! the files that they name. Relative paths start at the directory of the start, since uWSGI reads these files before `chdir`.
+//! the files that they name. Relative paths start at the startup directory, since uWSGI reads these files before `chdir`.
 //! Runs in the process that reads the configuration.
 
 use std::path::PathBuf;

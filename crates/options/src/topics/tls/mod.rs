@@ -1,4 +1,4 @@
-//! The options of TLS. It opens no file. Runs in the process that reads the configuration.
+//! The options of TLS. It does not open files. Runs in the process that reads the configuration.
 
 pub mod certificates;
 pub mod ciphers;
@@ -194,7 +194,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("sni-regexp", Setting::By(add_server_name))
         .takes(Value::Form("`EXPRESSION CERTIFICATE,KEY`"), "").several().reach(Reach::Master),
     /// A directory with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
-    /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each
+    /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at startup and at each
     /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-dir = /etc/ssl/sites
