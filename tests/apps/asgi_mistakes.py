@@ -35,7 +35,7 @@ MISTAKES = {
     "lone surrogate type": ([{"type": "\ud800"}], "TypeError", "type"),
     "body first": ([BODY], "RuntimeError", "'http.response.start' was not sent yet"),
     "trailers first": ([{"type": "http.response.trailers"}], "RuntimeError", "'http.response.start' was not sent yet"),
-    "start twice": ([START, START], "RuntimeError", "sent before"),
+    "start twice": ([START, START], "RuntimeError", "already sent"),
     "no status": ([{"type": "http.response.start"}], "TypeError", "'status' must be an int, not missing"),
     "status is str": ([start(status="200")], "TypeError", "'status' must be an int, not str"),
     "status is float": ([start(status=200.0)], "TypeError", "'status' must be an int, not float"),

@@ -83,7 +83,7 @@ def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
     # A machine that was suspended for minutes has one line for each minute.
     most = 1 + int((time.monotonic() - began) // 60)
     for _, _, words in AT_SOCKETS:
-        lines = [line for line in server.lines if words in line and "of 127.0.0.1 " in line]
+        lines = [line for line in server.lines if words in line and "from 127.0.0.1 " in line]
         assert 1 <= len(lines) <= most, (words, lines)
     assert 1 <= server.log.count("refused a request from 127.0.0.2 ") <= most
 

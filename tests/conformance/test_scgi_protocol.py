@@ -90,7 +90,7 @@ PLAIN = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("REQUEST_METHOD", "GET")]
 
 #: Malformed bytes, the status, and words of the log line.
 REFUSED = {
-    "no netstring": (b"CONTENT_LENGTH", 400, "HTTP came"),
+    "no netstring": (b"CONTENT_LENGTH", 400, "socket received HTTP"),
     "a negative length": (b"-5:", 400, "length of a netstring"),
     "no length": (b":" + block(PLAIN) + b",", 400, "length of a netstring"),
     "a zero before the length": (b"0" + netstring(block(PLAIN)), 400, "has a leading zero"),
@@ -126,7 +126,7 @@ def test_a_malformed_or_oversized_request_is_refused_and_no_other_connection(ser
         assert scgi.Answer(client.read_to_end()).status == status
         other.send(b"b")
         assert scgi.Answer(other.read_to_end()).status == 200
-    if words == "HTTP came":
+    if words == "socket received HTTP":
         assert f" with {status} at " in told_of(server, words, name_of(address))
         return
     found = server.wait_for(lambda: [line for line in server.lines[before:] if "refused" in line], "the refusal")

@@ -112,7 +112,7 @@ def test_a_lock_ends_with_the_time_of_its_holder_who_is_told(serve, redis):
     assert told(here, "uwsgi.lock()") == "None"
     assert told(there, "uwsgi.lock()") == "None"
     assert told(here, "uwsgi.unlock()") == "None"
-    here.wait_for_log(r"^bolide: WARNING: lock 0 had ended before it was unlocked, after 1 s, ")
+    here.wait_for_log(r"^bolide: WARNING: lock 0 expired before it was unlocked, after 1 s, ")
     assert told(there, "uwsgi.is_locked()") == "True"
 
 

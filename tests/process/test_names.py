@@ -195,14 +195,14 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
         ("ap.py", {"app.py": ""}, "did you mean app.py?"),
         ("shop.wsgy", {"shop/__init__.py": "", "shop/wsgi.py": ""}, "did you mean `bolide shop.wsgi`?"),
         ("app:app", {"src/app.py": ""}, "it is in src: `bolide --pythonpath src app:app`"),
-        ("app", {"app.py": "a = 1\n"}, "name it: `bolide app:NAME`"),
+        ("app", {"app.py": "a = 1\n"}, "specify it: `bolide app:NAME`"),
         ("app", {"app.py": "def hello(environ, start_response): pass\n"}, "did you mean `bolide app:hello`?"),
         (
             "app",
             {"app.py": "def create_app(config): pass\n"},
             'its create_app(config) requires arguments; write them, as in `bolide "app:create_app(…)"`',
         ),
-        ("app", {"app.py": FLASK.format(name="a") + FLASK.format(name="b")}, "name one: `bolide app:a`, `bolide app:b`"),
+        ("app", {"app.py": FLASK.format(name="a") + FLASK.format(name="b")}, "choose one: `bolide app:a`, `bolide app:b`"),
         (
             "app:create_app(1, 2)",
             {"app.py": FACTORY},
@@ -211,7 +211,7 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
         (
             "app:create_app",
             {"app.py": "def create_app(config, *, debug=False): pass\n"},
-            "'create_app' of 'app' can't answer requests: it takes (config, *, debug=False), and an application takes",
+            "'create_app' of 'app' can't answer requests: it takes (config, *, debug=False), but an application takes",
         ),
         (
             "app:create_app",

@@ -114,7 +114,7 @@ def test_the_loops_own_executor_is_waited_for_no_longer_than_other_threads(shop,
     instance = shop(ASGI, "--loop", loop)
     assert instance.get("/executor").status == 200
     assert instance.stop() == 0
-    instance.wait_for_text("leaves the application's threads: ")
+    instance.wait_for_text("stops waiting for the application's threads: ")
 
 
 def test_a_slow_shutdown_is_no_stuck_loop(shop):
