@@ -38,7 +38,7 @@ END_SECONDS = 10
 LOG_SECONDS = 10.0
 #: Most bytes of one message about the server's state (sd_notify).
 MESSAGE_BYTES = 8192
-#: Most bytes of the log that are read at once.
+#: Most bytes of the log that are read at a time.
 READ_BYTES = 65536
 #: The last characters of the log that are kept.
 MAX_LOG_CHARACTERS = 8 << 20
@@ -57,7 +57,7 @@ SETTLED = {
 
 
 class StartFailed(RuntimeError):
-    """The server did not start. The message has the last line of its log, and `log` all of it."""
+    """The server did not start. The message contains the last line of its log, and `log` all of it."""
 
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
@@ -250,7 +250,7 @@ class Server:
         if process is None:
             return
         self._process = None
-        # Requests in flight are finished first. Then the server is stopped at once, and at last killed.
+        # Requests in flight are finished first. Then the server is stopped immediately, and at last killed.
         for number, seconds in (
             (signal.SIGTERM, STOP_SECONDS + END_SECONDS),
             (signal.SIGQUIT, END_SECONDS),

@@ -8,7 +8,7 @@ import pytest
 
 #: The title of the section in the report of a failed test.
 TITLE = "Bolide log"
-#: A report has at most this many lines of each server, the last ones.
+#: A report contains at most this many lines of each server, the last ones.
 MAX_LINES = 200
 
 #: The servers that have run during the current test, each with the position in its log at which the test began.

@@ -162,7 +162,7 @@ def test_it_writes_toml_too_and_never_over_a_file(shop):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("web: node index.js\n", "starts no known server"), (None, "can't read `Procfile`")],
+    [("web: node index.js\n", "does not start a known server"), (None, "can't read `Procfile`")],
 )
 def test_a_file_that_starts_nothing_known_is_an_error(text, said, tmp_path):
     if text is not None:

@@ -115,7 +115,9 @@ def test_a_client_that_leaves_a_stream_is_no_traceback(shop, name, path, way):
     leave(server, path, way)
     lines = [line for line in server.lines if line.startswith("bolide: worker 1: ")]
     assert len(lines) <= 1, server.log
-    assert all(re.fullmatch(rf"bolide: worker 1: GET {path}: the client disconnected after \d+\.\d s", line) for line in lines), lines
+    assert all(re.fullmatch(rf"bolide: worker 1: GET {path}: the client disconnected after \d+\.\d s", line) for line in lines), (
+        lines
+    )
 
 
 def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
@@ -150,7 +152,9 @@ def test_a_client_that_leaves_a_websocket_is_no_traceback(shop, name, path, way)
     server.wait_for_log(f"GET {path} => generated")
     assert server.stop() == 0
     assert len(told_of(server)) <= 1, server.log
-    assert all(re.fullmatch(rf"bolide: worker 1: GET {path}: the client disconnected after \d+\.\d s", line) for line in told_of(server))
+    assert all(
+        re.fullmatch(rf"bolide: worker 1: GET {path}: the client disconnected after \d+\.\d s", line) for line in told_of(server)
+    )
 
 
 def test_a_client_that_leaves_its_own_body_is_no_traceback(shop):

@@ -238,7 +238,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
     [
         ({"harakri": 3}, TypeError, "did you mean harakiri?"),
         ({"daemonize": "/tmp/log"}, TypeError, "foreground"),
-        ({"version": True}, TypeError, "starts no server"),
+        ({"version": True}, TypeError, "does not start a server"),
         ({"log_config": {}}, TypeError, "leave it out"),
         ({"http": "8000"}, ValueError, "would be a UNIX socket"),
         ({"port": 70_000}, ValueError, "is not a port"),

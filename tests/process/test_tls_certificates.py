@@ -201,7 +201,7 @@ def test_plain_http_is_sent_to_https_whatever_else_is_served(options, start, ser
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("swapped", "is a key, and contains no certificate"),
+        ("swapped", "is a key, and does not contain a certificate"),
         ("of another key", "the key belongs to another certificate"),
         ("encrypted", "openssl pkey -in"),
         ("DER", "is DER instead of PEM"),

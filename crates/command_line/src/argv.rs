@@ -117,7 +117,7 @@ impl<'a> Arguments<'a> {
             return Ok(ParsedOption::new(ACCESS_LOG_FILE, value));
         }
         if is_others && argument == Argument::None && value.is_some() {
-            let message = format!("`--{name}` takes no value");
+            let message = format!("`--{name}` does not take a value");
             return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` only")) });
         }
         if name == RELOAD && value.is_none() && !self.rest.as_slice().first().is_some_and(|next| is_pidfile(next)) {

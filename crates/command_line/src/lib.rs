@@ -109,7 +109,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
         Err(EarlyExit::Failed(diagnostics)) => return Err(Failure { diagnostics }),
     };
-    // `show-config` prints and the start continues, as in uWSGI: only `no-server` ends it there.
+    // `show-config` prints and startup continues, as in uWSGI: only `no-server` ends it there.
     if configuration.show_config.is_some() && configuration.effects.iter().any(|pair| pair.key == "no-server") {
         return Ok(Reading::Print { text: as_uwsgi(&configuration.pairs), status: 0 });
     }

@@ -6,7 +6,7 @@ use crate::command_flags::{CommandFlag, Example, FILE, flag};
 /// Generates the enumeration and the list of its values from the same lines, so that no command lacks its row.
 macro_rules! observing_commands {
     ($($command:ident => $row:expr,)*) => {
-        /// A command that looks and changes nothing, unless a flag says so.
+        /// A command that looks and changes nothing, unless a flag asks for it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ObservingCommand {
             $($command,)*
@@ -95,7 +95,7 @@ const TOP_EXAMPLES: &[Example] = &[
 
 const TUNE_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--seconds", words: SECONDS, help: "record for this time; without it, since the workers' start" },
-    flag("--threads", "the application's code may run in several threads at once"),
+    flag("--threads", "the application's code may run in several threads at the same time"),
     flag("--write", "write the proposal into the configuration, and keep a copy of the old one"),
     flag("--try", "write it, reload, record again, and go back if it is not better"),
     flag("--json", "print one JSON object"),
@@ -111,7 +111,7 @@ const HERTZ: &[&str] = &["HZ"];
 const PROFILE_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--rate", words: HERTZ, help: "samples a second; 100 without it" },
     flag("--gil", "only threads that hold the GIL"),
-    flag("--idle", "also threads that wait and serve no request"),
+    flag("--idle", "also threads that wait without a request"),
     flag("--server", "also show the server's own functions in front of the application"),
     CommandFlag { name: "--output", words: FILE, help: "the files are FILE.svg and FILE.speedscope.json" },
 ];
@@ -188,7 +188,7 @@ impl ObservingCommand {
                 return Err(format!("`{name}` has no meaning here"));
             };
             let value = match (flag.words, written) {
-                ([], Some(_)) => return Err(format!("`{name}` takes no value")),
+                ([], Some(_)) => return Err(format!("`{name}` does not take a value")),
                 ([], None) => None,
                 (_, Some(value)) => Some(value),
                 ([value, ..], None) => Some(words.next().cloned().ok_or_else(|| format!("`{name}` lacks its value: {value}"))?),
@@ -220,7 +220,7 @@ mod tests {
         let cases = [
             ("--force", "`--force` has no meaning here"),
             ("a b c", "`c` is one argument too many"),
-            ("--json=1", "`--json` takes no value"),
+            ("--json=1", "`--json` does not take a value"),
         ];
         for (text, expected) in cases {
             assert_eq!(read(text).expect_err(text), expected);

@@ -83,7 +83,7 @@ const CHECK_FLAGS: &[CommandFlag] = &[
     flag("--strict", "exit with 1 if there are warnings"),
     flag("--load", "also import the application, in a separate Python; nothing is served"),
     flag("--no-paths", "paths and users belong to another machine: problems with them do not count"),
-    flag("--partial", "the start adds a socket or an application to the file: their absence does not count"),
+    flag("--partial", "the command line adds a socket or an application to the file: their absence does not count"),
     flag("--env", "no file: check variables such as UWSGI_MODULE"),
     CommandFlag { name: "--format", words: &FORMATS, help: "the format of the report" },
     flag("--json", "the same as `--format json`"),
@@ -125,7 +125,7 @@ const DOCTOR_EXAMPLES: &[Example] = &[
     ("bolide doctor", "the configuration of this directory; without one, the machine alone"),
 ];
 const CONFIG_EXAMPLES: &[Example] =
-    &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
+    &[("bolide config app:app", "show what this command would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] = &[
     ("bolide init", "for the project in this directory"),
     ("bolide init app:app", "for this application"),
@@ -240,12 +240,12 @@ impl Subcommand {
     pub fn statuses(self) -> Vec<(i32, &'static str)> {
         match self {
             Subcommand::Doctor => {
-                vec![(0, "notes and warnings at most"), (FAILED, "errors: a start would fail")]
+                vec![(0, "notes and warnings at most"), (FAILED, "errors: startup would fail")]
             }
             Subcommand::Check => vec![
                 (0, "only notes, or only notes and warnings without `--strict`"),
                 (WARNED, "warnings, with `--strict`"),
-                (FAILED, "errors: a start would fail; or wrong usage of the command"),
+                (FAILED, "errors: startup would fail; or wrong usage of the command"),
             ],
             Subcommand::Instance(_) | Subcommand::Observing(_) => EXIT_STATUSES.to_vec(),
             _ => Vec::new(),

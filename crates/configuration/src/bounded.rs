@@ -23,7 +23,7 @@ pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnos
 }
 
 /// Opens a file of a configuration. It may be a pipe (`<(COMMAND)` in a shell) that belongs to this user or to root: a pipe of
-/// another user could block a start forever.
+/// another user could block startup forever.
 fn open_configuration(path: &Path) -> std::io::Result<File> {
     let found = std::fs::metadata(path)?;
     if found.file_type().is_fifo() && ![0, geteuid().as_raw()].contains(&found.uid()) {

@@ -161,7 +161,7 @@ fn date(seconds: i64) -> String {
 /// Reads the client authorities of a file, in PEM.
 ///
 /// # Errors
-/// The file has no certificate, or one that can't be read.
+/// The file does not contain a certificate, or one that can't be read.
 pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let chain = chain(path, user)?;
     match bolide_tls::names_of(&chain) {
@@ -177,7 +177,7 @@ pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Certif
 /// exposed.
 ///
 /// # Errors
-/// The file has no certificate, or can't be read.
+/// The file does not contain a certificate, or can't be read.
 fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let bytes = contents(path, "the certificate", user)?;
     let parts = parts(&bytes);
@@ -195,7 +195,7 @@ fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError
 fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> CertificateError {
     let shown = path.display();
     if parts.iter().any(Part::is_key) {
-        let message = format!("the certificate {shown} is a key, and contains no certificate");
+        let message = format!("the certificate {shown} is a key, and does not contain a certificate");
         return CertificateError::new(
             message,
             "the certificate's file comes first, and the key's after it; are the two swapped?",
@@ -225,7 +225,7 @@ fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, C
             "name the key's file after the certificate's",
         )),
         None if parts.iter().any(Part::is_certificate) => Err(CertificateError::new(
-            format!("the key {shown} is a certificate, and contains no key"),
+            format!("the key {shown} is a certificate, and does not contain a key"),
             "the certificate's file comes first, and the key's after it; are the two swapped?",
         )),
         None => Err(not_pem(path, &bytes, "the key", "openssl pkey -inform der", "-----BEGIN PRIVATE KEY-----")),

@@ -1,6 +1,6 @@
 //! Handling of forks by the application: the child inherits all sockets of the worker.
 //!
-//! A child that executes another program, or ends with `_exit`, does no harm. One that returns from the application would answer
+//! A child that executes another program, or ends with `_exit`, is harmless. One that returns from the application would answer
 //! its parent's clients. And as long as any child lives, closing a socket does not end the connection. Adapters and the event
 //! loop call it, in workers.
 //!

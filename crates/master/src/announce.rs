@@ -18,7 +18,7 @@ use crate::provision::error_report::page_written;
 /// Begins the line about an address.
 const LISTENING: &str = "listening on ";
 
-/// Logs the lines that precede any loading. If the application on the command line may not exist, the start may fail: then
+/// Logs the lines that precede any loading. If the application on the command line may not exist, startup may fail: then
 /// `configuration` keeps the lines about the addresses until it is loaded.
 pub fn start(
     settings: &Settings,

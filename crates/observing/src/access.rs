@@ -89,7 +89,7 @@ pub fn in_words(pid: i32, why: &NoPython) -> String {
         NoPython::Unreadable(Unreadable::Nothing | Unreadable::TooMuch) => {
             "its memory changed too much while it was read; try it again".to_owned()
         }
-        NoPython::NotFound => "it runs no Python whose state can be found".to_owned(),
+        NoPython::NotFound => "it does not run a Python whose state can be found".to_owned(),
         NoPython::Unsupported(what) => format!("{what}; stacks can be read of CPython 3.{MIN_MINOR} to 3.{MAX_MINOR}"),
     }
 }

@@ -126,7 +126,7 @@ fn cause(report: &Value, symbol: Option<&str>) -> String {
             "The kernel was out of memory and chose this process.".to_owned()
         }
         (_, Some(libc_signal::KILL), _) => {
-            "Another process has sent SIGKILL. The kernel's counters show no kill for lack of memory: look for scripts and \
+            "Another process has sent SIGKILL. The kernel's counters do not show a kill for lack of memory: look for scripts and \
             supervisors."
                 .to_owned()
         }

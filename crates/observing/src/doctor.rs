@@ -159,7 +159,7 @@ fn of_address(listener: &Listener) -> Option<Diagnostic> {
         ErrorKind::PermissionDenied => Diagnostic { severity: Severity::Error, ..may_not_listen(place.as_ref(), *port) },
         ErrorKind::AddrNotAvailable => Diagnostic::error(place.as_ref(), format!("{host} is not an address of this machine"))
             .advise("`ip address` lists its addresses; 0.0.0.0 is all of them"),
-        // The name of the host can't be looked up, for example: `check` and the start report it.
+        // The name of the host can't be looked up, for example: `check` and startup report it.
         _ => return None,
     })
 }

@@ -18,7 +18,7 @@ pub fn check(pid: Pid) -> Result<(), String> {
     if is_ours(pid, &name) {
         return Ok(());
     }
-    Err(format!("process {pid} is `{name}`, not Bolide: the file is a leftover of an instance that has ended"))
+    Err(format!("process {pid} is `{name}`, not Bolide: the file is a leftover of an instance that has exited"))
 }
 
 /// Returns the name of a process (/proc/PID/comm), or `None` if it does not exist or is a zombie.

@@ -1,4 +1,4 @@
-//! How a command exits: what it has found is written at once, and a reason to end early has an exit status. The command-line
+//! How a command exits: what it has found is written immediately, and a reason to end early has an exit status. The command-line
 //! process runs it.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ impl From<std::io::Error> for Ending {
     }
 }
 
-/// Writes a text at once, so that a reader sees it while the command goes on.
+/// Writes a text immediately, so that a reader sees it while the command goes on.
 pub fn say(output: &mut impl Write, text: &str) -> Result<(), Ending> {
     output.write_all(text.as_bytes())?;
     output.flush()?;

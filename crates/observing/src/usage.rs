@@ -1,5 +1,5 @@
 //! What the processes of an instance use, for `bolide status`: memory and CPU time from the kernel, and rates from two answers.
-//! It asks no instance. The process of the command line runs it, so that the master does not have to measure.
+//! It does not contact instances. The process of the command line runs it, so that the master does not have to measure.
 
 use std::collections::HashMap;
 

@@ -54,11 +54,11 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     if let Some(number) = text.strip_prefix("fd://") {
         return descriptor(number, host).map(|number| (Address::Descriptor(number), None)).map_err(|(message, advice)| {
             let diagnostic = error(message).advise(advice);
-            // The passed sockets are those of this start, so this is not a fault of the file.
+            // The passed sockets are those of this process, so this is not a fault of the file.
             if number.starts_with(|first: char| first.is_ascii_alphabetic()) { diagnostic.local() } else { diagnostic }
         });
     }
-    // uWSGI parses `unix` as a host name, and then finds no port in the path.
+    // uWSGI parses `unix` as a host name, and then does not find a port in the path.
     let (text, is_local) = match text.strip_prefix("unix:") {
         Some(path) => (path.strip_prefix("//").unwrap_or(path), true),
         None => (text, false),

@@ -86,8 +86,8 @@ impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let share = |part: usize| part as f64 * 100.0 / self.projects.max(1) as f64;
         writeln!(out, "{} public projects", self.projects)?;
-        writeln!(out, "{:5} ({:.0} %) use no option that is refused", self.none_refused, share(self.none_refused))?;
-        writeln!(out, "{:5} ({:.0} %) use no planned option, either", self.complete, share(self.complete))?;
+        writeln!(out, "{:5} ({:.0} %) do not use an option that is refused", self.none_refused, share(self.none_refused))?;
+        writeln!(out, "{:5} ({:.0} %) do not use a planned option, either", self.complete, share(self.complete))?;
         let wanted: Vec<String> = self.wanted.iter().map(|(name, count)| format!("{name} {count}")).collect();
         writeln!(out, "what blocks the others, by projects: {}", wanted.join(", "))?;
         write!(out, "not readable as they stand: {}", self.unreadable.join(", "))

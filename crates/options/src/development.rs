@@ -34,7 +34,7 @@ pub fn complete(settings: &mut Settings, host_name: &str, known: &KnownFiles) ->
         certificate.key = PrivateKey(made.key.clone().into_bytes());
     }
     let message = format!(
-        "the certificate for {} was created for this start, for development only; SHA-256 fingerprint {}",
+        "the certificate for {} was created for this run, for development only; SHA-256 fingerprint {}",
         names.join(", "),
         made.fingerprint
     );

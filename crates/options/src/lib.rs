@@ -1,4 +1,4 @@
-//! The options: a row for each of uWSGI's and Bolide's own (`catalog`), the configuration that names them (`reader`), and the
+//! The options: a row for each of uWSGI's and Bolide's own (`catalog`), the configuration that contains them (`reader`), and the
 //! [`bolide_contract::settings::Settings`] that they make (`resolve`).
 //!
 //! `reader` puts pairs in uWSGI's order, applies those that take effect immediately, and fills in placeholders. `resolve`

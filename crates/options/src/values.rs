@@ -293,7 +293,7 @@ pub fn variable(pair: &Pair) -> Result<(String, String), Diagnostic> {
     let wrong = |message: String| Diagnostic::error(Some(&pair.location), message).advise("write KEY=VALUE");
     match text.split_once('=') {
         Some((key, _)) if key.is_empty() || key.contains('\0') || text.contains('\0') => {
-            Err(wrong(format!("`{text}` sets no variable")))
+            Err(wrong(format!("`{text}` does not set a variable")))
         }
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
         None => Err(wrong(format!("`{} = {text}` has no `=`", pair.key))),

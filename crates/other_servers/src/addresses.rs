@@ -191,7 +191,7 @@ fn scheme(to: &mut Translation, scheme: &str) -> Result<(), String> {
     match scheme {
         "http" => {}
         _ => to.warn(format!(
-            "requests have the scheme `{scheme}` only if a trusted reverse proxy says so in X-Forwarded-Proto: \
+            "requests have the scheme `{scheme}` only if a trusted reverse proxy sends that in X-Forwarded-Proto: \
             `--trusted-proxies ADDRESS`"
         )),
     }

@@ -100,7 +100,7 @@ fn option_problem(name: &str) -> Option<String> {
         }
         Status::Supported(Setting::Language(
             Word::Help | Word::Version | Word::ShowConfig | Word::Exit | Word::Signal(_) | Word::Ask(_),
-        )) => Some(format!("it starts no server: use `bolide --{name}`")),
+        )) => Some(format!("it does not start a server: use `bolide --{name}`")),
         _ => None,
     }
 }
@@ -146,8 +146,8 @@ mod tests {
             ("http_keepalve", "3", false, "did you mean http_keepalive?"),
             ("nothing_of_the_kind", "3", false, "lists the options"),
             ("daemonize", "log", false, "foreground"),
-            ("version", "3", false, "starts no server"),
-            ("stop", "3", false, "starts no server"),
+            ("version", "3", false, "does not start a server"),
+            ("stop", "3", false, "does not start a server"),
             ("ssl_keyfile_password", "3", false, "openssl pkey"),
             ("ciphers", "RC4", true, "CIPHERS"),
             ("server_header", "yes", true, "True or False"),

@@ -69,7 +69,7 @@ pub struct ServerSetting {
     pub in_file: Option<Meaning>,
     /// The options of a file that mean the same, if the meaning does not have them; for the guide.
     pub here: &'static str,
-    /// Further information for its users, for the guide.
+    /// More information for its users, for the guide.
     pub says: &'static str,
 }
 

@@ -316,8 +316,8 @@ impl Translation {
         }
     }
 
-    /// `-` is standard output, whatever the file of the other lines is. gunicorn and hypercorn log no requests without a file for
-    /// them; here they do only if the other lines are at a terminal or in the service's log.
+    /// `-` is standard output, whatever the file of the other lines is. gunicorn and hypercorn do not log requests without a file
+    /// for them; here they do only if the other lines are at a terminal or in the service's log.
     fn finish_access_log(&mut self, has_error_log: bool) {
         let is_daemon = self.has(Subject::Daemon);
         let log = self.take_kept(Subject::AccessLog);

@@ -44,7 +44,7 @@ enum Meaning {
     /// Bolide lacks it. A rule without effect would admit requests that it should stop, or answer with the wrong content, so
     /// startup fails. The text is advice.
     Missing(&'static str),
-    /// Bolide lacks it, and a rule without effect does no harm.
+    /// Bolide lacks it, and a rule without effect is harmless.
     WithoutEffect,
 }
 

@@ -29,7 +29,7 @@ DEFAULTS = {
     "worker_class": "sync",
 }
 #: gunicorn's default loggers; ``logconfig_dict`` is merged into it. The access logger is not among them: the server
-#: writes request lines itself unless a file names that logger.
+#: writes request lines itself unless a file lists that logger.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

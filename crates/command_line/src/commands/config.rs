@@ -1,4 +1,4 @@
-//! `bolide config FILE…`: prints what a start would do, and the values in effect by theme, each with the location that set it.
+//! `bolide config FILE…`: prints what startup would do, and the values in effect by theme, each with the location that set it.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -161,7 +161,7 @@ fn named(read: &Configuration, settings: &Settings, directory: &Path) -> Vec<Pai
             let file = pair("wsgi-file", path.strip_prefix(directory).unwrap_or(path).display().to_string(), location.clone());
             std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
-        // The command line names only modules and files.
+        // The command line only contains modules and files.
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
     if let Some(other) = application.directory.as_ref().filter(|other| *other != directory) {

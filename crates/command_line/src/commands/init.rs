@@ -129,7 +129,7 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
     }
 }
 
-/// The application that the command line names. What its file reveals, such as its framework, comes from the findings.
+/// The application on the command line. What its file reveals, such as its framework, comes from the findings.
 fn named(text: &str, all: &[Finding], host: &HostInfo) -> Result<Vec<Finding>, Diagnostic> {
     let named = positional(text.to_owned()).read(&host.directory, &[])?;
     let ApplicationSource::Module(module) = named.source else {
@@ -179,7 +179,7 @@ fn configuration(found: &Finding, name: &str, environment: Option<&str>) -> Stri
     }
     let workers = match found.kind {
         Kind::Asgi => {
-            "; One worker per CPU. Each has an event loop, and serves any number of requests at once.\nprocesses = auto\n"
+            "; One worker per CPU. Each has an event loop, and handles any number of requests at the same time.\nprocesses = auto\n"
         }
         Kind::Wsgi => {
             "; One worker per CPU. Threads share a worker; the application must be thread-safe for them.\nprocesses = \

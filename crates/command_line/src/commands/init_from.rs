@@ -111,7 +111,7 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let starts = starts(kind_of(source), &text);
     let chosen = starts.iter().find_map(|start| Some((start, found(start, &mut plan)?)));
     let Some((start, (program, arguments))) = chosen else {
-        return Err(Diagnostic::error(None, format!("{source} starts no known server")).advise(
+        return Err(Diagnostic::error(None, format!("{source} does not start a known server")).advise(
             "the known servers are gunicorn, uvicorn, hypercorn, granian, waitress, daphne, flask run, fastapi run and \
                 uwsgi; a shell script may be named itself",
         ));
@@ -257,7 +257,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo,
         asked.retain(|known| !line.iter().any(|other| other.name == known.name));
     }
     asked.extend(line);
-    // Settings from the environment are left to the start.
+    // Settings from the environment are left to startup.
     let translated = gunicorn::translated(&asked, |_| None);
     let has = |name: &str| asked.iter().any(|one| one.name == name);
     let (has_bind, has_workers) = (has("bind"), has("workers"));

@@ -20,7 +20,7 @@ const PACKAGED: &str = include_str!("../../../../packaging/systemd/bolide.servic
 const UNNAMED: &str = "bolide";
 /// The lowest port that every user may listen on.
 const LOWEST_PORT: u16 = 1024;
-/// Directories that systemd makes for a service and gives to its user, by the line that names those in them.
+/// Directories that systemd makes for a service and gives to its user, by the line that lists those in them.
 const MADE_BY_SYSTEMD: [(&str, &str); 4] = [
     ("/run", "RuntimeDirectory"),
     ("/var/lib", "StateDirectory"),
@@ -114,7 +114,7 @@ impl Lines<'_> {
                 Some((key, value)) if !line.starts_with('#') => self.setting(&mut text, key, value),
                 // These two speak of the package.
                 _ if line.starts_with("# An application under /home") => {
-                    text += "# The application writes nowhere else: name further directories in ReadWritePaths=, such as that of \
+                    text += "# The application writes nowhere else: name more directories in ReadWritePaths=, such as that of \
                         a SQLite file.\n";
                 }
                 _ if line.starts_with("# For a port below 1024") => {
@@ -202,7 +202,7 @@ fn made_by_systemd(directory: &Path) -> Option<(&'static str, String)> {
     })
 }
 
-/// The settings of the configuration; `None` if a start would refuse it.
+/// The settings of the configuration; `None` if startup would refuse it.
 fn settings_of(file: &str, host: &HostInfo) -> Option<Settings> {
     let (configuration, application) = collect(&[file.to_owned()], host).ok()?;
     bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers).0

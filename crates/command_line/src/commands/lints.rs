@@ -120,7 +120,7 @@ impl LintContext<'_> {
         let location =
             ["logger", "req-logger", "logto"].iter().find_map(|name| self.last(name)).map(|pair| pair.location.clone());
         for message in absent {
-            let advice = "the start does not wait for it: up to 1 MiB of lines is kept in each process until it is there";
+            let advice = "startup does not wait for it: up to 1 MiB of lines is kept in each process until it is there";
             self.diagnostics.push(Diagnostic::note(location.as_ref(), message).advise(advice).local());
         }
     }
@@ -327,7 +327,7 @@ impl LintContext<'_> {
             names.into_iter().filter(|(_, text, _, is_known)| is_strange(text, *is_known)).map(|(pair, text, what, _)| {
                 let value = pair.value.as_deref().unwrap_or_default();
                 let message = format!("`{} = {value}`: there is no {what} `{text}` here", pair.key);
-                let advice = "with it the start fails; create it, or write a number";
+                let advice = "with it startup fails; create it, or write a number";
                 Diagnostic::warning(Some(&pair.location), message).advise(advice).local()
             });
         let found: Vec<Diagnostic> = found.collect();
@@ -345,7 +345,7 @@ impl LintContext<'_> {
     /// Reports files that root reads and that the user of `uid` may write.
     fn writers(&mut self, settings: &Settings) {
         let used = self.host.trust.take_used();
-        // A check by the user of `uid` itself reports nothing, since only a start by root is affected.
+        // A check by the user of `uid` itself reports nothing, since only a startup as root is affected.
         let own = nix::unistd::geteuid();
         let writer = Writer::of(&settings.identity).filter(|writer| own.is_root() || own.as_raw() != writer.user());
         let (Some(writer), Some(pair)) = (writer, self.last("uid")) else { return };

@@ -29,7 +29,7 @@ use crate::subcommand::Subcommand;
 /// The dashboard of `bolide grafana`.
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/bolide.json");
 
-/// Runs the command that the first argument names; returns `None` if it names none. An empty command line is a command too.
+/// Runs the command of the first argument; returns `None` if that is not a command. An empty command line is a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
     if asks_for_short_help(arguments) {

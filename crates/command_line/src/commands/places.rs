@@ -1,4 +1,4 @@
-//! Lints about places: sections that are never read, and missing directories of files and sockets that a start creates. They
+//! Lints about places: sections that are never read, and missing directories of files and sockets that startup creates. They
 //! inspect the file system and open nothing.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::row::{OptionRow, Setting, Status};
 
-/// Options that name a file which the start creates, before it changes to `chdir`, as uWSGI does, or afterwards.
+/// Options with a file that startup creates, before it changes to `chdir`, as uWSGI does, or afterwards.
 const MADE_BEFORE: &[&str] = &["logto", "pidfile", "safe-pidfile", "daemonize", "master-fifo", "control-socket"];
 const MADE_AFTER: &[&str] = &["logto2", "pidfile2", "safe-pidfile2", "daemonize2"];
 
@@ -24,7 +24,7 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
         if is_read(&location.file, name) {
             continue;
         }
-        let message = format!("`[{name}]` is not read: a start reads the section [{DEFAULT_SECTION}]");
+        let message = format!("`[{name}]` is not read: startup reads the section [{DEFAULT_SECTION}]");
         let known = section.keys.iter().filter(|key| catalog().get(key).is_some()).count();
         if bolide_configuration::suggest::nearest_of(name, &[DEFAULT_SECTION]).is_some() {
             found.push(Diagnostic::warning(Some(location), message).advise(format!("did you mean [{DEFAULT_SECTION}]?")));
@@ -72,6 +72,6 @@ fn missing(pair: &Pair, text: &str, path: &Path) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("`{text}`: there is no directory {}", directory.display());
-    let advice = "with it the start fails; create the directory, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
+    let advice = "with it startup fails; create the directory, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
     Some(Diagnostic::warning(Some(&pair.location), message).advise(advice).local())
 }

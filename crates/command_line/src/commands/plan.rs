@@ -1,4 +1,4 @@
-//! The plan of a start in a few lines: the applications, the addresses, the workers, and where each was set. `bolide config`
+//! The plan of startup in a few lines: the applications, the addresses, the workers, and where each was set. `bolide config`
 //! prints it first. It starts nothing.
 
 use bolide_configuration::diagnostic::Location;
@@ -7,7 +7,7 @@ use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::resolve::WEB_CONCURRENCY;
 
-/// The flag whose several workers each load the application, without an option that says so.
+/// The flag whose several workers each load the application, without an option for it.
 pub const FLAG: &str = "--workers";
 
 /// One line of the plan.

@@ -1,4 +1,4 @@
-//! Lints about the rights of the user who checks: a start by that user could not listen on a port below 1024, or change to
+//! Lints about the rights of the user who checks: a startup by that user could not listen on a port below 1024, or change to
 //! another user. It reads the limits of the kernel, and opens nothing. The process of the command line runs it.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};

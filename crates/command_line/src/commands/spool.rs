@@ -48,7 +48,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         ("drop", [_, ..]) => {
             on_each(&directories, jobs, |directory, place| changed(directory, place, "is deleted", inspection::drop))
         }
-        ("list", _) => usage("`list` takes no names of jobs"),
+        ("list", _) => usage("`list` does not take names of jobs"),
         ("show" | "drop", _) => usage("name the jobs, as `list` shows them"),
         ("retry", _) => usage("name the jobs, as `list` shows them, or write `--all`"),
         (other, _) => usage(&format!("there is no action `{other}`; the actions are {}", SPOOL_ACTIONS.join(", "))),

@@ -147,7 +147,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("master-fifo = /nowhere/fifo", "`/nowhere/fifo`: there is no directory /nowhere"),
         ("socket = /nowhere/app.sock", "`/nowhere/app.sock`: there is no directory /nowhere"),
         ("touch-chain-reload = /nowhere/x", "note: `/nowhere/x`: there is no file /nowhere/x yet"),
-        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: a start reads the section [uwsgi]\n    [uwsgy]\n    ^^^^^^^"),
+        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: startup reads the section [uwsgi]\n    [uwsgy]\n    ^^^^^^^"),
         ("[production]\nprocesses = 3", "uwsgi.ini:5: note: `[production]` is not read"),
         ("[uwsgi\nprocesses = 3", "`[uwsgi` does not end with `]`"),
         ("wsgi-file = uwsgi.ini", "note: `wsgi-file` is loaded only if `module` at uwsgi.ini:4 can't be"),
@@ -169,7 +169,7 @@ fn test_check_knows_a_misspelt_section_of_each_format() {
     ] {
         directory.write(name, text);
         let (said, _) = printed(&directory, &format!("check {name}"));
-        let wanted = format!("{name}:4: warning: `[uwsgy]` is not read: a start reads the section [uwsgi]");
+        let wanted = format!("{name}:4: warning: `[uwsgy]` is not read: startup reads the section [uwsgi]");
         assert!(said.contains(&wanted), "{said}");
     }
 }

@@ -65,7 +65,7 @@ pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
 /// Exit statuses of startup, in addition to those of the commands.
 const STATUSES: [(i32, &str); 3] = [
     (0, "after an ordered stop"),
-    (1, "the configuration is invalid, or the start failed"),
+    (1, "the configuration is invalid, or startup failed"),
     (EXIT_LOAD_FAILED, "the application can't be loaded"),
 ];
 

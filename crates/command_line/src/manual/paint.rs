@@ -1,5 +1,5 @@
 //! Color for texts that people read: on terminals only, and subject to NO_COLOR, FORCE_COLOR and TERM=dumb. It must not know the
-//! texts. Runs in the process of a command; a start does not use it.
+//! texts. Runs in the process of a command; startup does not use it.
 
 use std::io::IsTerminal;
 

@@ -41,7 +41,7 @@ fn test_bad_files_get_one_clear_error() {
     let cases = [
         ("gone.ini", "can't read `gone.ini`: No such file"),
         ("directory.ini", "Is a directory"),
-        ("long.ini", "long.ini:2: error: this line has 10485769 bytes"),
+        ("long.ini", "long.ini:2: error: this line is 10485769 bytes long"),
         ("huge.ini", "is larger than 16 MiB"),
         ("junk.yaml", "is not UTF-8"),
         ("junk.json", "is not UTF-8"),

@@ -257,7 +257,7 @@ fn test_errors_name_file_and_line_and_what_to_write() {
             "uwsgi.ini:4: error: `chmod-socket = 0666` is not a mode (write three octal digits, such as 660)",
         ),
         ("mount = shop", "uwsgi.ini:4: error: `mount = shop` has no `=`"),
-        ("env = =KEY", "sets no variable (write KEY=VALUE)"),
+        ("env = =KEY", "does not set a variable (write KEY=VALUE)"),
         ("chdir = /nonexistent/directory", "uwsgi.ini:4: error: can't change to `/nonexistent/directory`"),
         ("http = localhost:http", "`http` is not a port"),
         ("include = nothing.ini", "uwsgi.ini:4: error: can't read `nothing.ini`: No such file or directory"),

@@ -270,8 +270,8 @@ fn test_a_fault_of_files_is_one_clear_error_with_file_line_and_path() {
     for (files, said) in [
         ("missing.pem,app.key", "the certificate DIR/missing.pem can't be read: No such file or directory"),
         ("app.pem,missing.key", "the key DIR/missing.key can't be read: No such file or directory"),
-        ("app.key,app.pem", "the certificate DIR/app.key is a key, and contains no certificate"),
-        ("app.pem,other.pem", "the key DIR/other.pem is a certificate, and contains no key"),
+        ("app.key,app.pem", "the certificate DIR/app.key is a key, and does not contain a certificate"),
+        ("app.pem,other.pem", "the key DIR/other.pem is a certificate, and does not contain a key"),
         ("app.pem", "DIR/app.pem has no key beside the certificate"),
         ("app.pem,encrypted.key", "`openssl pkey -in DIR/encrypted.key -out NEW`"),
         ("empty.pem,app.key", "the certificate DIR/empty.pem is empty"),

@@ -19,7 +19,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let mut inside = section.is_empty();
     for (line, bytes) in (1..).zip(text.split(|&byte| byte == b'\n')) {
         if bytes.len() > MAX_LINE_BYTES {
-            return Err(Malformed { line, message: format!("this line has {} bytes, more than the maximum", bytes.len()) });
+            return Err(Malformed { line, message: format!("this line is {} bytes long, more than the maximum", bytes.len()) });
         }
         // A line ends at a zero byte, like a C string.
         let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Finds the places where another user may change files that root reads or programs that it runs: the user of `uid`, who serves
-//! the application, would gain root's rights at the next start. It inspects owners, modes and links, and changes nothing. It must
-//! not know options. Runs in the process that reads the configuration.
+//! the application, would gain root's rights at the next startup. It inspects owners, modes and links, and changes nothing. It
+//! must not know options. Runs in the process that reads the configuration.
 
 mod access_list;
 pub mod code_variables;

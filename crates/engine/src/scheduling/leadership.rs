@@ -394,7 +394,7 @@ mod tests {
         let leadership = new();
         let inside = leadership.enter_call();
         assert!(leadership.leave_call(inside));
-        assert!(!leadership.seize(), "nobody seizes the lead of one who is not inside a call");
+        assert!(!leadership.seize(), "no thread seizes the lead of one who is not inside a call");
     }
 
     #[test]

@@ -118,7 +118,7 @@ mod tests {
         let mut turn = TurnBudget::default();
         assert!(turn.may_serve());
         turn.note_request();
-        assert!(turn.may_serve(), "the first may have been slow; who knows");
+        assert!(turn.may_serve(), "the first may have been slow, which can't be known");
         turn.began_us -= REQUESTS_TURN_US;
         turn.note_request();
         assert!(!turn.may_serve());

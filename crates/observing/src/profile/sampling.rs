@@ -22,7 +22,7 @@ use crate::profile::samples::{NO_REQUEST, Samples};
 pub struct Choice {
     /// Only threads that hold the GIL.
     pub gil: bool,
-    /// Also threads that wait and serve no request.
+    /// Also threads that wait without a request.
     pub idle: bool,
 }
 

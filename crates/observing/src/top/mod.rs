@@ -99,7 +99,7 @@ fn watch(watched: &mut Watched, first: Sample, every: Duration) -> Result<(), En
             match watched.look(model.unfolded()) {
                 Ok(Some(sample)) => model.take(sample),
                 Ok(None) => {}
-                // It may be restarted: the screen stays, and says so.
+                // It may be restarted: the screen stays, and shows that.
                 Err((_, why)) => model.take_trouble(why),
             }
         }

@@ -1,4 +1,4 @@
-//! The rows of the tables of `bolide top`: which columns a table has, how important they are, and their values. Pure functions of
+//! The rows of the tables of `bolide top`: the columns of a table, how important they are, and their values. Pure functions of
 //! the model's rows. The command-line process runs it.
 
 use ratatui::style::{Color, Style};

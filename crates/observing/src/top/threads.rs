@@ -1,5 +1,5 @@
 //! The threads of the processes that `bolide top` has unfolded: what the kernel tells of each, and what the worker counts for it.
-//! The threads that the application has started are among them. It asks no instance. The command-line process runs it.
+//! The threads that the application has started are among them. It does not contact instances. The command-line process runs it.
 
 use std::collections::{BTreeSet, HashMap};
 

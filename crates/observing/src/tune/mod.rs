@@ -22,7 +22,7 @@ use recording::Record;
 
 /// The longest time for which `--seconds` records.
 const MAX_SECONDS: u32 = 24 * 3600;
-/// For how long `--try` records, unless `--seconds` says so: each time before and after the change.
+/// For how long `--try` records, unless `--seconds` is given: each time before and after the change.
 const TRIAL_SECONDS: u32 = 60;
 
 /// Runs the command.

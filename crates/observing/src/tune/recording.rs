@@ -122,7 +122,7 @@ impl Record {
         }
     }
 
-    /// The settings in force. `threads_are_safe`: the user says so.
+    /// The settings in force. `threads_are_safe`: the user asked for it.
     pub fn present(&self, threads_are_safe: bool) -> Present {
         let number = |key: &str| self.settings[key].as_u64();
         Present {

@@ -15,7 +15,7 @@ pub struct Family {
     pub status: Status,
 }
 
-/// Finds the family of an option. Each start asks for a thousand names, so their families are looked up instead of compared.
+/// Finds the family of an option. Each startup asks for a thousand names, so their families are looked up instead of compared.
 #[derive(Default)]
 pub struct Index {
     families: Vec<Family>,

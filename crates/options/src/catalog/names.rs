@@ -1,4 +1,4 @@
-//! Maps by the names of options, with a hash that costs a few instructions: each start and each command fills them. The
+//! Maps by the names of options, with a hash that costs a few instructions: startup and each command fill them. The
 //! names are those of the tables, so no client can choose names that collide. It must not know an option.
 
 use std::collections::{HashMap, HashSet};

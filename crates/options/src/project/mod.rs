@@ -1,6 +1,6 @@
-//! Finds the applications of a directory, a package or a file from texts and file names alone: it imports nothing and runs no
-//! program. It must not know options or settings: the caller decides what becomes of a finding. Runs in the process that reads a
-//! command line.
+//! Finds the applications of a directory, a package or a file from texts and file names alone: it does not import modules or
+//! run programs. It must not know options or settings: the caller decides what becomes of a finding. Runs in the process that
+//! reads a command line.
 
 pub mod directory;
 mod finding;
@@ -25,7 +25,7 @@ const SOURCES: &[&str] =
     &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
 /// Directories that are searched like packages: many have no `__init__.py`.
 const USUAL_PACKAGES: &[&str] = &["app", "api"];
-/// Packages that contain no application.
+/// Packages without an application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
 /// Most files and packages of a directory that are read if none has a usual name.
 const MAX_OTHERS: usize = 64;

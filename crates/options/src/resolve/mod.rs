@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
                 let message = format!("`{}` is a placeholder here: its value does not suit the option of this name", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
-            // uWSGI continues without it. If everything depends on it, a later error says so.
+            // uWSGI continues without it. If everything depends on it, a later error reports it.
             Status::Supported(_)
                 if matches!(row.name(), "module" | "pythonpath" | "virtualenv") && pair.value.as_deref() == Some("") =>
             {

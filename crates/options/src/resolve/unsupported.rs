@@ -16,7 +16,7 @@ use crate::topics::application::ApplicationDraft;
 /// the application.
 const FOREIGN_KEYS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
 
-/// `allow-missing` applies wherever it is written: it is evaluated before the options that it names.
+/// `allow-missing` applies wherever it is written: it is evaluated before the options that it lists.
 pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
     let is_that =
         |pair: &&Pair| catalog().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)));

@@ -108,7 +108,7 @@ fn end_of(context: &Context) -> Location {
     }
 }
 
-/// Whether the configuration promises an application that can't be found here, so that a start would serve something else: one
+/// Whether the configuration promises an application that can't be found here, so that it would serve something else: one
 /// in another language, one that the reverse proxy names, one whose option is empty, or that of another server's command line.
 fn expects_application(context: &Context) -> bool {
     let read = context.read;

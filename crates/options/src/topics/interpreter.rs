@@ -24,8 +24,8 @@ use crate::topics::gunicorn_hooks::names_not_called;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Import this module, or run this file, before the application is loaded. If it fails, its traceback is logged and the
-    /// start continues, as in uWSGI.
+    /// Import this module, or run this file, before the application is loaded. If it fails, its traceback is logged and startup
+    /// continues, as in uWSGI.
     /// Example: import = shop.signals
     ///          import = /srv/shop/patches.py
     list("import", Setting::Texts(field!(PythonDraft.imports))).reach(Reach::Application),
@@ -321,7 +321,7 @@ pub fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
     match text.split_once('=').filter(|(name, module)| !name.is_empty() && !module.is_empty()) {
         Some((name, module)) => Ok((name.to_owned(), module.to_owned())),
         None => {
-            let message = format!("`{} = {text}` gives no module a name", pair.key);
+            let message = format!("`{} = {text}` does not give a module a name", pair.key);
             Err(Diagnostic::error(Some(&pair.location), message).advise("write NAME=MODULE"))
         }
     }

@@ -31,7 +31,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-reload-mercy = 30
     supported("mule-reload-mercy", Setting::Seconds(field!(MulesDraft.reload_mercy_ms)))
         .takes(SECONDS, "`reload-mercy`").reach(Reach::Application),
-    /// Kill a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is
+    /// Kill a mule that works on one message or signal longer than this; the log identifies it and shows its stack. The mule is
     /// started again.
     /// uWSGI: uWSGI has no limit for messages, only for signals.
     /// Example: mules = 1

@@ -77,7 +77,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          threads = auto
     supported("threads", Setting::By(set_threads))
         .takes(Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1").reach(Reach::Application),
-    /// Kill a worker whose request takes longer than this; the log names the request and shows its stack.
+    /// Kill a worker whose request takes longer than this; the log identifies the request and shows its stack.
     /// Example: harakiri = 30
     supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
@@ -97,7 +97,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Abandon a new generation whose workers do not all serve within this time: the old one continues, and a start fails.
+    /// Abandon a new generation whose workers do not all serve within this time: the old one continues, and startup fails.
     /// SIGHUP also abandons it, at any time, and starts another.
     /// Example: load-timeout = 120
     supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)))

@@ -192,7 +192,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     .takes(Value::Path, "")
     .reach(Reach::Master),
     /// The number of files and connections that each process may have open. Exceeding the limit of startup needs root; if it is
-    /// not available, the log says so.
+    /// not available, this is logged.
     /// Example: max-fd = 65536
     supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))
         .takes(within(16, 1_048_576, "descriptors"), "").reach(Reach::Master),

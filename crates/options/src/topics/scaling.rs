@@ -223,8 +223,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Load the application and start no worker before the first connection arrives; then it starts those of `cheaper`, or all.
-    /// Example: cheap = true
+    /// Load the application and do not start workers before the first connection arrives; then it starts those of `cheaper`, or
+    /// all. Example: cheap = true
     on("cheap", Setting::Switch(field!(ScalingDraft.settings.starts_empty))).reach(Reach::Application),
     /// End all workers when no request has arrived for this time; the next connection starts them again, from the loaded
     /// application. Clients notice a few milliseconds.

@@ -200,7 +200,7 @@ pub const TUNING: &[OptionEntry] = rows![
     /// Example: abstract-socket = true
     on("abstract-socket", Setting::Switch(field!(SocketsDraft.are_abstract))).reach(Reach::Master),
     /// Fast Open for connections of uWSGI's routers.
-    /// Why: Bolide opens no connections to other servers
+    /// Why: Bolide does not open connections to other servers
     accepted("tcp-fast-open-client", Value::Switch),
     /// How long the kernel waits for a client that does not read.
     /// Why: `socket-timeout` and `http-timeout` limit it, without a waiting thread
@@ -222,7 +222,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// Example: wsgi-strict = true
     on("wsgi-strict", Setting::Switch(field!(PythonDraft.settings.wsgi_strict))).reach(Reach::Application),
     /// The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for
-    /// the request line. Without this option a request line has at most 16384 bytes. Values below 1024 mean 1024, and 0 means the
+    /// the request line. Without this option a request line may be 16384 bytes long. Values below 1024 mean 1024, and 0 means the
     /// default.
     /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
     /// head.

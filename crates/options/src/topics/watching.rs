@@ -49,15 +49,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: In uWSGI the file must be there at startup.
     /// Example: fs-reload = /srv/shop/templates
     list("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload)).reach(Reach::Master),
-    /// Like `fs-reload`, but without waiting for requests in flight: old workers end as soon as the new ones serve.
+    /// Like `fs-reload`, but without waiting for requests in flight: old workers exit as soon as the new ones serve.
     /// Example: fs-brutal-reload = /srv/shop/emergency
     list("fs-brutal-reload", Setting::Watch(WatchSubject::Contents, FileAction::BrutalReload)).reach(Reach::Master),
-    /// For development: reloads when the file of any imported module changes, or a configuration file. The log names it. If the
-    /// new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are noticed
-    /// immediately, or after this many seconds on file systems that do not report them. 0 means off.
-    /// uWSGI: In uWSGI a thread of a worker checks at this interval, code that can't be imported is not checked again, and the
-    /// configuration is not watched.
-    /// Example: py-autoreload = 1
+    /// For development: reloads when the file of any imported module changes, or a configuration file. The log shows which. If
+    /// the new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are
+    /// noticed immediately, or after this many seconds on file systems that do not report them. 0 means off. uWSGI: In uWSGI a
+    /// thread of a worker checks at this interval, code that can't be imported is not checked again, and the configuration is not
+    /// watched. Example: py-autoreload = 1
     supported("py-autoreload", Setting::By(watch_imports))
         .takes(Value::Decimal { most: 3600, unit: "seconds" }, "0").reach(Reach::Master),
     /// The name of a module whose file `py-autoreload` does not watch.
@@ -122,7 +121,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: develop = true
     ///          develop-editor = pycharm
     supported("develop-editor", Setting::By(choose_editor)).takes(Value::Text, "vscode").reach(Reach::Master),
-    /// With `develop`: the start opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses
+    /// With `develop`: startup opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses
     /// the browser; the variable `BROWSER` names another one.
     /// Example: develop = true
     ///          open-browser = true

@@ -88,7 +88,7 @@ struct LoggerRequest {
     location: Option<Location>,
 }
 
-/// A regular expression, compiled by the crate `log`. An invalid one disables its rule and not the start: its error is a warning.
+/// A regular expression, compiled by the crate `log`. An invalid one disables its rule and not startup: its error is a warning.
 pub fn expression(text: &str, pair: &Pair) -> Result<LinePattern, Diagnostic> {
     let warned = |(why, advice): (String, &str)| {
         let message = format!("`{} = {}` has no effect: `{text}` {why}", pair.key, pair.value.as_deref().unwrap_or_default());

@@ -50,12 +50,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a
     /// program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed
     /// loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each
-    /// process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in
-    /// each process; others are dropped and counted. A socket, host, named pipe or program that is out of reach, at startup
-    /// or later, keeps no application from serving: lines wait in the same way, and the master tries it again every 5 s.
-    /// uWSGI: uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses the lines
-    /// while there is no syslog; here they wait for it.
-    /// Example: logger = file:/var/log/shop.log
+    /// process writes its own lines. A logger that does not accept lines does not block processes: lines wait in memory, up to 1
+    /// MiB in each process; others are dropped and counted. A socket, host, named pipe or program that is out of reach, at
+    /// startup or later, does not keep an application from serving: lines wait in the same way, and the master tries it again
+    /// every 5 s. uWSGI: uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses
+    /// the lines while there is no syslog; here they wait for it. Example: logger = file:/var/log/shop.log
     ///          req-logger = file:/var/log/shop-requests.log
     ///          logger = errors syslog:shop,local0
     ///          log-route = errors (ERROR|CRITICAL)
@@ -254,7 +253,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
             !draft.switch(pair) && draft.of::<LoggingDraft>().settings.write_errors),
     )
     .reach(Reach::Application),
-    /// An application sees no exception when a client disconnects during a response.
+    /// An application does not see an exception when a client disconnects during a response.
     /// Example: disable-write-exception = true
     on(
         "disable-write-exception",

@@ -37,14 +37,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          alarm = chat cmd:chat-client --room ops
     list("alarm", Setting::By(add_alarm)).reach(Reach::Master),
     /// Raise alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
-    /// application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms raise
-    /// no alarm.
+    /// application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms do
+    /// not raise alarms.
     /// uWSGI: Look-around and backreferences, which can take any time for a line, are an error. In uWSGI the lines of an alarm
     /// can raise it again.
     /// Example: alarm = shout log:
     ///          alarm-log = shout (ERROR|CRITICAL)
     list("alarm-log", Setting::By(add_rule)).reach(Reach::Master),
-    /// Lines that match this expression (`NAME[,NAME…] EXPRESSION`) raise no alarm of the `alarm-log` options that follow.
+    /// Lines that match this expression (`NAME[,NAME…] EXPRESSION`) do not raise alarms of the `alarm-log` options that follow.
     /// uWSGI: As in uWSGI the names have no effect: it holds for all alarms. Unknown names are errors here.
     /// Example: alarm = shout log:
     ///          not-alarm-log = shout ERROR .* by a crawler
@@ -55,7 +55,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          alarm-backlog = shout
     list("alarm-backlog", set!(|draft, _, pair| draft.of::<AlarmsDraft>().backlog.push(located(pair)?))).reach(Reach::Master),
     /// Raise this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or
-    /// SIGILL. The message names the process and its requests in flight.
+    /// SIGILL. The message contains the process and its requests in flight.
     /// uWSGI: The message of uWSGI is a backtrace of C functions; here the Python stack is in the log.
     /// Example: alarm = shout log:
     ///          alarm-segfault = shout

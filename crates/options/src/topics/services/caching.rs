@@ -1,4 +1,4 @@
-//! Resolves the options of caches. It creates no memory. Runs in the process that reads the configuration.
+//! Resolves the options of caches. It does not create memory. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
@@ -23,10 +23,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `store`, `store_sync` and `store_delete` for a file that keeps it. With `engine=redis://HOST:6379/0` a Redis or Valkey
     /// server keeps it, and the caches of one name on all machines are one cache; `items` is not needed then, the server removes
     /// items by its own `maxmemory-policy`, and while it is away all items are missing.
-    /// uWSGI: readers take no lock, and a process that is killed while it writes holds no other one up; `items` is exact (uWSGI
-    /// stores one less); an item that has expired is never returned and makes room at once; `hash` and `hashsize` have no effect;
-    /// `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync` and `udp` are refused
-    /// Example: cache2 = name=sessions,items=10000,blocksize=4096
+    /// uWSGI: readers do not take locks, and a process that is killed while it writes does not hold up other ones; `items` is
+    /// exact (uWSGI stores one less); an item that has expired is never returned and makes room immediately; `hash` and
+    /// `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync`
+    /// and `udp` are refused Example: cache2 = name=sessions,items=10000,blocksize=4096
     ///          cache2 = name=pages,items=1000,store=/srv/shop/pages.cache
     ///          cache2 = name=users,engine=redis://127.0.0.1:6379/0
     list("cache2", set!(|draft, _, pair| add(draft, pair)?)).reach(Reach::Master),
@@ -173,7 +173,7 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     }
     if cache.name.contains('@') {
         return Err(error(
-            format!("`cache2`: the name `{}` has an `@`, which names a server", cache.name),
+            format!("`cache2`: the name `{}` has an `@`, which is the address of a server", cache.name),
             "choose another name",
         ));
     }

@@ -1,5 +1,5 @@
 //! Resolves the options of services that processes share in memory or on a server (caches, locks, the queue, memory areas,
-//! metrics, engines), and those of alarms. It creates no memory and does not open connections. Runs in the process that reads the
+//! metrics, engines), and those of alarms. It does not create memory or open connections. Runs in the process that reads the
 //! configuration.
 
 pub mod alarms;

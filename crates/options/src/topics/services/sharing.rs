@@ -1,4 +1,4 @@
-//! Resolves the options of locks, the queue and memory areas. It creates no memory. Runs in the process that reads the
+//! Resolves the options of locks, the queue and memory areas. It does not create memory. Runs in the process that reads the
 //! configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -80,7 +80,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: metric-threshold = key=worker.1.requests,value=1000000
     list("metric-threshold", Setting::By(metrics::add_threshold)).reach(Reach::Master),
     /// Write the value of each metric to a file of its name in this directory, when it has changed.
-    /// uWSGI: a file has the number and a line end, and no zeros up to the size of a page
+    /// uWSGI: a file contains the number and a line end, without zeros up to the size of a page
     /// Example: metrics-dir = /srv/shop/metrics
     supported(
         "metrics-dir",
@@ -148,7 +148,7 @@ pub fn add_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Dia
                     let number = value.parse().map_err(|_| wrong(pair, &format!("has the descriptor `{value}`"), AREA_FORM))?;
                     source = AreaSource::Descriptor { number, offset: 0 };
                 }
-                "ptr" => return Err(wrong(pair, "has `ptr`, which names an address in uWSGI itself", AREA_FORM)),
+                "ptr" => return Err(wrong(pair, "has `ptr`, which is an address in uWSGI itself", AREA_FORM)),
                 _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), AREA_FORM)),
             }
         }

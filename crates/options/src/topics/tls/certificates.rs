@@ -113,7 +113,7 @@ impl CertificateReader<'_, '_> {
     fn warn_of_key_log(&mut self) {
         let Some((file, location)) = &self.draft.key_log else { return };
         let message = format!(
-            "the secrets of all TLS sessions are written to {file}: every user who reads it can decrypt the \
+            "the secrets of all TLS sessions are written to {file}: every user with access to it can decrypt the \
             traffic"
         );
         self.context
