@@ -75,7 +75,7 @@ fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagno
     let mut text = String::new();
     // Writing to a String can't fail.
     if !steps.is_empty() {
-        let _ = writeln!(text, "# What a start does");
+        let _ = writeln!(text, "# What startup does");
     }
     for step in steps {
         let _ = writeln!(text, "{:COLUMN$} # {}", format!("#   {:12} {}", step.what, step.value), step.from);
