@@ -82,7 +82,7 @@ KINDS = (
     ),
     (
         "*names* as a verb of reporting: the log names the line",
-        rf"\b(?:{TEXT}|error|check|warning|note|which|that|it|bolide) names\b",
+        rf"\b(?!file )(?:{TEXT}|error|check|warning|note|which|that|it|bolide) names\b",
         "lists, reports, identifies, prints, points to",
     ),
     (

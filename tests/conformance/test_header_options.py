@@ -47,7 +47,7 @@ def test_what_add_header_can_not_do_is_said(serve):
         ("add-header = X-No-Colon", "has no colon"),
         ("add-header = A B: c", "`A B` is not a name of a header field"),
         ("add-header = Content-Length: 5", "the server sets `Content-Length` itself"),
-        ("collect-header = Content-Type", "names no variable"),
+        ("collect-header = Content-Type", "does not contain a variable"),
         ("compress = lzma", "`lzma` is not a way to compress"),
     ):
         refused = serve.prepare("wsgi-file = {apps}/hello.py\n" + wrong).launch()

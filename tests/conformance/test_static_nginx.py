@@ -129,7 +129,7 @@ DIFFERENCES = {
     "range backwards": (200, 416, "RFC 9110 section 14.1.1: an invalid range is ignored"),
     "range without numbers": (200, 416, "RFC 9110 section 14.1.1: an invalid range is ignored"),
     "range of an empty file": (416, 200, "RFC 9110 section 15.5.17; nginx answers the whole, which is nothing"),
-    "double slash": (404, 200, "nginx merges slashes; here a path with empty components names no file"),
+    "double slash": (404, 200, "nginx merges slashes; here a path with empty components does not contain a file"),
     "dot file": (404, 200, "`static-dot-files` is off"),
     "directory without index": (404, 403, "what is no file is not forbidden but not there"),
     "traversal": (200, 400, "nginx refuses a path that climbs above the root; here it stays there"),

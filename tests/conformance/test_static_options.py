@@ -347,8 +347,8 @@ def test_a_directory_that_is_not_there_yet_is_a_warning_and_served_when_it_comes
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("static-map = /static", "names no directory"),
-        ("static-map = /static=", "names no directory"),
+        ("static-map = /static", "does not contain a directory"),
+        ("static-map = /static=", "does not contain a directory"),
         ("static-expires = .*\\.css", "has no time"),
         ("static-expires = (?=look) 10", "look-around"),
         ("static-expires-type = text/css", "has no time"),

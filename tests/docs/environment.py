@@ -2,7 +2,7 @@
 
 `pip install bolide` really installs the wheel that was just built (build/wheels, or dist). All other packages are those of the
 tests: each environment reads them from there by a .pth file, and pip checks that a package of the page is among them. Without a
-wheel, as in a checkout whose Bolide was installed in another way, it is one of those packages, and a line says so.
+wheel, as in a checkout whose Bolide was installed in another way, it is one of those packages, and a line reports it.
 
 This is a program too: `environment.py python ARGUMENT…` is python3 before there is an environment, `environment.py pip PYTHON
 ARGUMENT…` is its pip.

@@ -22,7 +22,7 @@ PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{
 DIRECTORY = re.compile(
     r"(?<![\w./~%-])(?P<directory>/srv|/run|/var/log|/var/lib|/etc/bolide|/etc/systemd|/etc/nginx|/etc/ssl)(?=/|\b)"
 )
-#: The log line of a start that serves.
+#: The log line of a startup that succeeds.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
 COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 PROGRAMS = {

@@ -1,4 +1,4 @@
-"""A file that a migration page calls equivalent to a command line has the same options in effect in `bolide config`."""
+"""A file that a migration page calls equivalent to a command line sets the same options in `bolide config`."""
 
 import json
 import os

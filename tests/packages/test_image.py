@@ -21,7 +21,7 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "packaging" / "image" / "Dockerfile"
 SCRIPT = ROOT / "scripts" / "image"
-#: The exit status of a start that can't load the application.
+#: The exit status if startup can't load the application.
 NO_APPLICATION = 22
 APPLICATION = """
 import subprocess

@@ -123,7 +123,7 @@ def test_the_repository_s_address_makes_links_absolute(checkout):
 def test_the_project_s_links_are_the_publisher_s(checkout):
     publish(checkout, repository="", site="")
     assert "urls" not in tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
-    # A slash at the end makes no difference.
+    # A slash at the end does not matter.
     publish(checkout, repository=f"{REPOSITORY}/", site="https://docs.example/bolide")
     assert tomllib.loads((checkout / "pyproject.toml").read_text())["project"]["urls"] == {
         "Homepage": "https://docs.example/bolide",

@@ -83,7 +83,7 @@ class Screen:
         os.write(self.master, keys.encode())
 
     def end(self):
-        """Returns the exit status, and all that was written meanwhile."""
+        """Returns the exit status, and all that was written in the meantime."""
         until = time.monotonic() + SCREEN_SECONDS
         while self.process.poll() is None and time.monotonic() < until:
             self.read()

@@ -199,7 +199,7 @@ def test_a_reload_whose_hook_fails_leaves_the_old_generation_serving(start, tmp_
         ("hook-asap", "write:file", "which takes more"),
         ("hook-asap", "chmod:file rwx", "in octal digits"),
         ("hook-asap", "call:module:function", "in a process without Python"),
-        ("hook-post-app", "call:printf", "which names no module"),
+        ("hook-post-app", "call:printf", "which does not contain a module"),
         ("hook-as-root", "mount:proc none /proc", "exec:mount"),
         ("hook-master-start", "unix_signal:15 reap_them_all", "signals have fixed meanings"),
         ("hook-post-fork", "putenv:A=B", "write `env = NAME=VALUE`"),

@@ -241,7 +241,7 @@ def test_a_browser_shows_the_page_in_each_size_and_color_without_a_message_in_it
             # One generation that serves needs no table.
             assert not browser.find_element(By.ID, "forming").is_displayed()
             assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
-            # A table has all of its columns within the screen, or fewer columns.
+            # A table shows all of its columns within the screen, or fewer columns.
             assert browser.execute_script(HIDDEN_COLUMNS) == [], width
             assert text("workers").splitlines()[0].endswith("of 2")
             assert "0 of" in text("charts")

@@ -145,7 +145,7 @@ def test_apps_are_in_as_many_mules_as_they_say(shop):
 def test_an_app_without_a_mule_or_without_a_class_is_an_error(call, tmp_path):
     for lines, words in {
         "mule-app = shop:Model": "there is no mule that waits for calls",
-        "mules = 1\nmule-app = shop": "it names no class in a module",
+        "mules = 1\nmule-app = shop": "it is not a class in a module",
         "mules = 1\nmule-app = shop:Model:0": "`0` is not a number of mules",
     }.items():
         (tmp_path / "uwsgi.ini").write_text(f"[uwsgi]\nhttp = :0\nmodule = shop\n{lines}\n")

@@ -112,7 +112,7 @@ def test_a_mule_without_code_has_to_say_so(shop, call, tmp_path):
     (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp = :0\nmodule = shop\nmule = mailer\n")
     status, said = call("check", "uwsgi.ini")
     assert status != 0
-    assert "`mule = mailer` names no code of a mule" in said
+    assert "`mule = mailer` does not contain the code of a mule" in said
 
 
 def test_a_mule_in_a_loop_writes_to_the_new_file_after_a_log_rotation(serve, call, tmp_path):

@@ -100,7 +100,7 @@ def test_a_function_that_does_not_come_back_is_left_behind(shop):
         ("post-fork = shop:nothing", "'shop' has no 'nothing'"),
         ("worker-exit = shop:notes", "'shop:notes' is a str, which can't be called"),
         ("worker-exit = nowhere:forget", "there is no module 'nowhere' for the function 'nowhere:forget'"),
-        ("post-fork = shop.open_all", "names no function"),
+        ("post-fork = shop.open_all", "does not contain a function"),
     ],
 )
 def test_a_function_that_is_not_there_fails_the_start(option, said, serve, tmp_path):

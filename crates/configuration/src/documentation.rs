@@ -1,6 +1,6 @@
-//! The pages of the documentation as messages name them. An installed Bolide has no files of the documentation, so a message
-//! names the address of a page, or its title while the publisher has no address. It opens nothing; the process of a command and
-//! the master at startup run it.
+//! The pages of the documentation as messages refer to them. An installed Bolide has no files of the documentation, so a message
+//! contains the address of a page, or its title while the publisher has no address. It opens nothing; the process of a command
+//! and the master at startup run it.
 
 use std::sync::LazyLock;
 

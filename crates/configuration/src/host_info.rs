@@ -33,7 +33,7 @@ const MAX_PASSED_SOCKETS: i32 = 1024;
 pub struct HostInfo {
     /// In the given order. Variables that are not UTF-8 are left out, since no option could use them.
     pub environment: Vec<(String, String)>,
-    /// From `PWD` if it names the same directory: it may lead there by a link, which may lead elsewhere at a reload.
+    /// From `PWD` if it is the same directory: it may lead there by a link, which may lead elsewhere at a reload.
     pub directory: PathBuf,
     /// Listening sockets that were passed on to this process (`LISTEN_FDS`), from descriptor 3 on.
     pub passed_sockets: i32,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::diagnostic::Location;
 
-/// A key, its value (`None` if the command line has none), and where it was written.
+/// A key, its value (`None` if there is none on the command line), and where it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     pub key: String,

@@ -208,7 +208,7 @@ pub fn check_file(file: &std::fs::File, identity: &Identity) -> Result<(), Misma
     head.check(identity)
 }
 
-/// Checks that a file has exactly the size of a memory.
+/// Checks that a file is of the exact size of a memory.
 ///
 /// # Errors
 /// Its size, or why it can't be found out.

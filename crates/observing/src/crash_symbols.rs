@@ -1,5 +1,5 @@
 //! The function at an offset of a native module's file: the symbol whose bytes contain it, in the tables of an ELF file. The
-//! command-line process runs it, on files that may have changed since: a wrong file has a wrong name at most.
+//! command-line process runs it, on files that may have changed since: a wrong file leads to a wrong name at most.
 
 use std::path::Path;
 

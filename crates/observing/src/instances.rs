@@ -179,7 +179,7 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
     let Ok(Reading::Run { settings, .. }) =
         bolide_command_line::read(&arguments, &environment, &bolide_configuration::launcher::Launcher::default())
     else {
-        return Err((EXIT_NO_INSTANCE, format!("{named}: no running instance has read it, and it names none itself")));
+        return Err((EXIT_NO_INSTANCE, format!("{named}: no running instance has read it, and it does not contain one itself")));
     };
     if let Channel::File(path) = &settings.control.channel
         && let Some(found) = UnixStream::connect(path).ok().and_then(of_stream)

@@ -24,7 +24,11 @@ pub fn default() -> Address {
 /// Returns the descriptor after `fd://`: a number, or the name from a socket unit.
 fn descriptor(text: &str, host: &HostInfo) -> Result<i32, (String, &'static str)> {
     if let Ok(number) = text.parse::<i32>() {
-        return if number >= 0 { Ok(number) } else { Err((format!("`fd://{text}` names no descriptor"), WRITE_DESCRIPTOR)) };
+        return if number >= 0 {
+            Ok(number)
+        } else {
+            Err((format!("`fd://{text}` does not contain a descriptor"), WRITE_DESCRIPTOR))
+        };
     }
     match host.passed_socket(text) {
         NamedSocket::One(number) => Ok(number),
@@ -41,7 +45,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     let text = pair.value.as_deref().unwrap_or_default().trim();
     let error = |message: String| Diagnostic::error(Some(&pair.location), message);
     if text.is_empty() {
-        return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
+        return Err(error(format!("`{}` does not contain an address", pair.key)).advise("write host:port, :port or a path"));
     }
     if let Some(inner) = bolide_configuration::values::unquoted(text) {
         return Err(
@@ -64,7 +68,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         None => (text, false),
     };
     if is_local && text.is_empty() {
-        return Err(error("`unix:` names no path".to_owned()).advise("write unix:/run/app.sock, or unix:@name"));
+        return Err(error("`unix:` does not contain a path".to_owned()).advise("write unix:/run/app.sock, or unix:@name"));
     }
     if let Some(name) = text.strip_prefix('@').or_else(|| text.strip_prefix("\\0")) {
         return match name.is_empty() || name.len() > MAX_PATH_BYTES {

@@ -43,17 +43,17 @@ pub struct Configuration {
     pub servers_of_files: Vec<Server>,
     /// In whose words the instance is started.
     pub words: StartWords,
-    /// The level of another server's log, if the command line has one.
+    /// The level of another server's log, if there is one on the command line.
     pub log_level: Option<String>,
-    /// The command line has options that uWSGI does not have, or not with this meaning.
+    /// There are options on the command line that uWSGI does not have, or not with this meaning.
     pub has_words_of_others: bool,
 }
 
-/// The options of a PasteDeploy file, which names an application.
+/// The options of a PasteDeploy file, with an application.
 const PASTE: &str = "paste";
 
 impl Configuration {
-    /// Whether the command line names an application by `--paste`, as gunicorn's does.
+    /// Whether the command line gives an application by `--paste`, as gunicorn's does.
     pub fn has_typed_paste(&self) -> bool {
         self.pairs.iter().any(|pair| pair.key == PASTE && pair.location == Location::command_line())
     }

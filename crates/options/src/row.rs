@@ -47,7 +47,7 @@ pub enum Value {
     Text,
     Path,
     Address,
-    /// Each further value is appended to the earlier ones.
+    /// Each later value is appended to the earlier ones.
     List,
     /// Any other form, which the option's setter parses, in words.
     Form(&'static str),
@@ -103,7 +103,7 @@ pub enum Setting {
     /// Mebibytes, kept as bytes; 0 means "no limit".
     Mebibytes(Field<Option<u64>>),
     Text(Field<Option<String>>),
-    /// Each further value is appended to the earlier ones.
+    /// Each later value is appended to the earlier ones.
     Texts(Field<Vec<String>>),
     Located(Field<Option<LocatedText>>),
     LocatedTexts(Field<Vec<LocatedText>>),
@@ -169,12 +169,12 @@ pub enum Status {
     /// empty.
     Planned(Milestone, &'static str),
     /// Known and not implemented yet, and an instance without it would be less safe than its configuration requests: an error
-    /// that names the alternative, unless `allow-missing` names the option.
+    /// with the alternative, unless `allow-missing` names the option.
     Protective(&'static str),
     /// uWSGI's server answers the same without it: a push of numbers, an announcement, an aid of debugging, a listing. A warning
-    /// that names the alternative.
+    /// with the alternative.
     Absent(&'static str),
-    /// An error that names the alternative: it protects, or without it something else would be served.
+    /// An error with the alternative: it protects, or without it something else would be served.
     Refused(&'static str),
 }
 

@@ -18,7 +18,7 @@ bolide_contract::with_words! {
 }
 
 impl Server {
-    /// The host and the port that it listens on if its command line names neither.
+    /// The host and the port that it listens on if neither is on its command line.
     pub fn default_address(self) -> (&'static str, &'static str) {
         match self {
             Server::Waitress => ("0.0.0.0", "8080"),

@@ -63,9 +63,9 @@ impl TypedWords {
         }
     }
 
-    /// Returns whose words a start has. `files` are the servers of configurations that are another server's, `has_own_file` tells
-    /// that there is a file of options, and `has_application` that the command line names an application by itself, as that of
-    /// every other server does.
+    /// Returns whose words a command line uses. `files` are the servers of configurations that are another server's,
+    /// `has_own_file` tells that there is a file of options, and `has_application` that there is an application by itself on the
+    /// command line, as that of every other server does.
     pub fn complete(self, files: Vec<Server>, has_own_file: bool, has_application: bool) -> StartWords {
         match self {
             _ if has_own_file => StartWords::Uwsgi,

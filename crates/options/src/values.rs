@@ -310,7 +310,7 @@ pub fn is_udp_address(text: &str) -> bool {
 pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
     let text = text(pair)?;
     match is_udp_address(&text) {
-        true => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file", pair.key))
+        true => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a file", pair.key))
             .advise("name a file, and let `logger = socket:HOST:PORT` send lines")),
         false => Ok(text),
     }

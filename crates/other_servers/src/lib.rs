@@ -1,8 +1,8 @@
 //! The settings of other servers (gunicorn, uvicorn, granian, hypercorn, waitress, flask, fastapi, daphne) and their equivalents
 //! here: one row for each setting, which serves the flag of a command line, `gunicorn.conf.py` (`gunicorn`), the keyword of
 //! `bolide.run` and `init --from`. A setting with one meaning becomes options of Bolide, a setting without an effect is reported,
-//! and any other is refused with advice. It starts nothing but the child that executes a `gunicorn.conf.py`, and opens no files
-//! except to recognize the framework of an application (`line_owner`). Runs in the process that reads the configuration.
+//! and any other is refused with advice. It starts nothing but the child that executes a `gunicorn.conf.py`, and does not open
+//! files except to recognize the framework of an application (`line_owner`). Runs in the process that reads the configuration.
 
 mod access_format;
 mod addresses;
@@ -94,7 +94,7 @@ pub fn keyword(name: &str) -> Option<&'static ServerSetting> {
     named.find(|row| row.keyword == name || row.flag.replace('-', "_") == name)
 }
 
-/// Returns the row that a word of a server's command line names, and the value if it is part of the word (`-w4`, `--workers=4`).
+/// Returns the row of a word of a server's command line, and the value if it is part of the word (`-w4`, `--workers=4`).
 pub fn of_word(server: Server, word: &str) -> Option<(&'static ServerSetting, Option<&str>)> {
     if let Some(name) = word.strip_prefix("--") {
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));

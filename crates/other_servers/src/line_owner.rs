@@ -35,8 +35,8 @@ impl LineOwner {
         self.candidates.retain(|server| is_possible(*server));
     }
 
-    /// Returns whether the line has an option of another server, and may be that of one which writes request lines to standard
-    /// output.
+    /// Returns whether the line contains an option of another server, and may be that of one which writes request lines to
+    /// standard output.
     pub fn logs_to_stdout(&self) -> bool {
         let is_known = self.candidates.len() < Server::ALL.len();
         is_known
@@ -76,7 +76,7 @@ fn of_words(named: Option<&String>, has_app: bool, host: &HostInfo) -> Option<Se
     }
 }
 
-/// Adds flask's address from the environment, which `flask run` reads, unless the line has one.
+/// Adds flask's address from the environment, which `flask run` reads, unless the line contains one.
 pub fn add_flask_address(to: &mut Translation, host: &HostInfo) {
     for (variable, subject) in FLASK_ADDRESS {
         let value = host.variable(variable).filter(|value| !value.is_empty() && !to.has(subject));

@@ -52,7 +52,7 @@ pub enum Meaning {
 /// command line.
 #[derive(Clone, Copy)]
 pub struct ServerSetting {
-    /// The long flag, without its dashes; empty if only a file has the setting.
+    /// The long flag, without its dashes; empty if the setting exists only in a file.
     pub flag: &'static str,
     pub servers: &'static [Server],
     /// Its letter, and the servers that have the letter.

@@ -194,7 +194,7 @@ impl Translation {
         }
     }
 
-    /// Removes and returns host and port, unless the line has a socket beside which they have no effect.
+    /// Removes and returns host and port, unless the line contains a socket beside which they have no effect.
     fn host_and_port(&mut self) -> (Option<KeptSetting>, Option<KeptSetting>) {
         let only = self.take_kept(Subject::OnlySocket);
         let (host, port) = (self.take_kept(Subject::Host), self.take_kept(Subject::Port));
@@ -249,7 +249,7 @@ impl Translation {
                     None => self.add_for(&class, "gevent", WORKER_CONNECTIONS),
                 }
                 self.add_for(&class, "gevent-monkey-patch", "true");
-                // An application of gunicorn's finds no module `uwsgi`, so python-engineio uses the WebSocket in environ.
+                // An application of gunicorn's does not find a module `uwsgi`, so python-engineio uses the WebSocket in environ.
                 self.add_for(&class, "gevent-websocket", "true");
             }
             (None, Some(connections)) => self.note_for(

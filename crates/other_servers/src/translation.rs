@@ -75,7 +75,7 @@ pub(super) struct KeptSetting {
     pub place: SettingPlace,
 }
 
-/// Options that the line has already.
+/// Options that are on the line already.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnOptions {
     /// `chmod-socket`

@@ -96,9 +96,9 @@ fn fed(bytes: &[u8], piece_bytes: usize, is_answered: bool) -> Fed {
     fed
 }
 
-fn check(case: &FastCgiCase, found: &Fed, further: &[TestEvent]) {
+fn check(case: &FastCgiCase, found: &Fed, expected: &[TestEvent]) {
     let text = case.bytes.escape_ascii();
-    assert_eq!(found.told, [&case.events[..], further].concat(), "{text}");
+    assert_eq!(found.told, [&case.events[..], expected].concat(), "{text}");
     match (found.fault, case.refusal) {
         (None, None) => {}
         (Some(fault), Some((status, words))) => {
@@ -127,9 +127,9 @@ fn test_what_follows_is_the_next_record_and_after_a_fault_nothing() {
         // If the case ends within a record, the following bytes belong to that record.
         let is_between = case.bytes.is_empty() || whole_records(&case.bytes) == case.bytes.len();
         if case.refusal.is_some() || is_between {
-            let further: &[TestEvent] = if case.refusal.is_some() { &[] } else { std::slice::from_ref(&answer) };
-            check(&case, &fed(&bytes, usize::MAX, case.is_answered), further);
-            check(&case, &fed(&bytes, 1, case.is_answered), further);
+            let expected: &[TestEvent] = if case.refusal.is_some() { &[] } else { std::slice::from_ref(&answer) };
+            check(&case, &fed(&bytes, usize::MAX, case.is_answered), expected);
+            check(&case, &fed(&bytes, 1, case.is_answered), expected);
         }
     }
 }

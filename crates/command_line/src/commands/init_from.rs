@@ -99,7 +99,7 @@ fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, D
     Ok(format!("{} is written, equivalent to {what}.\n{next}\n\n{text}", form.file()))
 }
 
-/// Returns the start line of the file, unchanged, and the options that are equivalent to it.
+/// Returns the command line of the file, unchanged, and the options that are equivalent to it.
 fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let path = host.directory.join(source);
     let mut plan = Plan::default();
@@ -285,7 +285,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo,
         plan.missing(place, remark.message);
     }
     if !plan.has("module") {
-        plan.missing("the application", "the file names none: write `module = package.module:callable`");
+        plan.missing("the application", "the file does not contain one: write `module = package.module:callable`");
     }
     Ok(())
 }

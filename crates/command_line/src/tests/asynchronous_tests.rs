@@ -246,7 +246,9 @@ fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
         assert!(errors.len() == 1 && errors[0].contains(wanted), "{lines}: {errors:?}");
     }
     directory.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nasgi = :app\n");
-    assert!(fails(&directory, "uwsgi.ini")[0].contains("uwsgi.ini:3: error: `asgi = :app` names no module (write `asgi = "));
+    assert!(
+        fails(&directory, "uwsgi.ini")[0].contains("uwsgi.ini:3: error: `asgi = :app` does not contain a module (write `asgi = ")
+    );
 }
 
 #[test]

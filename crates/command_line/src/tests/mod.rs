@@ -349,7 +349,7 @@ fn test_an_impossible_application_is_reported_before_anything_starts() {
         ("README.md", "`README.md` is neither a configuration nor a Python file"),
         ("Procfile", "the command that it contains"),
         ("no-such-thing", "neither a configuration nor an application"),
-        (":app", "names no module"),
+        (":app", "does not contain a module"),
     ] {
         let failure = outcome(&directory, line, &[]).expect_err(line);
         let told: Vec<String> = failure.diagnostics.iter().map(ToString::to_string).collect();

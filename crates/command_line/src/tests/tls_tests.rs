@@ -252,7 +252,7 @@ fn test_http_to_https_is_a_plain_listener_with_the_port_to_go_to() {
         let listener = listener(&directory, text);
         assert_eq!((listener.redirects_to_https, listener.tls.is_none()), (Some(port), true), "{text}");
     }
-    assert!(error(&directory, "http-to-https = :80,x").contains("names no port of HTTPS"));
+    assert!(error(&directory, "http-to-https = :80,x").contains("does not contain a port of HTTPS"));
     let text = "http-to-https = :80\nhttp = :81\ntls-certificate = both.pem";
     let tls: Vec<bool> = settings(&directory, text).listeners.iter().map(|listener| listener.tls.is_some()).collect();
     assert_eq!(tls, [false, true], "the address that sends away stays plain");
@@ -284,8 +284,8 @@ fn test_a_fault_of_files_is_one_clear_error_with_file_line_and_path() {
         ("app.pem,app.key,,missing.pem", "the certificate DIR/missing.pem can't be read"),
         ("pipe,app.key", "the certificate DIR/pipe is not a file"),
         ("sites,app.key", "the certificate DIR/sites is not a file"),
-        (",app.key", "names no certificate or no key"),
-        ("app.pem,", "names no certificate or no key"),
+        (",app.key", "lacks a certificate or a key"),
+        ("app.pem,", "lacks a certificate or a key"),
     ] {
         let told = error(&directory, &format!("https = :8001,{files}"));
         let told = told.replace(&directory.path().display().to_string(), "DIR");
@@ -302,7 +302,7 @@ fn test_invalid_words_are_an_error_that_says_what_to_write() {
         ("https2 = addr=:8001,cert=app.pem", "needs addr, cert and key"),
         ("https2 = addr=:8001,cert=app.pem,key=app.key,color=red", "`color=red` of `https2` is unknown"),
         ("https2 = :8001,app.pem,app.key", "`:8001` of `https2` has no `=`"),
-        ("https = :8001,both.pem\nsni = x.example", "names no certificate and key"),
+        ("https = :8001,both.pem\nsni = x.example", "does not contain a certificate and a key"),
         ("https = :8001,both.pem\nsni-dir = nowhere", "nowhere can't be read"),
         ("https = :8001,both.pem\nssl-enable-tlsv1 = true", "TLS 1.0, 1.1 and SSL must not be used"),
         ("https = :8001,both.pem\nssl-keyfile-password = secret", "openssl pkey"),

@@ -60,7 +60,7 @@ enum Fault {
     Refused(Malformed),
 }
 
-/// uWSGI's own parser: reads `key: value` from the lines below the section's name that are indented further. A `#` anywhere
+/// uWSGI's own parser: reads `key: value` from the lines below the section's name that are indented more. A `#` anywhere
 /// begins a comment, and the first line of any other form ends the section.
 fn by_lines(text: &str, section: &str) -> Section {
     let mut made = Section::default();
@@ -149,7 +149,7 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
             (Position::Key, Event::Scalar(key, ..)) => Position::Value(key.into_owned()),
             (Position::Key, Event::MappingEnd) => Position::Top,
             (Position::Value(key), Event::Scalar(value, style, ..)) => {
-                // libyaml returns no value for a key without one.
+                // libyaml does not return a value for a key without one.
                 if value == "~" && style == ScalarStyle::Plain {
                     made.remarks
                         .push((line, format!("`{key}:` has no value, so it has no effect; write `{key}: true` to switch it on")));

@@ -158,7 +158,7 @@ mod tests {
             "worker 1 (pid 4) of generation 1, Python 3.11: serving\n  \
                thread 5 (MainThread): runs, holds the GIL, GET /\\u{1b} (for 1.5 s)\n    \
                  /srv/app.py:12 view\n      n = 1\n  \
-               thread 6 (Other): waits\n    … the rest could not be read: it changed meanwhile\n  \
+               thread 6 (Other): waits\n    … the rest could not be read: it changed in the meantime\n  \
                1 thread without Python: tls\\n\n"
         );
     }

@@ -109,7 +109,7 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
     best.map(|(_, _, name)| name)
 }
 
-/// The configurations that an example shows, and the place of the option in each. If no line names an application, one does so
+/// The configurations that an example shows, and the place of the option in each. If no line sets an application, one does so
 /// first. More values of an option that takes a single one are examples of their own.
 pub fn example_configurations(row: &OptionRow) -> Vec<(Vec<&'static str>, usize)> {
     fn option_of(line: &str) -> &str {

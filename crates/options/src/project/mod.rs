@@ -1,4 +1,4 @@
-//! Finds the applications of a directory, a package or a file from texts and file names alone: it does not import modules or
+//! Finds the applications of a directory, a package or a file from texts and names of files alone: it does not import modules or
 //! run programs. It must not know options or settings: the caller decides what becomes of a finding. Runs in the process that
 //! reads a command line.
 

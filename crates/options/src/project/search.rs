@@ -1,4 +1,4 @@
-//! Whether the application that a command line names is where Python usually imports from. Reads only names of files; the process
+//! Whether the application of a command line is where Python usually imports from. Reads only names of files; the process
 //! that starts runs it.
 
 use std::path::PathBuf;

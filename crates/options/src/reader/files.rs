@@ -118,7 +118,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether the command line names a file whose format its name does not reveal: gunicorn executes any such file.
+    /// Whether the command line contains a file whose format its name does not reveal: gunicorn executes any such file.
     fn is_typed_program(&self, asked: &str, location: &Location) -> bool {
         if *location != Location::command_line() {
             return false;

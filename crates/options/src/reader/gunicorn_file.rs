@@ -124,7 +124,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Notes that the command line names an application, which takes precedence over the file's.
+    /// Notes that there is an application on the command line, which takes precedence over the file's.
     pub fn note_application(&mut self) {
         self.has_application = true;
     }

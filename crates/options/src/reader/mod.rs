@@ -70,7 +70,7 @@ pub struct Reader<'a> {
     early: Vec<Pair>,
     /// The settings of a `gunicorn.conf.py`: as in gunicorn, all other sources take precedence.
     gunicorn_pairs: Vec<Pair>,
-    /// The command line names an application.
+    /// There is an application on the command line.
     has_application: bool,
     declared: Vec<Declared>,
     open: Option<OpenBlock>,

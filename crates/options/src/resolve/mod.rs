@@ -249,7 +249,7 @@ impl Served {
         let own_rules = usize::from(draft.of::<DevelopingDraft>().tells_browsers());
         let serves_itself = files.is_some() || answers_from_cache || rules.len() > own_rules;
         check_hosts(application.by_host, context);
-        // An invalid application on the command line has its own error.
+        // An invalid application on the command line gets an error of its own.
         let requests = match (!applications.is_empty() || positional.is_some(), serves_itself) {
             (true, _) => Requests::Served,
             (false, true) => Requests::ServedFromFiles,

@@ -138,7 +138,7 @@ fn application_of_directory(end: &Location, context: &Context) -> Option<Diagnos
     Some(Diagnostic::error(Some(end), NO_APPLICATION).advise(hint_of_directory(context)?))
 }
 
-/// How to start the one application of the directory, if the command line names no configuration.
+/// How to start the one application of the directory, if there is no configuration on the command line.
 fn hint_of_directory(context: &Context) -> Option<String> {
     let is_typed = context.read.files.is_empty();
     let (command, what) = is_typed.then(|| crate::project::directory::only_application(&context.directory)).flatten()?;

@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          harakiri-streams = true
     on("harakiri-streams", Setting::Switch(field!(Asynchronous.harakiri_streams))).reach(Reach::Application),
     /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; others get
-    /// 503. 0 means no limit.
+    /// 503. 0 turns the limit off.
     /// Example: limit-concurrency = 1000
     supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)))
         .takes(within(0, 1_000_000, "requests"), "0").reach(Reach::Application),

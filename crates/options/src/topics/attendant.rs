@@ -30,12 +30,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: attach-control-daemon = /srv/shop/leader
     list("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)))
         .reach(Reach::Each),
-    /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the file names no
-    /// running process, checked once a second, and outlives reloads and the instance. A number after the pidfile, separated by a
-    /// comma, is the number of seconds for which the file may be missing after startup (10).
-    /// uWSGI: Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't
-    /// make the master send signals to their processes.
-    /// Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf --daemonize yes --pidfile /run/shop/redis.pid
+    /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the pid in the
+    /// file is not that of a running process, checked once a second, and outlives reloads and the instance. A number after the
+    /// pidfile, separated by a comma, is the number of seconds for which the file may be missing after startup (10). uWSGI: Only
+    /// processes of the user that the daemon runs as are accepted, so that a file that other users can write can't make the
+    /// master send signals to their processes. Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf
+    /// --daemonize yes --pidfile /run/shop/redis.pid
     list("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, false)?)))
         .reach(Reach::Each),
     /// Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.
@@ -66,10 +66,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is
     /// skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at startup if the
     /// current minute matches. Its output goes to the log with its name, and so does a status other than 0.
-    /// uWSGI: There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a start in
-    /// a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64
-    /// commands of an instance run at the same time; others are skipped, and this is logged.
-    /// Example: cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions
+    /// uWSGI: There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a startup
+    /// in a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64
+    /// commands of an instance run at the same time; others are skipped, and this is logged. Example: cron = 59 2 -1 -1 -1
+    /// /srv/shop/manage.py clearsessions
     ///          cron = -5 -1 -1 -1 -1 /srv/shop/send-mails
     list("cron", set!(|draft, _, pair| add_job(draft, job(pair, false)?, pair))).reach(Reach::Application),
     /// Like `cron`; it is not started while it is running.

@@ -58,11 +58,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// request for another host is answered with 421. If a trusted reverse proxy sends `X-Forwarded-Host`, that host counts.
     /// Example: server-names = shop.example, *.shop.example, 127.0.0.1
     supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
-    /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, that names
-    /// the client; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers only,
-    /// otherwise from all: make sure that only your reverse proxy can reach the socket.
-    /// uWSGI: uWSGI reads version 1, and also serves connections without a header, so clients could send their own.
-    /// Example: enable-proxy-protocol = true
+    /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, with the
+    /// client's address; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers
+    /// only, otherwise from all: make sure that only your reverse proxy can reach the socket. uWSGI: uWSGI reads version 1, and
+    /// also serves connections without a header, so clients could send their own. Example: enable-proxy-protocol = true
     on("enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.sockets_have_proxy_header))).reach(Reach::Application),
     /// Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If
     /// `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.
@@ -70,7 +69,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("http-enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.router_has_proxy_header)))
         .reach(Reach::Application),
     /// The request line shows X-Forwarded-For unchanged instead of the client's address, if the peer is trusted or speaks a
-    /// protocol other than HTTP. Without it the line has the client's address.
+    /// protocol other than HTTP. Without it the line contains the client's address.
     /// Example: log-x-forwarded-for = true
     on("log-x-forwarded-for", Setting::Switch(field!(LoggingDraft.settings.x_forwarded_for))).reach(Reach::Application),
 ];

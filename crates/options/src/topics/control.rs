@@ -14,7 +14,7 @@ use crate::values;
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Serve in the background, with this file as the log, even if `logto` names another. The command returns when workers
     /// serve, with status 0; a failed start is shown in the terminal, and in the exit status.
-    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens to the start, and clears the umask; here only
+    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask; here only
     /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a
     /// container needs no daemon: leave it out there.
     /// Example: daemonize = /var/log/shop.log

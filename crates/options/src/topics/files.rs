@@ -152,7 +152,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("static-immutable", set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)))
         .reach(Reach::Application),
     /// Send the `.br`, `.zst` or `.gz` beside a file to clients that accept it.
-    /// uWSGI: uWSGI 2.0 supports `.gz` only, and sends no `Vary`.
+    /// uWSGI: uWSGI 2.0 supports `.gz` only, without `Vary`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-gzip-all = true
     on("static-gzip-all", Setting::Switch(field!(FilesDraft.compressed.all))).reach(Reach::Application),
@@ -235,7 +235,8 @@ pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diag
     let (prefix, target) = match text.split_once('=') {
         Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
         _ => {
-            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no directory", pair.key));
+            let diagnostic =
+                Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a directory", pair.key));
             return Err(diagnostic.advise(format!("write `{} = /path=DIRECTORY`", pair.key)));
         }
     };
@@ -322,7 +323,7 @@ impl FilesDraft {
             })
             .map(|(path, _)| path)
             .collect();
-        // The path of an opened file has no links in it.
+        // The path of an opened file does not contain links.
         let own = |path: &String| {
             let path = absolute(path);
             path.canonicalize().unwrap_or(path)
@@ -370,7 +371,7 @@ impl FilesDraft {
             let advice = match beside.filter(|directory| directory.join(target).exists()) {
                 // Relative paths begin at the startup directory, as in uWSGI.
                 Some(directory) => format!(
-                    "a start in {} finds it; with `chdir = %d` every start does, wherever it is typed",
+                    "startup in {} finds it; with `chdir = %d` every startup does, wherever it is typed",
                     normalized(&directory).display()
                 ),
                 None => "it is served as soon as it exists".to_owned(),
@@ -429,7 +430,7 @@ pub fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<
     Ok(Expiry { subject, pattern, seconds: i64::from(number), from_change })
 }
 
-/// uWSGI's patterns are PCRE's; Bolide's support no look-around and no backreferences.
+/// uWSGI's patterns are PCRE's; Bolide's do not support look-around or backreferences.
 pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
     match regex::bytes::Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),

@@ -44,10 +44,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          gevent-wait-for-hub = true
     on("gevent-wait-for-hub", Setting::By(set_wait_for_hub)).reach(Reach::Application),
     /// Flask-SocketIO, python-socketio and python-engineio use the mode `gevent` and `environ["wsgi.websocket"]`, as under
-    /// gunicorn, if the application names no `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which a
-    /// binary message can end the connection. gunicorn's `-k gevent` and its variants set it.
-    /// uWSGI: uWSGI does not have it: python-engineio chooses `gevent_uwsgi` there.
-    /// Example: gevent = 100
+    /// gunicorn, if the application does not set `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which
+    /// a binary message can end the connection. gunicorn's `-k gevent` and its variants set it. uWSGI: uWSGI does not have it:
+    /// python-engineio chooses `gevent_uwsgi` there. Example: gevent = 100
     ///          gevent-websocket = true
     on("gevent-websocket", Setting::By(set_websocket)).reach(Reach::Application),
     /// Serve up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets

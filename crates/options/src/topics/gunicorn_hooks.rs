@@ -16,13 +16,13 @@ pub const CALLED: &[&str] = &[
 
 /// Hooks that are not called, with the alternative.
 pub const NOT_CALLED: &[(&str, &str)] = &[
-    ("worker_int", "workers receive no SIGINT: `worker_exit` is called when one exits normally"),
+    ("worker_int", "workers do not receive SIGINT: `worker_exit` is called when one exits normally"),
     ("worker_abort", "a worker that exceeds its time is killed by the master, and the log contains the stack of its request"),
-    ("nworkers_changed", "the master manages the number of workers, and runs no Python"),
+    ("nworkers_changed", "the master manages the number of workers, and does not run Python"),
     ("pre_exec", "there is no such step; `bolide upgrade` replaces the master"),
     (
         "on_exit",
-        "the master runs no Python; `worker_exit` is called in each worker, and `exec-as-user-atexit` runs a command at the end",
+        "the master does not run Python; `worker_exit` is called in each worker, and `exec-as-user-atexit` runs a command at the end",
     ),
     ("ssl_context", "TLS is not handled by Python here: see `tls-min-version`, `tls-client-auth` and `https`"),
     ("on_dirty_starting", "mules keep the dirty apps: write it in `init` and `close` of an app"),

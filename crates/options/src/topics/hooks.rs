@@ -36,7 +36,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`,
     /// `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and
     /// in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and
-    /// `callintret:`. A failing action ends the start, and the last line names it. A `!` before it keeps it out of the log.
+    /// `callintret:`. A failing action ends startup, and the last line reports it. A `!` before it keeps it out of the log.
     /// uWSGI: `call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for
     /// what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.
     /// Example: hook-asap = mkdir:/run/shop
@@ -92,7 +92,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: hook-as-user-atexit = unlink:/run/shop/ready
     list("hook-as-user-atexit", add!(Hook, AsUserAtExit)).reach(Reach::Each),
     /// Run this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after
-    /// the hooks of their step, and a failing one ends the start.
+    /// the hooks of their step, and a failing one ends startup.
     /// Example: exec-asap = date
     list("exec-asap", add!(Exec, Asap)).reach(Reach::Each),
     /// Like `exec-asap`, after it.
@@ -127,13 +127,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: There it is a C function.
     /// Example: call-post-app = shop.cache:warm
     list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
-    /// Wait until this file or directory exists, for at most a minute, before sockets are opened; otherwise the start fails.
+    /// Wait until this file or directory exists, for at most a minute, before sockets are opened; otherwise startup fails.
     /// Example: wait-for-file = /run/secrets/shop.env
     list("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?))
         .reach(Reach::Each),
-    /// Wait until this address accepts connections, for at most a minute, before the application is loaded; otherwise the start
-    /// fails.
-    /// Example: wait-for-socket = 127.0.0.1:5432
+    /// Wait until this address accepts connections, for at most a minute, before the application is loaded; otherwise startup
+    /// fails. Example: wait-for-socket = 127.0.0.1:5432
     list("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?))
         .reach(Reach::Each),
     /// How long to wait for files.
@@ -468,7 +467,7 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
         ));
     }
     if !function.contains([':', '.']) {
-        let message = format!("calls `{function}`, which names no module");
+        let message = format!("calls `{function}`, which does not contain a module");
         return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are Python's, not uWSGI's C functions"));
     }
     let argument = match (name, argument) {

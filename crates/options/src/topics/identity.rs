@@ -72,9 +72,9 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// the package and the application must be in it, at the same paths, or at their paths without the directory's own; `chdir`,
     /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
-    /// and a reload reads them as before. Only for a start as root; drop root with `uid`, or the jail has no effect. uWSGI: There
-    /// the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads in,
-    /// which allows an escape from the jail. Example: chroot = /srv/jail
+    /// and a reload reads them as before. Only for a startup as root; drop root with `uid`, or the jail has no effect. uWSGI:
+    /// There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads
+    /// in, which allows an escape from the jail. Example: chroot = /srv/jail
     ///          chdir = /app
     ///          uid = www-data
     supported(
@@ -89,7 +89,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups
     /// unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024,
     /// logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each
-    /// reload reads the configuration and certificates as that user; the start warns about files that it could not read.
+    /// reload reads the configuration and certificates as that user; startup warns about files that it could not read.
     /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at
     /// startup
     /// too.
@@ -100,14 +100,14 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     supported("immediate-gid", Setting::Text(field!(Confinement.group))).reach(Reach::Master),
     /// The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through
     /// setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it
-    /// is root. Only for a start as root.
+    /// is root. Only for a startup as root.
     /// uWSGI: There the master has no others either, and setuid programs are not affected. Unknown names are ignored there.
     /// Example: uid = www-data
     ///          cap = net_bind_service,sys_nice
     list("cap", Setting::By(keep_capabilities)).reach(Reach::Master),
     /// The instance has separate namespaces from the moment when its sockets are bound: `fs` (mounts), `ipc`, `uts` (the host
     /// name), `net`; separated by commas. Hooks from `hook-post-jail` on run in them. Sockets that a reload adds are in `net`.
-    /// Only for a start as root.
+    /// Only for a startup as root.
     /// uWSGI: There mounts inside also affect a host that shares them, as systemd configures it. `pid`, `user` and unknown names
     /// are errors here.
     /// Example: unshare = fs,ipc,uts

@@ -356,7 +356,7 @@ pub fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
         Some((module, name)) if is_path(module) && is_path(name) => {
             Ok(NamedFunction { name: text, origin: pair.location.to_string() })
         }
-        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no function", pair.key))
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a function", pair.key))
             .advise("write its module and its name with a colon between them: `shop.hooks:opened`")),
     }
 }

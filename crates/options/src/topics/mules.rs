@@ -84,9 +84,10 @@ pub fn add_mule(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Dia
         file if file.ends_with(".py") => Some(MuleCode::File(file.into())),
         function if function.contains(':') => Some(MuleCode::Function(function.to_owned())),
         other => {
-            return Err(Diagnostic::error(Some(&pair.location), format!("`mule = {other}` names no code of a mule")).advise(
-                "write a file that ends in `.py`, `module:function`, or `mule = true` for a mule that waits for messages",
-            ));
+            return Err(Diagnostic::error(Some(&pair.location), format!("`mule = {other}` does not contain the code of a mule"))
+                .advise(
+                    "write a file that ends in `.py`, `module:function`, or `mule = true` for a mule that waits for messages",
+                ));
         }
     };
     add(draft, code, &pair.location)
@@ -163,10 +164,10 @@ fn app(written: &str, waiting: &[u32], taken: usize, location: &Location) -> Res
     let (module, class, count) = match parts[..] {
         [module, class] => (module, class, None),
         [module, class, count] => (module, class, Some(count)),
-        _ => return Err(("it names no class in a module".to_owned(), form())),
+        _ => return Err(("it is not a class in a module".to_owned(), form())),
     };
     if module.is_empty() || class.is_empty() {
-        return Err(("it names no class in a module".to_owned(), form()));
+        return Err(("it is not a class in a module".to_owned(), form()));
     }
     if waiting.is_empty() {
         return Err(("there is no mule that waits for calls".to_owned(), "write `mules = 2` too".to_owned()));

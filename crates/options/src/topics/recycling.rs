@@ -132,9 +132,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(1, 64, "(number of a signal)"), "15")
     .reach(Reach::Application),
-    /// `harakiri` kills no worker while fewer connections than this wait at the listening sockets; the master checks again every
-    /// second.
-    /// Example: harakiri-queue-threshold = 10
+    /// `harakiri` does not kill workers while fewer connections than this wait at the listening sockets; the master checks again
+    /// every second. Example: harakiri-queue-threshold = 10
     supported("harakiri-queue-threshold", Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)))
         .takes(within(0, 65_535, "connections"), "0").reach(Reach::Application),
     /// Exclude work after a request from harakiri.
@@ -143,8 +142,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
 ];
 
 pub const RELOADS: &[OptionEntry] = rows![
-    /// Before a worker of a new generation serves, it requests this path from its own application, and none serves before all
-    /// have their response. If a response has status 500 or above, raises an exception, or does not arrive within
+    /// Before a worker of a new generation serves, it requests this path from its own application, and none is ready before
+    /// all have their response. If the status of a response is 500 or above, raises an exception, or does not arrive within
     /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at startup, where
     /// there is no old generation.
     /// Example: reload-probe = /health

@@ -401,7 +401,7 @@ impl SocketsDraft {
     }
 }
 
-/// `http-to` is no more than `http` alone if it names a socket of this instance that speaks the protocol of the router.
+/// `http-to` is no more than `http` alone if it is a socket of this instance that speaks the protocol of the router.
 fn router_target(text: &str, location: &Location, listeners: &[Listener], context: &Context) -> Diagnostic {
     let pair = Pair {
         key: "http-to".to_owned(),

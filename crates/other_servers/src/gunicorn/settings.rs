@@ -30,7 +30,7 @@ pub fn translated(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String
     let is_forwarded = forwarded.is_some() || asked.iter().any(|one| one.name == FORWARDED);
     for one in asked.iter().chain(&forwarded) {
         match setting(&one.name) {
-            // The file that the command line names is read, even if it names another one.
+            // The file on the command line is read, even if it refers to another one.
             Some(_) if one.name == "config" => {}
             // gunicorn's setting is about the PROXY header. Here one list serves both, and the other setting takes precedence.
             Some(_) if one.name == "proxy_allow_ips" && is_forwarded => {}

@@ -67,7 +67,7 @@ fn joined(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
-/// A start for each command of a shell line.
+/// A server for each command of a shell line.
 fn of_shell(line: u32, text: &str) -> Vec<Start> {
     shell::commands(text).into_iter().flat_map(|words| of_words(line, text, words)).collect()
 }
@@ -138,8 +138,8 @@ fn variables(text: &str) -> Vec<(String, String)> {
     words.iter().filter_map(|word| word.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Keys of an ini file or of a unit: a start for each section with one of the commands. The section's other keys apply to the
-/// start.
+/// Keys of an ini file or of a unit: a server for each section with one of the commands. The section's other keys apply to the
+/// server.
 fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> String) -> Vec<Start> {
     let mut all: Vec<Start> = Vec::new();
     let mut section: Vec<(u32, &str, &str)> = Vec::new();

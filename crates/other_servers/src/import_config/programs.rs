@@ -51,7 +51,7 @@ const RUNNERS: &[(&str, usize)] = &[
 const WATCHERS: &[(&str, usize)] =
     &[("ddtrace-run", 0), ("opentelemetry-instrument", 0), ("newrelic-admin", 1), ("sudo", 0), ("gosu", 1), ("su-exec", 1)];
 
-/// Returns the server that a start names, with its arguments; the words before it go into the plan. `None` if it names none.
+/// Returns the server of a command line, with its arguments; the words before it go into the plan. `None` if there is none.
 pub fn found(start: &Start, plan: &mut Plan) -> Option<(Program, Vec<String>)> {
     let mut words = start.words.iter().map(String::as_str).peekable();
     let mut environment = start.environment.clone();

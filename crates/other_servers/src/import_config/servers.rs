@@ -124,7 +124,7 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
     line
 }
 
-/// Adds the option that names the application.
+/// Adds the option of the application.
 fn application(line: &Line, defaults: &ServerDefaults, plan: &mut Plan) {
     let is_framework = matches!(defaults.server, Server::Flask | Server::FastApi);
     let skipped = usize::from(is_framework && line.positional.first().is_some_and(|word| word == "run" || word == "dev"));

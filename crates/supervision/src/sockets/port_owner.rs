@@ -1,5 +1,6 @@
-//! Who listens on a port, for the message of a start that can't: the kernel's table of sockets, and the processes whose
-//! descriptors this user may read (proc(5)). It changes nothing and asks no process. The master runs it, when a bind has failed.
+//! Who listens on a port, for the message of a startup that can't: the kernel's table of sockets, and the processes whose
+//! descriptors this user may read (proc(5)). It changes nothing and does not contact processes. The master runs it, when a bind
+//! has failed.
 
 use std::fs;
 use std::path::Path;

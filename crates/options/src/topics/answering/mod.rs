@@ -274,7 +274,7 @@ pub fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
         Some((field, variable)) if !variable.is_empty() && !variable.contains(' ') => {
             Ok(Collected { field: name(field, pair)?, variable: variable.to_owned(), pulled })
         }
-        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no variable", pair.key))
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a variable", pair.key))
             .advise("write the field's name, a space, and the variable's name, such as `Content-Type TYPE`")),
     }
 }

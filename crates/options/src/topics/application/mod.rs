@@ -118,7 +118,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Send the traceback of a failed request to the client, not only to the log. Not for production.
     /// Example: catch-exceptions = true
     on("catch-exceptions", Setting::Switch(field!(PythonDraft.settings.catch_exceptions))).reach(Reach::Application),
-    /// The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.
+    /// The application does not find `wsgi.file_wrapper` in `environ`, and reads files itself.
     /// Example: wsgi-disable-file-wrapper = true
     on("wsgi-disable-file-wrapper", Setting::Switch(field!(PythonDraft.settings.no_file_wrapper))).reach(Reach::Application),
     /// Execute a Python file instead of a worker, with the module `uwsgi`, and end the instance with its exit status: 0 at the
@@ -187,13 +187,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Load all applications in one interpreter.
     /// Why: there is always one interpreter per process
     accepted("single-interpreter", Value::Switch),
-    /// Do not start without an application, whatever else there is to do. Without it, an instance without an application says
-    /// so, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other
-    /// requests with 404. An application that is named and can't be loaded ends the start, unless another one can be.
+    /// Do not start without an application, whatever else there is to do. Without it, an instance without an application logs
+    /// that, does its other work (mules, spoolers, timers, cron jobs, daemons, caches, static files, routes), and answers other
+    /// requests with 404. An application that is named and can't be loaded ends startup, unless another one can be.
     /// uWSGI: Without it, uWSGI continues without any application and answers 500.
     /// Example: need-app = true
     on("need-app", Setting::Switch(field!(ApplicationDraft.is_needed))).reach(Reach::Application),
-    /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning names plugins that
+    /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning lists plugins that
     /// are not built in.
     /// Example: plugins = python3,http
     list("plugins", set!(|draft, _, pair| interpreter::check_plugins(draft, pair))).reach(Reach::Application),
@@ -250,7 +250,7 @@ impl ApplicationDraft {
     }
 
     /// Returns the application of `asgi`, `module` or `wsgi-file`: the first of them takes precedence. The second result is a
-    /// `wsgi-file` that is loaded if the `module` can't be. Any further one gets a warning.
+    /// `wsgi-file` that is loaded if the `module` can't be. Any other one gets a warning.
     fn main(&mut self, context: &mut Context) -> (Option<NamedApplication>, Option<NamedApplication>) {
         // `asgi` is not an option of uWSGI, so a file for uWSGI may use the name for a placeholder: `module = %(asgi)`.
         let other_given = self.module.is_some() || self.wsgi_file.is_some();
@@ -281,7 +281,7 @@ impl ApplicationDraft {
         let named = Self::named(way, &text, location);
         if way == ApplicationOption::Asgi && named.source == ApplicationSource::Module(String::new()) {
             context.diagnostics.push(
-                Diagnostic::error(Some(&named.location), format!("`asgi = {text}` names no module"))
+                Diagnostic::error(Some(&named.location), format!("`asgi = {text}` does not contain a module"))
                     .advise("write `asgi = package.module:callable` or `asgi = file.py:callable`"),
             );
         }
@@ -323,7 +323,7 @@ impl ApplicationDraft {
         }
     }
 
-    /// Returns the application that the command line names. With a `chroot` it can't be looked up from here.
+    /// Returns the application on the command line. With a `chroot` it can't be looked up from here.
     fn positional(
         &self,
         positional: &PositionalApplication,

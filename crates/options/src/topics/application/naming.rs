@@ -95,7 +95,7 @@ pub fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
     }
 }
 
-/// Returns the file that `asgi` names, if it names one.
+/// Returns the file that `asgi` contains, if it contains one.
 pub fn asgi_file(text: &str) -> Option<PathBuf> {
     match module_or_file(text).0 {
         ApplicationSource::File(path) => Some(path),

@@ -18,7 +18,7 @@ pub struct PositionalApplication {
     pub command: Option<&'static str>,
 }
 
-/// The module or file that it names.
+/// The module or file in it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     pub source: ApplicationSource,
@@ -63,7 +63,7 @@ impl PositionalApplication {
         let path = normalized(&directory.join(left));
         let is_module = project::is_module_name(left);
         if left.is_empty() {
-            return Err(wrong(format!("`{text}` names no module")).advise("write `bolide package.module:callable`"));
+            return Err(wrong(format!("`{text}` does not contain a module")).advise("write `bolide package.module:callable`"));
         }
         if path.is_file() {
             return file(left, &path, callable);
@@ -98,7 +98,7 @@ impl PositionalApplication {
         let text = self.text.as_str();
         let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
         if matches!(text, "log" | "logs") {
-            let advice = "the log is what the start writes, or the file of `logto` (`bolide config FILE` shows it), and under \
+            let advice = "the log is what the command prints, or the file of `logto` (`bolide config FILE` shows it), and under \
                 systemd `journalctl -u UNIT`; `bolide top` shows the requests";
             return diagnostic.advise(advice);
         }

@@ -52,7 +52,7 @@ pub fn encode(flow: &mut LogFlow, encoders: &[Encoder]) -> Result<Packings, Diag
                 (Some(packing), Step::Line(LineEncoding::Suffix(text))) => packing.after.push_str(&text),
                 (Some(_), Step::Line(_)) => {
                     return refused(
-                        "a compressed line has no text to format",
+                        "there is no text to format in a compressed line",
                         "name `format` and `json` before `gzip` and `compress`",
                     );
                 }

@@ -49,7 +49,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after
     /// a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a
     /// program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed
-    /// loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each
+    /// loggers, and to a named one if a `log-route` sends it there. The master opens files and sockets, with its rights, and each
     /// process writes its own lines. A logger that does not accept lines does not block processes: lines wait in memory, up to 1
     /// MiB in each process; others are dropped and counted. A socket, host, named pipe or program that is out of reach, at
     /// startup or later, does not keep an application from serving: lines wait in the same way, and the master tries it again

@@ -23,9 +23,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: request-id-answer = true
     on("request-id-answer", Setting::Switch(field!(Tracing.answers_have_ids))).reach(Reach::Application),
     /// Each request belongs to a trace (W3C Trace Context): the application gets the `traceparent` and `tracestate` of a trusted
-    /// reverse proxy, or a new `traceparent`, and the response has the field `traceresponse`. Without this option the application
-    /// gets the fields as the client has sent them.
-    /// Example: trace-context = true
+    /// reverse proxy, or a new `traceparent`, and the response contains the field `traceresponse`. Without this option the
+    /// application gets the fields as the client has sent them. Example: trace-context = true
     on("trace-context", Setting::Switch(field!(Tracing.has_traces))).reach(Reach::Application),
     /// Send a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is
     /// added to an endpoint without a path. It turns `trace-context` on; the application's own spans become children of the
@@ -126,7 +125,7 @@ pub fn set_sample(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
     Ok(())
 }
 
-/// `otlp-header`: `NAME: VALUE`. No message has the value.
+/// `otlp-header`: `NAME: VALUE`. The value is in no message.
 pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let error = |what: String| {

@@ -72,7 +72,7 @@ pub fn file_item(pair: &Pair, is_compressed: bool) -> Result<(PreloadedItem, Loc
     let text = values::text(pair)?;
     let (cache, file) = text.split_once(' ').unwrap_or(("", &text));
     if file.is_empty() {
-        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file", pair.key))
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a file", pair.key))
             .advise("write FILE, or CACHE FILE"));
     }
     Ok((item(pair, cache, file, PreloadedContent::File { path: file.into(), is_compressed }), pair.location.clone()))

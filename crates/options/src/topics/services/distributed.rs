@@ -10,7 +10,7 @@ use crate::draft::Draft;
 use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, rows, supported};
 use crate::values;
 
-/// The value of an option that names a server.
+/// The value of an option with a server.
 const SERVER: Value = Value::Form("an address: `redis://…`, `rediss://…` or `redis+unix:///PATH`");
 
 pub const ENTRIES: &[OptionEntry] = rows![

@@ -54,7 +54,7 @@ pub struct Ciphers {
     pub suites: Vec<String>,
     /// The TLS 1.2 suites by their OpenSSL names.
     pub openssl_names: Vec<&'static str>,
-    /// Suites that the list names and that are not supported.
+    /// Suites of the list that are not supported.
     pub left_out: Vec<String>,
 }
 

@@ -90,7 +90,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: ssl-socket = :3032,app.pem,app.key
     supported("ssl-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Uwsgi), &values::text(pair)?, pair)?))
         .takes(ADDRESS, "").several().reach(Reach::Master),
-    /// The certificate, with its intermediate certificates, in PEM, of each `https` address that names none. Without any `https`,
+    /// The certificate, with its intermediate certificates, in PEM, of each `https` address without one. Without any `https`,
     /// the addresses of `http` and `http-socket` speak TLS with it.
     /// Example: https = :8443
     ///          tls-certificate = /etc/ssl/app.pem
@@ -107,7 +107,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Instead: a server that starts unattended needs the password beside the key, where it protects nothing: write the key
     /// without one, with `openssl pkey -in KEY -out NEW` and mode 600
     refused("ssl-keyfile-password", Value::Text).also(&["keyfile-password"]),
-    /// Certificates, in PEM, of the authorities whose clients are accepted, for each address that names none itself.
+    /// Certificates, in PEM, of the authorities whose clients are accepted, for each address without some of its own.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-client-ca = clients.pem
     ///          tls-client-auth = required
@@ -226,11 +226,8 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> R
         [] => Credentials::Common,
         ["auto"] => Credentials::Development,
         [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
-            return Err(Diagnostic::error(
-                Some(&pair.location),
-                format!("`{} = {text}` names no certificate or no key", pair.key),
-            )
-            .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
+            return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a certificate or a key", pair.key))
+                .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
         }
         [certificate, ..] => Credentials::Files(CredentialFiles {
             certificate: (*certificate).to_owned(),
@@ -263,8 +260,11 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
         None => HTTPS_PORT,
         Some(Ok(port)) if port > 0 => port,
         Some(_) => {
-            return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
-                .advise("write ADDRESS,PORT, such as :80,8443"));
+            return Err(Diagnostic::error(
+                Some(&pair.location),
+                format!("`{} = {text}` does not contain a port of HTTPS", pair.key),
+            )
+            .advise("write ADDRESS,PORT, such as :80,8443"));
         }
     };
     let address = sockets::address_of(draft, &Pair { value: Some(written.to_owned()), ..pair.clone() })?;
@@ -277,7 +277,7 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
 pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let wrong = || {
-        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
+        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` does not contain a certificate and a key", pair.key))
             .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
     };
     let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
