@@ -99,6 +99,8 @@ KINDS = (
 #: Kinds of Markdown only: a message has its colons from its form, `where: what: why`.
 COLONS = "one colon in a paragraph, before a list, a code block or a definition"
 SEMICOLONS = "two sentences, or a conjunction; a semicolon stands between items of a list that have commas"
+#: A definition: an item begins with its name.
+LABEL = re.compile(r"^(?:\*\*[^*]+\*\*|`code`|\[[^]]*\])(?: \([^)]*\))?: ")
 ELLIPSIS = re.compile(r"(?:^|[.!?] )So (?:is|are|does|do|has|have)\b")
 
 PLACES = ("*.md", "*.rs", "*.py")
@@ -221,7 +223,7 @@ def offenders(text, reader):
         if reader is prose_of_markdown:
             if ELLIPSIS.search(prose):
                 yield line, "So is", "a whole sentence"
-            if len(re.findall(r":(?=\s|$)", prose)) > 1:
+            if len(re.findall(r":(?=\s|$)", LABEL.sub("", prose))) > 1:
                 yield line, prose[:60], COLONS
             for sentence in re.split(r"(?<=[.!?]) ", prose):
                 parts = sentence.split(";")
@@ -309,6 +311,7 @@ def test_a_bound_is_called_max_or_min():
         (prose_of_markdown, "Nobody waits.\n```\nnobody\n```\n`nobody` is a user\n", [1]),
         (prose_of_markdown, "<!-- run:\nnobody -->\n| a | so many |\n", [3]),
         (prose_of_markdown, "One: two.\n\nOne: two: three.\n\n* a: b\n* c: d\n", [3]),
+        (prose_of_markdown, "* `a`: one: two\n* **a b**: one: two: three\n", [2]),
         (prose_of_markdown, "It is on; it stays.\n\nIt takes a, b; c, d; and e.\n", [1]),
         (prose_of_markdown, "The log\nhas it.\n", [1]),
         (prose_of_rust, 'let user = "nobody";\n// Nobody asks.\nlet a = 1; // read anew\n/// `anew` is fine\n', [2, 3]),
