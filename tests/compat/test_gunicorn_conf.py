@@ -70,7 +70,7 @@ def launch(serve):
             (server.directory / name).write_text(text)
         if kind == "bolide":
             return server.start(), server.address()
-        found = server.launch().wait_for_log(r"Listening on: http://127\.0\.0\.1:(\d+) ")
+        found = server.launch().wait_for_log(r"Listening at: http://127\.0\.0\.1:(\d+) ")
         return server, ("127.0.0.1", int(found[1]))
 
     return launch

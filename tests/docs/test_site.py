@@ -299,7 +299,7 @@ QUESTIONS = {
     "zero downtime": ("zero-downtime.md", "bolide reload --wait"),
     "memory": ("faq.md", "reload-on-rss = 512"),
     "WebSockets": ("websockets.md", "python client.py"),
-    "JSON logs": ("logs.md", "log-json = true"),
+    "JSON logs": ("json-logging.md", "log-json = true"),
     "HTTPS": ("https.md", "auto"),
 }
 

@@ -118,6 +118,7 @@ def test_the_site_of_a_version_shows_a_choice_of_versions(monkeypatch):
 
     class Config:
         extra = {}  # noqa: RUF012
+        site_name = "Bolide"
         repo_url = None
 
     monkeypatch.delenv("BOLIDE_SITE_VERSION", raising=False)

@@ -106,7 +106,7 @@ def test_help_of_a_command_is_the_same_both_ways_and_has_flags_statuses_and_exam
     assert "did you mean `bolide help check`?" in said
 
 
-def test_a_command_that_is_misspelt_gets_the_right_one(bolide):
+def test_a_command_that_is_misspelled_gets_the_right_one(bolide):
     status, _, log = bolide("chekc")
     assert status == 1
     assert "did you mean `bolide check`?" in log

@@ -271,7 +271,7 @@ SAMPLES = {
     "worker-class": ("uvloop", ["loop = uvloop"]),
     "worker-connections": ("5", []),
     "worker-tmp-dir": ("/tmp", []),
-    "workers": ("3", ["processes = 3"]),
+    "workers": ("3", ["processes = 3", "lazy-apps = true"]),
     "workers-kill-timeout": ("20s", ["worker-reload-mercy = 20"]),
     "workers-lifetime": ("1h", ["max-worker-lifetime = 3600"]),
     "workers-max-rss": ("200", ["reload-on-rss = 200"]),

@@ -1,4 +1,4 @@
-"""The JSON schema of the options, as an editor applies it: real configurations pass, and a key that is misspelt does not."""
+"""The JSON schema of the options, as an editor applies it: real configurations pass, and a key that is misspelled does not."""
 
 import json
 import os
@@ -140,12 +140,12 @@ def test_a_configuration_that_is_right_passes(validator):
         ("env", {"A": "1"}),
     ],
 )
-def test_misspelt_options_and_invalid_values_do_not_pass(key, value, validator):
+def test_misspelled_options_and_invalid_values_do_not_pass(key, value, validator):
     assert faults(validator, {"uwsgi": {**SHOP, key: value}}) != []
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_passes_and_one_with_a_misspelt_key_does_not_as_check_has_it(name, validator, tmp_path):
+def test_a_file_passes_and_one_with_a_misspelled_key_does_not_as_check_has_it(name, validator, tmp_path):
     path = tmp_path / name
     path.write_text(FILES[name])
     assert faults(validator, parsed(path)) == []

@@ -72,7 +72,7 @@ def test_a_mule_that_gets_a_signal_is_replaced(name, start):
     wait_until(lambda: len(instance.workers()) == 2, "the mule")
     mule = next(pid for pid in instance.workers() if str(pid) != instance.body())
     os.kill(mule, getattr(signal, name))
-    instance.wait_for_log(rf"^bolide: mule 1 [(]pid {mule}[)] got {name} from pid {os.getpid()}: it ends ")
+    instance.wait_for_log(rf"^bolide: mule 1 [(]pid {mule}[)] got {name} from pid {os.getpid()}: it exits ")
     wait_until(lambda: len(instance.workers()) == 2 and mule not in instance.workers(), "its replacement")
 
 

@@ -68,7 +68,7 @@ def test_an_application_that_is_installed_elsewhere_is_served_and_its_address_is
     instance.wait_for_log(r"^bolide: listening on http://.*\nbolide: ready: 1 worker ")
 
 
-def test_a_port_that_is_misspelt_as_a_protocol_is_an_error_and_a_file_nearly_named_is_offered(fail, tmp_path):
+def test_a_port_that_is_misspelled_as_a_protocol_is_an_error_and_a_file_nearly_named_is_offered(fail, tmp_path):
     (tmp_path / "uwsgi.ini").write_text("[uwsgi]\n")
     status, lines = fail("--prot", "80", "shop")
     assert (status, len(lines)) == (START_FAILED, 1)

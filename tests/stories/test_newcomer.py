@@ -111,7 +111,7 @@ def test_help_and_version_are_words_that_are_understood(words, desk):
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("chekc", "check"), ("--workres", "--workers"), ("confg", "config")])
-def test_a_misspelt_word_is_reported_with_a_suggestion(typed, meant, desk):
+def test_a_misspelled_word_is_reported_with_a_suggestion(typed, meant, desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", typed)
     assert status != 0
@@ -180,7 +180,7 @@ def test_djangos_own_lines_serve_a_project(named, mysite, browse):
     assert shown.wait_for_end() == 0
 
 
-def test_a_misspelt_callable_is_reported_with_the_line_to_type(desk):
+def test_a_misspelled_callable_is_reported_with_the_line_to_type(desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", "app:aap", *ANY_PORT)
     assert status != 0

@@ -135,7 +135,7 @@ impl<'a> Arguments<'a> {
             (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
         };
         match value.as_deref().filter(|value| name == PROTOCOL && text != PROTOCOL && is_number(value)) {
-            Some(number) if !text.starts_with("protocol=") => Err(misspelt_port(text, number)),
+            Some(number) if !text.starts_with("protocol=") => Err(misspelled_port(text, number)),
             _ => Ok(ParsedOption::new(name, value)),
         }
     }
@@ -267,7 +267,7 @@ fn is_configuration(word: &str) -> bool {
 }
 
 /// The error about a number for an abbreviation of `--protocol`.
-fn misspelt_port(typed: &str, number: &str) -> ArgumentError {
+fn misspelled_port(typed: &str, number: &str) -> ArgumentError {
     let name = typed.split('=').next().unwrap_or_default();
     ArgumentError {
         message: format!("`--{name} {number}`: `--{name}` is short for `--{PROTOCOL}`, and {number} is not a protocol"),

@@ -376,8 +376,8 @@ fn take_positional(
         if let Some(first) = &application {
             return Err(second_application(&first.text, text).into());
         }
-        if let Some(misspelt) = typed_words::misspelt_file(text, host) {
-            return Err(misspelt.into());
+        if let Some(misspelled) = typed_words::misspelled_file(text, host) {
+            return Err(misspelled.into());
         }
         application = Some(positional(as_file(text, host)));
     }

@@ -76,7 +76,7 @@ pub fn missing_file(text: &str, name: &str, host: &HostInfo) -> Option<Diagnosti
 
 /// Returns the error about a word that is neither a file nor a module here, and whose extension is nearly that of a configuration
 /// of this directory: `uwsgi.ini2`.
-pub fn misspelt_file(text: &str, host: &HostInfo) -> Option<Diagnostic> {
+pub fn misspelled_file(text: &str, host: &HostInfo) -> Option<Diagnostic> {
     let (stem, _) = text.rsplit_once('.').filter(|_| !text.contains([':', '/']))?;
     if host.directory.join(text).exists() || project::has_module(&host.directory, text) {
         return None;

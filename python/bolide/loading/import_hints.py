@@ -14,7 +14,7 @@ from bolide.loading.known_packages import PACKAGES
 MAX_ENTRIES = 4096
 #: Maximum number of directories of ``sys.path`` that a message lists.
 MAX_SEARCHED = 6
-#: How similar a name must be to be offered instead of a misspelt one, from 0 to 1: one wrong letter in five.
+#: How similar a name must be to be offered instead of a misspelled one, from 0 to 1: one wrong letter in five.
 NEAR = 0.8
 #: The usual names of virtualenvs.
 ENVIRONMENTS = (".venv", "venv", "env", ".virtualenv")

@@ -1,6 +1,6 @@
 """The packages of PyPI for modules whose name says which one is meant: the names that applications on the web import most.
 
-A message offers ``pip install`` only for these: a package that happens to have the name of a misspelt module may be anybody's.
+A message offers ``pip install`` only for these: a package that happens to have the name of a misspelled module may be anybody's.
 """
 
 #: The package of each module. Only packages that are older and better known than any with a similar name.

@@ -48,7 +48,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     };
     let (settings, diagnostics) = bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     if let Some(settings) = &settings {
-        let implied = implied(&configuration, settings);
+        let implied = implied(&configuration, settings, &diagnostics);
         configuration.effects.extend(implied);
     }
     let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
@@ -124,7 +124,7 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
 }
 
 /// Lines for the workers that the environment asks for, and for loading in each of them, which the words of other servers mean.
-fn implied(read: &Configuration, settings: &Settings) -> Vec<Pair> {
+fn implied(read: &Configuration, settings: &Settings, diagnostics: &[Diagnostic]) -> Vec<Pair> {
     let place = |names: &[&str]| {
         let is_one = |pair: &&Pair| catalog().get(&pair.key).is_some_and(|row| names.contains(&row.name()));
         read.effects.iter().rev().find(is_one).map(|pair| &pair.location)
@@ -132,7 +132,9 @@ fn implied(read: &Configuration, settings: &Settings) -> Vec<Pair> {
     let (workers, mut made) = (&settings.workers, Vec::new());
     let processes = place(&["processes"]);
     let variable = Location::environment(WEB_CONCURRENCY);
-    if workers.processes_chosen && processes.is_none() {
+    // A note reports that the variable was read. Without one, another option implies the number, as `develop` does.
+    let is_read = diagnostics.iter().any(|found| found.location.as_ref() == Some(&variable));
+    if is_read && processes.is_none() {
         made.push(pair("processes", workers.processes.to_string(), variable.clone()));
     }
     if settings.application.lazy && workers.processes > 1 && place(&["lazy-apps", "lazy"]).is_none() {

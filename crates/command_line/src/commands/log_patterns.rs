@@ -47,7 +47,7 @@ const PAIRS: &[LinePair] = &[
     LinePair {
         theirs: "SIGPIPE: writing to a closed pipe/socket/fd (probably the client disconnected) on request / (ip 192.0.2.1) !!!",
         ours: "bolide: GET /: the client disconnected after 0.1 s",
-        matches: "the client disconnected",
+        matches: "the client disconnected after",
     },
 ];
 /// Lines that have uWSGI's tag, when an expression sees them.

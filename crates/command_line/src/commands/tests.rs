@@ -159,7 +159,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
 }
 
 #[test]
-fn test_check_knows_a_misspelt_section_of_each_format() {
+fn test_check_knows_a_misspelled_section_of_each_format() {
     let directory = Directory::new("check-sections");
     for (name, text) in [
         ("shop.ini", "[uwsgi]\nhttp = :8080\nmodule = app:app\n[uwsgy]\nprocesses = 3\n"),
@@ -196,7 +196,7 @@ fn test_check_reports_nothing_about_valid_files() {
     assert_eq!(printed(&directory, "check bolide.ini").0, "nothing to report\n");
     directory.write("uwsgi.xml", "<uwsgi><http>:8001</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
     assert_eq!(printed(&directory, "check uwsgi.xml").0, "nothing to report\n");
-    // A variable that the file reads as `$(UWSGI_BIND)` is not a misspelt option.
+    // A variable that the file reads as `$(UWSGI_BIND)` is not a misspelled option.
     directory.write("uwsgi.ini", "[uwsgi]\nhttp = $(UWSGI_BIND)\nmodule = app\n");
     let Ok(Reading::Print { text, .. }) = outcome(&directory, "check uwsgi.ini", &[("UWSGI_BIND", ":8001")]) else {
         panic!("it prints")
@@ -254,6 +254,7 @@ fn test_config_of_an_application_shows_what_a_start_would_do() {
     let processes = options.iter().find(|option| option["name"] == "processes").expect("it is there");
     assert_eq!((&processes["value"], &processes["from"]), (&serde_json::json!("4"), &serde_json::json!("command line")));
     assert!(printed(&directory, "config app.py --http :9000").0.contains("wsgi-file = app.py"));
+    assert!(!printed(&directory, "config app.py --develop").0.contains("WEB_CONCURRENCY"));
     assert!(printed(&directory, "config app.py --worker-class gevent").0.contains("1 worker of 1000 greenlets (gevent)"));
 }
 
