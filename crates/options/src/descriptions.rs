@@ -14,7 +14,7 @@ pub fn value(row: &OptionRow) -> String {
         Value::Switch => "on, unless it is `false`, `off`, `no` or `0`".to_owned(),
         Value::Number { least, most, unit } => bounds(least, most, unit),
         Value::NumberOrAuto { least, most, unit } => format!("{}, or `auto`", bounds(least, most, unit)),
-        Value::Decimal { most, unit } => format!("{}; decimals are allowed", bounds(0, most, unit)),
+        Value::Decimal { most, unit } => format!("{}, decimals allowed", bounds(0, most, unit)),
         Value::OneOf(words) => format!("one of {}", listed(words, "and")),
         Value::Text => "text".to_owned(),
         Value::Path => "a path".to_owned(),
@@ -23,9 +23,13 @@ pub fn value(row: &OptionRow) -> String {
         Value::Form(form) => form.to_owned(),
         Value::Special => "as in uWSGI".to_owned(),
     };
-    let times = if row.is_several { "; it can be given several times" } else { "" };
-    let optional = if row.argument == Argument::Optional { "; optional" } else { "" };
-    format!("{kind}{times}{optional}")
+    let notes = match (row.is_several, row.argument == Argument::Optional) {
+        (true, true) => " (repeatable, optional)",
+        (true, false) => " (repeatable)",
+        (false, true) => " (optional)",
+        (false, false) => "",
+    };
+    format!("{kind}{notes}")
 }
 
 /// The placeholder of the value in a usage: `SECONDS`, `FILE`, `on|off`.
@@ -99,20 +103,26 @@ fn textual(row: &OptionRow) -> &'static str {
 pub fn verdict(row: &OptionRow) -> String {
     match row.status {
         Status::Supported(_) => "supported".to_owned(),
-        Status::Accepted(why) => format!("accepted, and there is nothing to do: {why}"),
+        Status::Accepted(why) => format!("accepted and not needed, because {why}"),
         Status::Planned(milestone, meanwhile) => {
-            let verdict =
-                format!("planned, with `{}`: known from uWSGI ({}), without effect so far", milestone.word(), home(row));
-            if meanwhile.is_empty() { verdict } else { format!("{verdict}. In the meantime: {meanwhile}") }
+            let verdict = format!("planned with `{}`, without effect so far, and known from {}", milestone.word(), home(row));
+            if meanwhile.is_empty() { verdict } else { format!("{verdict}. {}", sentence(meanwhile)) }
         }
         Status::Protective(instead) => {
-            format!("missing, and an error because it protects: {instead}; `allow-missing = {}` starts without it", row.name())
+            let without = format!("`allow-missing = {}` starts without it.", row.name());
+            format!("missing, and an error because it protects. {} {without}", sentence(instead))
         }
-        Status::Absent(instead) => format!("absent, without effect: {instead}"),
-        Status::Refused(instead) => format!("refused: {instead}"),
+        Status::Absent(instead) => format!("absent, without effect. {}", sentence(instead)),
+        Status::Refused(instead) => format!("refused. {}", sentence(instead)),
     }
 }
 
 fn home(row: &OptionRow) -> String {
-    if row.home == "core" { "its core".to_owned() } else { format!("its plugin `{}`", row.home) }
+    if row.home == "core" { "uWSGI's core".to_owned() } else { format!("uWSGI's plugin `{}`", row.home) }
+}
+
+/// A reason, which is part of a sentence in a message, as a sentence of its own.
+fn sentence(reason: &str) -> String {
+    let mut characters = reason.chars();
+    characters.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), characters.as_str()))
 }

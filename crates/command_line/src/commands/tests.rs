@@ -333,9 +333,13 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
     }
     let (text, status) = printed(&directory, "explain vaccum");
     assert!(text.contains("did you mean `vacuum`?") && status == 1, "{text}");
-    assert!(printed(&directory, "explain cflags").0.contains("refused: "));
-    assert!(printed(&directory, "explain thunder-lock").0.contains("accepted, and there is nothing to do: "));
-    assert!(printed(&directory, "explain emperor").0.contains("planned, with `emperor`: known from uWSGI (its core)"));
+    assert!(printed(&directory, "explain cflags").0.contains("refused. "));
+    assert!(printed(&directory, "explain thunder-lock").0.contains("accepted and not needed, because "));
+    assert!(
+        printed(&directory, "explain emperor")
+            .0
+            .contains("planned with `emperor`, without effect so far, and known from uWSGI's core")
+    );
 }
 
 #[test]
