@@ -14,41 +14,45 @@ use crate::row::{OptionEntry, Reach, SECONDS, Setting, Value, field, list, on, r
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Run this shell command beside the application. It starts when the application is loaded, restarts when it ends and at a
-    /// reload, and stops last at the end: with SIGTERM, and with SIGKILL after `reload-mercy` if that is set, otherwise after 3
-    /// s. It runs as the user of the application. Its output goes to the log, each line prefixed with its name.
-    /// uWSGI: A daemon that exits within 3 s is restarted after 1 s, then 2 s, 3 s and so on, up to 5 min, as there; here the
-    /// pause starts over once it has lived longer. There its lines have no name. There SIGHUP stops daemons before the
-    /// application is loaded again; here they are replaced when the new generation serves, and not at all if it can't be loaded.
+    /// Run this shell command beside the application. It starts when the application is loaded, restarts when it exits and at a
+    /// reload, and stops last at shutdown. It is stopped with SIGTERM, and killed with SIGKILL after `reload-mercy` if that is
+    /// set, otherwise after 3 s. It runs as the user of the application. Its output goes to the log, each line prefixed with its
+    /// name.
+    /// uWSGI: Both servers restart a daemon that exits within 3 s after 1 s, then 2 s, 3 s and so on, up to 5 min. In Bolide the
+    /// pause starts over once the daemon has lived longer. uWSGI does not prefix its lines with a name. At SIGHUP, uWSGI stops
+    /// daemons before it loads the application again. Bolide replaces them when the new generation serves, and does not replace
+    /// them if that generation can't be loaded.
     /// Example: attach-daemon = celery -A shop worker
     list(
         "attach-daemon",
         set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(plain_daemon(values::text(pair)?, pair))),
     )
     .reach(Reach::Each),
-    /// Like `attach-daemon`; the instance exits when the command exits.
+    /// Like `attach-daemon`, but the instance exits when the command exits.
     /// Example: attach-control-daemon = /srv/shop/leader
     list("attach-control-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(control_daemon(pair)?)))
         .reach(Reach::Each),
-    /// A pidfile, a space, and a command that goes to the background and writes this file. It is started if the pid in the
-    /// file is not that of a running process, checked once a second, and outlives reloads and the instance. A number after the
-    /// pidfile, separated by a comma, is the number of seconds for which the file may be missing after startup (10). uWSGI: Only
-    /// processes of the user that the daemon runs as are accepted, so that a file that other users can write can't make the
-    /// master send signals to their processes. Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf
-    /// --daemonize yes --pidfile /run/shop/redis.pid
+    /// A pidfile, a space, and a command that goes to the background and writes this file. The command is started if the pid in
+    /// the file is not that of a running process, which is checked once a second. The daemon outlives reloads and the instance. A
+    /// number after the pidfile, separated by a comma, is the number of seconds for which the file may be missing after startup
+    /// (10).
+    /// uWSGI: Only processes of the user that the daemon runs as are accepted, so that a file that other users can write can't
+    /// make the master send signals to their processes.
+    /// Example: smart-attach-daemon = /run/shop/redis.pid redis-server redis.conf --daemonize yes --pidfile /run/shop/redis.pid
     list("smart-attach-daemon", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, false)?)))
         .reach(Reach::Each),
-    /// Like `smart-attach-daemon`, for a command that stays in the foreground: Bolide writes its pidfile.
+    /// Like `smart-attach-daemon`, for a command that stays in the foreground. Bolide writes its pidfile.
     /// Example: smart-attach-daemon2 = /run/shop/beat.pid celery -A shop beat
     list("smart-attach-daemon2", set!(|draft, _, pair| draft.of::<AttendantDraft>().daemons.push(smart_daemon(pair, true)?)))
         .reach(Reach::Each),
     /// Like `attach-daemon`, with keywords: `cmd` (or `command`, `exec`), `pidfile`, `freq`, `daemonize`, `control`, `touch`
-    /// (files, separated by `;`: it restarts when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`, `chdir`,
-    /// `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of shutdown and a
-    /// reload). A comma in a value is written `\,`. uWSGI: There, unknown keywords have no effect; here they are errors. There
-    /// `uid` fails if the option `uid` is set, because its master is that user by then; here it works. `ns_pid` is refused: write
-    /// `cmd=unshare --pid --fork --kill-child COMMAND`. Example: attach-daemon2 = cmd=redis-server
-    /// /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf
+    /// (files, separated by `;`, which restart it when one changes), `stopsignal` and `reloadsignal` (numbers), `uid`, `gid`,
+    /// `chdir`, `stdin`, `max_throttle` (seconds), `notifypid` (a daemon with a pidfile is also sent the signals of shutdown and
+    /// a reload). A comma in a value is written `\,`.
+    /// uWSGI: uWSGI ignores unknown keywords, which are errors here. In uWSGI the keyword `uid` fails if the option `uid` is set,
+    /// because its master is that user by then. In Bolide it works. `ns_pid` is refused. Write `cmd=unshare --pid --fork
+    /// --kill-child COMMAND` instead.
+    /// Example: attach-daemon2 = cmd=redis-server /etc/redis.conf,stopsignal=15,uid=redis,touch=/etc/redis.conf
     list(
         "attach-daemon2",
         set!(|draft, _, pair| {
@@ -62,22 +66,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          attach-daemon = cat
     on("daemons-honour-stdin", Setting::Switch(field!(AttendantDraft.honours_stdin))).reach(Reach::Master),
     /// Minute, hour, day of the month, month, day of the week, and a shell command that is started at these times, as the user of
-    /// the application. -1 means every minute, hour and so on, -5 every value that 5 divides; days of the week are 0 (Sunday) to
-    /// 6, and 7; if both a day of the month and a day of the week are given, either matches. Times are local: a time that is
-    /// skipped in spring does not occur, one that is repeated in autumn occurs twice. The command runs once at startup if the
-    /// current minute matches. Its output goes to the log with its name, and so does a status other than 0.
-    /// uWSGI: There, a command that still runs outlives the instance; here it is stopped with it, like daemons. After a startup
-    /// in a matching minute, a job continues at that second of each minute there, and at the beginning of each here. At most 64
-    /// commands of an instance run at the same time; others are skipped, and this is logged. Example: cron = 59 2 -1 -1 -1
-    /// /srv/shop/manage.py clearsessions
+    /// the application. -1 means every minute, hour and so on, and -5 every value that 5 divides. Days of the week are 0 (Sunday)
+    /// to 6, and 7. If both a day of the month and a day of the week are given, either matches. Times are local, so a time that
+    /// is skipped in spring does not occur, and one that is repeated in autumn occurs twice. The command runs once at startup if
+    /// the current minute matches. Its output goes to the log with its name, and so does a status other than 0.
+    /// uWSGI: In uWSGI a command that still runs outlives the instance. Bolide stops it with the instance, like daemons. After a
+    /// startup in a matching minute, uWSGI continues a job at that second of each minute, and Bolide at the beginning of each
+    /// minute. At most 64 commands of an instance run at the same time. Others are skipped, and this is logged.
+    /// Example: cron = 59 2 -1 -1 -1 /srv/shop/manage.py clearsessions
     ///          cron = -5 -1 -1 -1 -1 /srv/shop/send-mails
     list("cron", set!(|draft, _, pair| add_job(draft, job(pair, false)?, pair))).reach(Reach::Application),
-    /// Like `cron`; it is not started while it is running.
+    /// Like `cron`, but the command is not started while it is running.
     /// Example: unique-cron = -1 -1 -1 -1 -1 /srv/shop/worker-once
     list("unique-cron", set!(|draft, _, pair| add_job(draft, job(pair, true)?, pair))).reach(Reach::Application),
-    /// Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds; 0 means none),
+    /// Like `cron`, with keywords: `minute`, `hour`, `day`, `month`, `week`, `unique`, `harakiri` (seconds, where 0 means none),
     /// separated by commas, then a space and the command. A time that is not given means every.
-    /// uWSGI: There, unknown keywords have no effect; here they are errors.
+    /// uWSGI: uWSGI ignores unknown keywords, which are errors here.
     /// Example: cron2 = minute=-10,unique=1,harakiri=300 /srv/shop/poll
     list(
         "cron2",
@@ -92,7 +96,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cron = 0 2 -1 -1 -1 /srv/shop/backup
     supported("cron-harakiri", Setting::Positive(field!(AttendantDraft.cron_harakiri_s)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// Run commands of daemons, `cron` and hooks with this shell; of several, the first that exists, or `/bin/sh` if none does.
+    /// Run commands of daemons, `cron` and hooks with this shell. If several are given, the first that exists is used, or
+    /// `/bin/sh` if none does.
     /// Example: binsh = /bin/bash
     supported("binsh", set!(|draft, _, pair| draft.of::<AttendantDraft>().shells.push(values::text(pair)?.into())))
         .takes(Value::List, "/bin/sh").reach(Reach::Master),

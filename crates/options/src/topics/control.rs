@@ -12,11 +12,11 @@ use crate::topics::logging::LoggingDraft;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Serve in the background, with this file as the log, even if `logto` names another. The command returns when workers
-    /// serve, with status 0; a failed start is shown in the terminal, and in the exit status.
-    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask; here only
-    /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service or a
-    /// container needs no daemon: leave it out there.
+    /// Serve in the background, with this file as the log, even if `logto` specifies another. The command returns with status 0
+    /// when workers serve. If startup fails, the terminal shows why, and the exit status is not 0.
+    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask. In Bolide
+    /// only UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service
+    /// or a container does not need a daemon, so leave the option out there.
     /// Example: daemonize = /var/log/shop.log
     supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
@@ -24,11 +24,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: daemonize2 = /var/log/shop.log
     supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Write the master's pid to this file, with the rights of `uid` and `gid`: the file belongs to them.
+    /// Write the master's pid to this file, with the rights of `uid` and `gid`, which own the file.
     /// Example: pidfile2 = /home/shop/run/shop.pid
     supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Write the master's pid to this file when workers serve for the first time: a failed start leaves it unchanged.
+    /// Write the master's pid to this file when workers serve for the first time, so that a failed startup leaves it unchanged.
     /// Example: safe-pidfile = /run/shop.pid
     supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
@@ -36,12 +36,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: safe-pidfile2 = /home/shop/run/shop.pid
     supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// A FIFO that accepts commands, one letter each: `echo r > FILE` reloads. Of several (at most ten) the first is read at the
-    /// beginning, and a digit selects another. The page about signals and processes lists the letters.
+    /// A FIFO that accepts commands, one letter each. For example, `echo r > FILE` reloads. Of several (at most ten) the first is
+    /// read at the beginning, and a digit selects another. The page about signals and processes lists the letters.
     /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing in the
-    /// meantime; unknown letters are silently ignored. Example: master-fifo = /run/shop.fifo
+    /// meantime. It silently ignores unknown letters.
+    /// Example: master-fifo = /run/shop.fifo
     list("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into()))).reach(Reach::Master),
-    /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master; `off` disables it.
+    /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master. `off` disables it.
     /// Only root and the user that started the master may use it.
     /// Example: control-socket = /run/shop/control.sock
     supported("control-socket", set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?))

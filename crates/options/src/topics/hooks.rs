@@ -16,10 +16,10 @@ use crate::row::{OptionEntry, OptionRow, Reach, Value, list, refused, rows, set}
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
-const NO_PYTHON: &str = "there is no Python in this process: call a function of the application with `call-pre-app`, \
-    `call-post-app` or `hook-post-fork = call:MODULE:FUNCTION`";
-const FIXED_WAIT: &str =
-    "it is one minute; for another time write `hook-as-root = exec:timeout 10 sh -c 'until test -e FILE; do sleep 1; done'`";
+const NO_PYTHON: &str = "call a function of the application with `call-pre-app`, `call-post-app` or \
+    `hook-post-fork = call:MODULE:FUNCTION`, because there is no Python in this process";
+const FIXED_WAIT: &str = "the wait is limited to one minute, so for another time write `hook-as-root = exec:timeout 10 sh -c \
+    'until test -e FILE; do sleep 1; done'`";
 const MOUNT: &str = "write `exec-as-root = mount …`, or let the service manager mount it";
 
 /// The setter of an option that adds an action, or a command, of a phase.
@@ -30,14 +30,14 @@ macro_rules! add {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Run an action at the very beginning, in the master, with the rights that it was started with. The actions:
+    /// Run an action at the very beginning, in the master, with the rights that it was started with. The actions are
     /// `exec:COMMAND`, `safeexec:COMMAND` (ignores its status), `print:TEXT`, `cd:`, `mkdir:`, `rmdir:`, `create:FILE`,
     /// `write:FILE TEXT` and `writen:` (with a line end), `append:` and `appendn:`, `writefifo:`, `unlink:`, `rename:FROM TO`,
     /// `chmod:FILE MODE`, `chown:FILE USER GROUP`, `sticky:`, `putenv:NAME=VALUE`, `wait_for_fs:`, `wait_for_file:`,
     /// `wait_for_dir:` and `wait_for_socket:ADDRESS` (60 s), `alarm:NAME TEXT` (not in `hook-as-user-atexit`), `exit:STATUS`, and
     /// in processes with Python `call:MODULE:FUNCTION ARGUMENT`, `callret:` (a result other than 0 is a failure), `callint:` and
     /// `callintret:`. A failing action ends startup, and the last line reports it. A `!` before it keeps it out of the log.
-    /// uWSGI: `call` and the related actions name Python functions, not C functions. `unix_signal` is accepted if it asks for
+    /// uWSGI: `call` and the related actions call Python functions, not C functions. `unix_signal` is accepted if it asks for
     /// what the signal does here anyway, such as `unix_signal:15 gracefully_kill_them_all`.
     /// Example: hook-asap = mkdir:/run/shop
     ///          hook-asap = chown:/run/shop www-data www-data
@@ -45,21 +45,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `hook-asap`, after it.
     /// Example: hook-pre-jail = print:pre-jail
     list("hook-pre-jail", add!(Hook, PreJail)).reach(Reach::Each),
-    /// Like `hook-pre-jail`, after it; with `unshare` in the namespaces of the instance, when its sockets are bound.
+    /// Like `hook-pre-jail`, after it. With `unshare`, the action runs in the namespaces of the instance, when its sockets are
+    /// bound.
     /// Example: hook-post-jail = print:post-jail
     list("hook-post-jail", add!(Hook, PostJail)).reach(Reach::Each),
     /// Like `hook-post-jail`, after it.
     /// Example: hook-in-jail = print:in-jail
     list("hook-in-jail", add!(Hook, InJail)).reach(Reach::Each),
-    /// Run an action in the master, the last before sockets are opened and the application is started as its user; with
-    /// `unshare` when sockets are bound, and with `chroot` inside that directory.
+    /// Run an action in the master, the last before sockets are opened and the application is started as its user. With `unshare`
+    /// it runs when sockets are bound, and with `chroot` inside that directory.
     /// Example: hook-as-root = exec:install -d -o www-data /run/shop
     list("hook-as-root", add!(Hook, AsRoot)).reach(Reach::Each),
     /// Run an action as the user of the application, in each generation before anything is loaded.
-    /// uWSGI: There it runs once at startup, and at each reload too, because a reload starts a new process.
+    /// uWSGI: uWSGI runs it once at startup, and at each reload too, because a reload starts a new process.
     /// Example: hook-as-user = print:as-user
     list("hook-as-user", add!(Hook, AsUser)).reach(Reach::Each),
-    /// Run an action before the application is loaded, in the process that loads it: as its user, with Python.
+    /// Run an action before the application is loaded, in the process that loads it, as its user and with Python.
     /// Example: hook-pre-app = exec:python manage.py migrate
     list("hook-pre-app", add!(Hook, PreApp)).reach(Reach::Each),
     /// Run an action after the application is loaded, in the process that loads it.
@@ -84,11 +85,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: hook-accepting1-once = exec:touch /run/shop/ready
     list("hook-accepting1-once", add!(Hook, Accepting1Once)).reach(Reach::Each),
     /// Run an action when the master begins, before it starts the application, as the user of the application.
-    /// uWSGI: There it runs when the application is loaded.
+    /// uWSGI: uWSGI runs it when the application is loaded.
     /// Example: hook-master-start = print:the master begins
     list("hook-master-start", add!(Hook, MasterStart)).reach(Reach::Each),
-    /// Run an action at the end of the instance, as the user of the application. A failure is logged; all of them together have
-    /// 30 s.
+    /// Run an action at the end of the instance, as the user of the application. A failure is logged. All of these actions
+    /// together have 30 s.
     /// Example: hook-as-user-atexit = unlink:/run/shop/ready
     list("hook-as-user-atexit", add!(Hook, AsUserAtExit)).reach(Reach::Each),
     /// Run this shell command at the very beginning, in the master, with the rights that it was started with. Commands run after
@@ -119,20 +120,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Run this command at the end of the instance, as the user of the application.
     /// Example: exec-as-user-atexit = rm -f /run/shop/ready
     list("exec-as-user-atexit", add!(Exec, AsUserAtExit)).reach(Reach::Each),
-    /// Call this Python function before the application is loaded: `MODULE:FUNCTION`, and after a space its argument.
-    /// uWSGI: There it is a C function.
+    /// Call this Python function before the application is loaded. Write `MODULE:FUNCTION`, and after a space its argument.
+    /// uWSGI: uWSGI calls a C function.
     /// Example: call-pre-app = shop.setup:prepare
     list("call-pre-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PreApp, pair)?)).reach(Reach::Each),
     /// Like `call-pre-app`, after the application is loaded.
-    /// uWSGI: There it is a C function.
+    /// uWSGI: uWSGI calls a C function.
     /// Example: call-post-app = shop.cache:warm
     list("call-post-app", set!(|draft, _, pair| add_hook(draft, HookKind::Call, HookPhase::PostApp, pair)?)).reach(Reach::Each),
-    /// Wait until this file or directory exists, for at most a minute, before sockets are opened; otherwise startup fails.
+    /// Wait until this file or directory exists, for at most a minute, before sockets are opened. Startup fails if it does not
+    /// appear.
     /// Example: wait-for-file = /run/secrets/shop.env
     list("wait-for-dir", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Anything), HookPhase::AsRoot, pair)?))
         .reach(Reach::Each),
-    /// Wait until this address accepts connections, for at most a minute, before the application is loaded; otherwise startup
-    /// fails. Example: wait-for-socket = 127.0.0.1:5432
+    /// Wait until this address accepts connections, for at most a minute, before the application is loaded. Startup fails if it
+    /// does not.
+    /// Example: wait-for-socket = 127.0.0.1:5432
     list("wait-for-socket", set!(|draft, _, pair| add_hook(draft, HookKind::Wait(WaitSubject::Socket), HookPhase::PreApp, pair)?))
         .reach(Reach::Each),
     /// How long to wait for files.
@@ -182,13 +185,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     refused("umount-in-jail", Value::List).reason(MOUNT),
     /// Mount or unmount a file system.
     refused("umount-as-root", Value::List).reason(MOUNT),
-    /// Run an action when a file is touched: the file, a space, and an action as in `hook-asap`. A separate process runs it, as
-    /// the user of the application and inside its `chroot`, and no request waits for it; a failure is logged. If the file is
-    /// touched again while it runs, it runs once more afterwards. The file is watched as by `touch-reload`.
-    /// uWSGI: There the master itself does it, and supervises nothing in the meantime.
+    /// Run an action when a file is touched. Write the file, a space, and an action as in `hook-asap`. A separate process runs
+    /// it, as the user of the application and inside its `chroot`, so no request waits for it. A failure is logged. If the file
+    /// is touched again while the action runs, it runs once more afterwards. The file is watched as by `touch-reload`.
+    /// uWSGI: uWSGI's master runs the action itself, and does not supervise anything in the meantime.
     /// Example: hook-touch = /run/shop/flush exec:shop-cache flush
     list("hook-touch", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Hook, row, pair)?)).reach(Reach::Master),
-    /// Run this shell command when a file is touched: the file, a space, and the command. Like `hook-touch` with `exec:`.
+    /// Run this shell command when a file is touched. Write the file, a space, and the command. It works like `hook-touch` with
+    /// `exec:`.
     /// Example: touch-exec = /run/shop/flush shop-cache flush
     list("touch-exec", set!(|draft, row, pair| add_touch_hook(draft, HookKind::Exec, row, pair)?)).reach(Reach::Master),
 ];

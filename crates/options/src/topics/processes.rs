@@ -23,19 +23,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Why: the log always shows the Python stack of a request that harakiri ends
     accepted("harakiri-verbose", Value::Switch),
     /// The number of router processes.
-    /// Why: the workers speak HTTP themselves, there is no router process
+    /// Why: the workers speak HTTP themselves and there is no router process
     accepted("http-processes", Value::Special),
     /// Threads that send data to slow clients.
     /// Why: the event loop sends it, without a thread
     accepted("offload-threads", Value::Special),
-    /// Load the application once, before workers are forked: they share its memory, and one that dies is replaced immediately.
-    /// Without it a single worker loads the application itself, so that threads that the application starts while loading keep
-    /// running; several workers are always forked.
-    /// uWSGI: The master process always exists: without `master` uWSGI does not replace workers that die, and `harakiri` and
+    /// Load the application once, before workers are forked, so that they share its memory, and one that dies is replaced
+    /// immediately. Without it a single worker loads the application itself, so that threads that the application starts while
+    /// loading keep running. Several workers are always forked.
+    /// uWSGI: Bolide always has a master process. Without `master`, uWSGI does not replace workers that die, and `harakiri` and
     /// reloads do nothing.
     /// Example: master = true
     on("master", Setting::Switch(field!(ProcessesDraft.has_master))).reach(Reach::Application),
-    /// The order of generations at a reload: with `start-first` the new one serves before the old one ends; with `stop-first` the
+    /// The order of generations at a reload. With `start-first` the new one serves before the old one ends. With `stop-first` the
     /// old one ends before the new one is loaded, for applications that need exclusive resources (a database file with a lock,
     /// their own port). The sockets stay open, and clients wait.
     /// Example: reload-order = stop-first
@@ -45,7 +45,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::OneOf(&RELOAD_ORDER_WORDS), "start-first")
     .reach(Reach::Application),
-    /// The priority of prototypes and workers, from -20 to 19 (nice(1)); only root may raise it. The master is not affected.
+    /// The priority of prototypes and workers, from -20 to 19 (nice(1)). Only root may raise it. The master is not affected.
     /// Example: prio = 10
     supported(
         "prio",
@@ -59,37 +59,38 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: cpu-affinity = 1
     supported("cpu-affinity", Setting::Number(field!(ProcessesDraft.cpus_of_each)))
         .takes(within(0, 1024, "CPUs"), "0").reach(Reach::Application),
-    /// Workers have the standard input of the process that starts Bolide, instead of /dev/null: for `breakpoint()`.
+    /// Workers have the standard input of the process that starts Bolide, instead of /dev/null, so that `breakpoint()` works.
     /// Example: honour-stdin = true
     supported("honour-stdin", Setting::Switch(field!(ApplicationSettings.honour_stdin)))
         .takes(Value::Switch, "off, but on with one worker at a terminal").reach(Reach::Master),
-    /// The number of workers; `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an
+    /// The number of workers. `auto` is the number of CPUs that this process may use, including the quota of its cgroup. For an
     /// application on the command line, `WEB_CONCURRENCY` applies if this is not set.
-    /// uWSGI: uWSGI has no `auto`; `%k` counts the machine's CPUs, even if a container may use fewer.
+    /// uWSGI: uWSGI does not have `auto`. Its `%k` counts the machine's CPUs, even if a container may use fewer.
     /// Example: processes = 4
     ///          processes = auto
     supported("processes", Setting::By(set_processes))
         .takes(Value::NumberOrAuto { least: 1, most: MAX_PROCESSES, unit: "processes" }, "1").reach(Reach::Application),
-    /// The number of threads of a worker, where 0 means one; `auto` starts with one and adds more while requests wait and the
+    /// The number of threads of a worker, where 0 means one. `auto` starts with one and adds more while requests wait and the
     /// running ones are blocked.
-    /// uWSGI: uWSGI has no `auto`.
+    /// uWSGI: uWSGI does not have `auto`.
     /// Example: threads = 8
     ///          threads = auto
     supported("threads", Setting::By(set_threads))
         .takes(Value::NumberOrAuto { least: 0, most: 1024, unit: "threads" }, "1").reach(Reach::Application),
-    /// Kill a worker whose request takes longer than this; the log identifies the request and shows its stack.
+    /// Kill a worker whose request takes longer than this. The log identifies the request and shows its stack.
     /// Example: harakiri = 30
     supported("harakiri", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
     /// How long requests in flight may take at shutdown or a reload. Requests of ASGI applications are cut off in its last
-    /// quarter, at most 5 s before its end, so that the lifespan can shut down. Example: reload-mercy = 30
+    /// quarter, at most 5 s before its end, so that the lifespan can shut down.
+    /// Example: reload-mercy = 30
     supported(
         "reload-mercy",
         set!(|draft, row, pair| draft.of::<LifecycleDraft>().settings.reload_mercy_ms = mercy_ms(draft, row, pair)?),
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Like `reload-mercy`, for workers; it takes precedence if both are set.
+    /// Like `reload-mercy`, for workers. It takes precedence if both are set.
     /// Example: worker-reload-mercy = 30
     supported(
         "worker-reload-mercy",
@@ -97,13 +98,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Abandon a new generation whose workers do not all serve within this time: the old one continues, and startup fails.
-    /// SIGHUP also abandons it, at any time, and starts another.
+    /// Abandon a new generation whose workers do not all serve within this time. The old one continues, and startup fails. SIGHUP
+    /// also abandons it, at any time, and starts another.
     /// Example: load-timeout = 120
     supported("load-timeout", Setting::Seconds(field!(LifecycleDraft.settings.load_timeout_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// Write the master's pid to this file. Only its owner may write to it, whatever the `umask`: commands send signals to the
-    /// pid in it.
+    /// Write the master's pid to this file. Only its owner may write to it, whatever the `umask`, because commands send signals
+    /// to the pid in it.
     /// uWSGI: With an empty umask, as `daemonize` sets it, every user may write to uWSGI's pidfile.
     /// Example: pidfile = /run/shop.pid
     supported("pidfile", Setting::Text(field!(LifecycleDraft.pidfile))).takes(Value::Path, "").reach(Reach::Master),

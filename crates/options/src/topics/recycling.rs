@@ -20,13 +20,13 @@ const REQUESTS: Value = within(0, i64::MAX, "requests");
 const MEGABYTES: Value = within(0, 1_048_576, "MiB");
 
 /// The difference that all memory limits share.
-const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that \
+const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker. Bolide's master checks once a second, so that \
     requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Replace a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so
+    /// Replace a worker after this many requests. The replacement serves first. The number is randomly reduced by up to 10 %, so
     /// that workers are not replaced together.
-    /// uWSGI: uWSGI does not reduce the number, and its workers all end at about the same time, before their replacements serve.
+    /// uWSGI: uWSGI does not reduce the number, so its workers all exit at about the same time, before their replacements serve.
     /// Example: max-requests = 5000
     supported("max-requests", Setting::Positive(field!(RecyclingDraft.settings.max_requests)))
         .takes(REQUESTS, "off").reach(Reach::Application),
@@ -40,7 +40,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(REQUESTS, "0")
     .reach(Reach::Application),
-    /// Replace a worker after this time; the replacement serves first. The time is randomly reduced by up to 10 %.
+    /// Replace a worker after this time. The replacement serves first. The time is randomly reduced by up to 10 %.
     /// Example: max-worker-lifetime = 3600
     supported("max-worker-lifetime", Setting::Seconds(field!(RecyclingDraft.settings.max_lifetime_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
@@ -53,8 +53,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "0")
     .reach(Reach::Application),
-    /// How long a worker serves at least before `max-requests` or a memory limit replaces it: a limit that each worker exceeds
-    /// from its first request causes no restart loop.
+    /// How long a worker serves at least before `max-requests` or a memory limit replaces it, so that a limit that each worker
+    /// exceeds from its first request does not cause a restart loop.
     /// Example: min-worker-lifetime = 60
     supported("min-worker-lifetime", Setting::By(set_min_lifetime)).takes(SECONDS, "10").reach(Reach::Application),
     /// Replace a worker whose resident memory, including shared memory, is this many MiB or more.
@@ -65,8 +65,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: reload-on-as = 2048
     supported("reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.address_space)))
         .takes(MEGABYTES, "off").uwsgi(MEMORY_CHECKS).reach(Reach::Application),
-    /// Replace a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes
-    /// the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
+    /// Replace a worker whose unshared resident memory, which is its growth since the fork, is this many MiB or more. Measuring
+    /// it takes the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: reload-on-uss = 200
     supported("reload-on-uss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.unique)))
@@ -76,8 +76,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: reload-on-pss = 300
     supported("reload-on-pss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.proportional)))
         .takes(MEGABYTES, "off").reach(Reach::Application),
-    /// Kill a worker whose resident memory is this many MiB or more, immediately, with its requests: for a single request that
-    /// would exhaust the machine. The master checks once a second.
+    /// Kill a worker whose resident memory is this many MiB or more, immediately and with its requests. It protects against a
+    /// single request that would exhaust the machine. The master checks once a second.
     /// uWSGI: uWSGI checks every three seconds. A worker that exceeds its limit right after its start is restarted after a pause,
     /// which doubles up to 10 s.
     /// Example: reload-on-rss = 512
@@ -88,27 +88,30 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: evil-reload-on-as = 8192
     supported("evil-reload-on-as", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.evil_address_space)))
         .takes(MEGABYTES, "off").reach(Reach::Application),
-    /// In a cgroup version 2 (a container, a systemd service): replaces the largest worker when its processes have waited for
+    /// In a cgroup version 2 (a container, a systemd service), replace the largest worker when its processes have waited for
     /// memory for this share of the last ten seconds (`memory.pressure`), or have reached `memory.high` or nine tenths of
-    /// `memory.max`, before the kernel kills one. One worker at a time, ten seconds apart so that the numbers can follow.
+    /// `memory.max`, before the kernel kills one. One worker is replaced at a time, ten seconds apart so that the numbers can
+    /// follow.
     /// Example: reload-on-pressure = 10
     supported("reload-on-pressure", Setting::Count(field!(RecyclingDraft.settings.pressure_percent)))
         .takes(within(0, 100, "percent"), "off").reach(Reach::Application),
-    /// The maximum address space of a prototype and of each worker, in MiB: beyond it Python raises MemoryError, and a library
-    /// that can't continue (for example TLS) ends the worker with SIGABRT: the log then names the limit. The master has no limit.
+    /// The maximum address space of a prototype and of each worker, in MiB. Beyond it Python raises MemoryError, and a library
+    /// that can't continue (for example TLS) ends the worker with SIGABRT. The log then mentions the limit. The master has no
+    /// limit.
     /// Example: limit-as = 2048
     supported("limit-as", Setting::Mebibytes(field!(LifecycleDraft.settings.process.address_space_bytes)))
         .takes(MEGABYTES, "no limit").reach(Reach::Application),
-    /// The maximum number of processes and threads of the user of `uid`, of all programs together: beyond it no more can be
+    /// The maximum number of processes and threads of the user of `uid`, of all programs together. Beyond it no more can be
     /// started. Root has no such limit.
     /// Example: limit-nproc = 200
     supported("limit-nproc", Setting::Positive(field!(LifecycleDraft.settings.process.processes_most)))
         .takes(within(0, i64::MAX, "processes and threads"), "no limit").reach(Reach::Application),
-    /// Write a report to this directory when a worker dies unexpectedly: of a signal, `os._exit`, `harakiri` or a memory limit.
-    /// It has the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests in flight
-    /// and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept; the oldest
-    /// are removed. The directory must exist, and the application's user must be able to write to it. `bolide crash FILE`
-    /// explains a report. Example: crash-reports = /var/lib/shop/crashes
+    /// Write a report to this directory when a worker dies unexpectedly because of a signal, `os._exit`, `harakiri` or a memory
+    /// limit. It contains the Python stacks of all threads, the native module of a fault, limits, memory, versions, the requests
+    /// in flight and the last 64, without bodies, headers and values of query strings. At most 50 reports and 32 MiB are kept,
+    /// and the oldest are removed. The directory must exist, and the application's user must be able to write to it. `bolide
+    /// crash FILE` explains a report.
+    /// Example: crash-reports = /var/lib/shop/crashes
     supported(
         "crash-reports",
         set!(|draft, _, pair| draft.of::<LifecycleDraft>().settings.crash_reports =
@@ -117,14 +120,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Path, "off")
     .reach(Reach::Master),
     /// A worker whose request takes longer than `harakiri` is sent `harakiri-graceful-signal` first, and killed only after this
-    /// additional time, unless the request has ended: its other threads can finish, and a signal handler of the application can
-    /// abort the request.
+    /// additional time, unless the request has ended. In this time its other threads can finish, and a signal handler of the
+    /// application can abort the request.
     /// Example: harakiri = 30
     ///          harakiri-graceful-timeout = 5
     supported("harakiri-graceful-timeout", Setting::Seconds(field!(LifecycleDraft.settings.harakiri_policy.graceful_ms)))
         .takes(SECONDS, "off").reach(Reach::Application),
-    /// The signal that `harakiri-graceful-timeout` sends. With 15 (SIGTERM) a worker accepts nothing new, and its replacement
-    /// starts.
+    /// The signal that `harakiri-graceful-timeout` sends. With 15 (SIGTERM) a worker does not accept anything new, and its
+    /// replacement starts.
     /// Example: harakiri-graceful-signal = 10
     supported(
         "harakiri-graceful-signal",
@@ -132,8 +135,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(1, 64, "(number of a signal)"), "15")
     .reach(Reach::Application),
-    /// `harakiri` does not kill workers while fewer connections than this wait at the listening sockets; the master checks again
-    /// every second. Example: harakiri-queue-threshold = 10
+    /// `harakiri` does not kill workers while fewer connections than this wait at the listening sockets. The master checks again
+    /// every second.
+    /// Example: harakiri-queue-threshold = 10
     supported("harakiri-queue-threshold", Setting::Number(field!(LifecycleDraft.settings.harakiri_policy.queue_threshold)))
         .takes(within(0, 65_535, "connections"), "0").reach(Reach::Application),
     /// Exclude work after a request from harakiri.
@@ -142,10 +146,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
 ];
 
 pub const RELOADS: &[OptionEntry] = rows![
-    /// Before a worker of a new generation serves, it requests this path from its own application, and none is ready before
-    /// all have their response. If the status of a response is 500 or above, raises an exception, or does not arrive within
-    /// `reload-probe-timeout`, the generation is abandoned and the old one continues. For WSGI and ASGI; not at startup, where
-    /// there is no old generation.
+    /// Before a worker of a new generation serves, it requests this path from its own application, and none is ready before all
+    /// have their response. If the status of a response is 500 or above, or the request raises an exception, or the response does
+    /// not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. It works for WSGI and
+    /// ASGI, but not at startup, where there is no old generation.
     /// Example: reload-probe = /health
     supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)))
         .reach(Reach::Application),
@@ -161,18 +165,18 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// At a reload one worker of the new generation is forked first, and serves beside the old ones for this long. An error is a
     /// response of 500 or above, a response that an exception cuts off, or a request that `harakiri` kills. If the canary makes
     /// at least two errors and significantly more than the old workers in the same time, or dies, the generation is rolled back,
-    /// as if it had failed to load: the old one continues, with its settings. A clear failure is rolled back immediately. New
+    /// as if it had failed to load, and the old one continues with its settings. A clear failure is rolled back immediately. New
     /// connections are distributed round-robin among it and the old workers. A canary with too few requests to judge (10 of its
-    /// own) passes, and this is logged: use `reload-probe` to check without traffic. One without any successful response is
+    /// own) passes, and this is logged. Use `reload-probe` to check without traffic. One without any successful response is
     /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
-    /// Not at startup, where there is no old generation, and not at a chain reload.
+    /// There is no canary at startup, where there is no old generation, and at a chain reload.
     /// Example: reload-canary = 30
     supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)))
         .takes(within(1, 86_400, "seconds"), "").reach(Reach::Application),
-    /// Request this path from the application after it is loaded, before workers are forked: objects that it creates at its
-    /// first request (for example Django's URL patterns and templates) are created once and shared. Django's database connections
-    /// are closed afterwards. A response of 500 or above and an exception are logged, and have no other effect. For WSGI only:
-    /// each worker has its own event loop for ASGI applications, which have their lifespan.
+    /// Request this path from the application after it is loaded, before workers are forked. Objects that it creates at its first
+    /// request (for example Django's URL patterns and templates) are then created once and shared. Django's database connections
+    /// are closed afterwards. A response of 500 or above and an exception are logged, and do not have another effect. It works
+    /// for WSGI only, because each worker has its own event loop for ASGI applications, which have their lifespan.
     /// Example: warmup = /
     ///          warmup = /login
     supported("warmup", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)))
@@ -181,7 +185,8 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// Example: exit-on-reload = true
     on("exit-on-reload", Setting::Switch(field!(ReloadingDraft.0.exits))).reach(Reach::Application),
     /// The program that an upgrade executes, with the arguments of startup. The default is the program that was started.
-    /// uWSGI: uWSGI executes it at every reload; here reloads need no new master, and an upgrade is another command.
+    /// uWSGI: uWSGI executes it at every reload. Bolide does not need a new master for a reload, and an upgrade is another
+    /// command.
     /// Example: binary-path = /opt/bolide/bin/bolide
     supported(
         "binary-path",
@@ -190,7 +195,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// The number of files and connections that each process may have open. Exceeding the limit of startup needs root; if it is
+    /// The number of files and connections that each process may have open. Exceeding the limit of startup needs root. If it is
     /// not available, this is logged.
     /// Example: max-fd = 65536
     supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))

@@ -41,7 +41,7 @@ fn algorithm(draft: &mut Draft, pair: &Pair) -> Algorithm {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// The minimum number of workers when there is little to do; under load there are up to `processes`. `cheaper-algo` decides
+    /// The minimum number of workers when there is little to do. Under load there are up to `processes`. `cheaper-algo` decides
     /// once a second. In addition, workers are added within a tenth of a second when all are busy and connections wait,
     /// regardless of `cheaper-overload`, but not with `cheaper-algo = manual`. A worker that is removed finishes its requests.
     /// uWSGI: uWSGI only checks once a second, so a burst waits for several seconds.
@@ -68,24 +68,24 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cheaper-step = 2
     supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?))
         .takes(PROCESSES, "1").reach(Reach::Application),
-    /// With `spare`: the seconds for which all workers must be busy before some are added, and after which one is removed when
-    /// several are idle. With `busyness`: the length of an interval in seconds. With `backlog`: the number of connections that
-    /// may wait.
+    /// The limit at which `cheaper-algo` adds workers. With `spare` it is the number of seconds for which all workers must be
+    /// busy before some are added, and after which one is removed when several are idle. With `busyness` it is the length of an
+    /// interval in seconds. With `backlog` it is the number of connections that may wait.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-overload = 30
     supported("cheaper-overload", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.overload)?))
         .takes(within(0, 86_400, "seconds, or connections"), "3").reach(Reach::Application),
-    /// With `spare2`: the seconds for which more workers than `cheaper` must be idle before one is removed.
+    /// The number of seconds for which, with `spare2`, more workers than `cheaper` must be idle before one is removed.
     /// uWSGI: An option of uWSGI 2.1.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-idle = 60
     supported("cheaper-idle", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.idle_s)?))
         .takes(SECONDS, "10").reach(Reach::Application),
-    /// The algorithm that determines the number of workers. `spare`: one should be idle. `spare2`: as many as `cheaper` says
-    /// should be idle. `backlog`: at most `cheaper-overload` connections should wait. `busyness`: workers should be busy for a
-    /// share of their time. `manual`: only SIGTTIN, SIGTTOU and other commands change it.
+    /// The algorithm that determines the number of workers. With `spare`, one should be idle. With `spare2`, as many as `cheaper`
+    /// specifies should be idle. With `backlog`, at most `cheaper-overload` connections should wait. With `busyness`, workers
+    /// should be busy for a share of their time. With `manual`, only SIGTTIN, SIGTTOU and other commands change the number.
     /// uWSGI: uWSGI treats an unknown name as `spare`, and does not see connections that wait at UNIX sockets.
     /// Example: processes = 8
     ///          cheaper = 2
@@ -100,10 +100,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::OneOf(&ALGORITHM_WORDS), "spare")
     .reach(Reach::Application),
     /// List the algorithms, and exit.
-    /// Instead: they are `spare`, `spare2`, `backlog`, `busyness` and `manual`: see `bolide explain cheaper-algo`
+    /// Instead: see `bolide explain cheaper-algo` for the algorithms, which are `spare`, `spare2`, `backlog`, `busyness` and
+    /// `manual`
     refused("cheaper-algo-list", Value::Switch),
     /// No workers are added while the total resident memory of all workers is this many bytes or more.
-    /// uWSGI: uWSGI asks for `memory-report` with it; here the master measures.
+    /// uWSGI: uWSGI requires `memory-report` for it. Bolide's master measures the memory itself.
     /// Example: processes = 8
     ///          cheaper = 2
     ///          cheaper-rss-limit-soft = 1073741824
@@ -116,7 +117,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(BYTES, "off")
     .reach(Reach::Application),
-    /// One worker per second is removed while the total resident memory of all workers is this many bytes or more; the last one
+    /// One worker per second is removed while the total resident memory of all workers is this many bytes or more. The last one
     /// stays.
     /// Example: processes = 8
     ///          cheaper = 2
@@ -223,10 +224,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// Load the application and do not start workers before the first connection arrives; then it starts those of `cheaper`, or
-    /// all. Example: cheap = true
+    /// Load the application and do not start workers before the first connection arrives. Then the workers of `cheaper` start, or
+    /// all of them.
+    /// Example: cheap = true
     on("cheap", Setting::Switch(field!(ScalingDraft.settings.starts_empty))).reach(Reach::Application),
-    /// End all workers when no request has arrived for this time; the next connection starts them again, from the loaded
+    /// End all workers when no request has arrived for this time. The next connection starts them again, from the loaded
     /// application. Clients notice a few milliseconds.
     /// uWSGI: uWSGI only checks once a second, and its master waits for the end of each worker in turn, up to three seconds,
     /// during which it does nothing else.
@@ -238,7 +240,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "off")
     .reach(Reach::Application),
-    /// End the instance when `idle` would end the workers: for socket activation.
+    /// End the instance when `idle` would end the workers, as socket activation needs it.
     /// Example: idle = 600
     ///          die-on-idle = true
     on("die-on-idle", Setting::LocatedSwitch(field!(ScalingDraft.dies))).reach(Reach::Application),

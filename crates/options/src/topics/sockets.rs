@@ -20,11 +20,11 @@ use crate::{address, values};
 const MODIFIER: Value = within(0, 255, "");
 
 /// The reason that modifiers have no effect: all applications are Python's.
-const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
+const ONE_PLUGIN: &str = "leave it out, because every request goes to the application";
 
 /// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
-const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` \
-    and `uwsgi.recv`, which raw applications use, are not supported";
+const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ), but \
+    `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Listen on this address with the uwsgi protocol (or with the one that `protocol` names).
@@ -38,14 +38,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: uwsgi-socket = 127.0.0.1:3031
     supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.
-    /// uWSGI: uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length
-    /// waits forever; here bodies are read, and such a response ends with its connection.
+    /// uWSGI: uWSGI does not give the application a body there, and never closes the connection, so the client of a response
+    /// without Content-Length waits forever. Bolide reads bodies, and such a response ends with its connection.
     /// Example: puwsgi-socket = 127.0.0.1:3031
     supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)))
         .takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with FastCGI, as a responder.
-    /// uWSGI: uWSGI closes the connection after each response; here it is kept if the reverse proxy asks for it (nginx:
-    /// `fastcgi_keep_conn on`).
+    /// uWSGI: uWSGI closes the connection after each response. Bolide keeps it if the reverse proxy asks for that, as nginx does
+    /// with `fastcgi_keep_conn on`.
     /// Example: fastcgi-socket = /run/app.sock
     ///          fastcgi-socket = 127.0.0.1:9000
     supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)))
@@ -60,8 +60,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// A variant of `fastcgi-modifier1`.
     refused("fastcgi-modifier2", MODIFIER).reason(ONE_PLUGIN),
     /// Listen on this address with SCGI.
-    /// uWSGI: uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is
-    /// refused, as the protocol specifies.
+    /// uWSGI: uWSGI accepts any request. Bolide refuses a request without `SCGI` = 1, or without CONTENT_LENGTH as its first
+    /// variable, as the protocol specifies.
     /// Example: scgi-socket = 127.0.0.1:4000
     supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with SCGI, with an HTTP status line at the head of each response instead of CGI's field Status.
@@ -81,12 +81,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// A variant of `raw-modifier1`.
     absent("raw-modifier2", MODIFIER).reason(INSTEAD_OF_RAW),
     /// Listen on this address with HTTP/1.1.
-    /// uWSGI: uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.
+    /// uWSGI: uWSGI puts a router process in front of the workers. In Bolide the workers speak HTTP themselves, which costs less.
     /// Example: http = 127.0.0.1:8080
     ///          http = :8080
     supported("http", Setting::Listen(SocketKind::HttpRouter)).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with HTTP/1.1.
-    /// uWSGI: uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.
+    /// uWSGI: uWSGI closes the connection after each response. Bolide keeps it alive, as HTTP/1.1 specifies.
     /// Example: http-socket = :8080
     supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http))).takes(Value::Address, "").reach(Reach::Master),
     /// Listen on this address with HTTP/1.1.
@@ -96,13 +96,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `scgi`, `scgi-nph`.
     /// Example: protocol = http
     supported("protocol", set!(|draft, _, pair| set_protocol(draft, pair)?)).takes(Value::Text, "uwsgi").reach(Reach::Master),
-    /// The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.
-    /// uWSGI: uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is
-    /// the default, and a larger number is reduced to it.
+    /// The number of new connections that the kernel queues for a socket. 0 means the kernel's own limit.
+    /// uWSGI: uWSGI's default is 100, and it does not start with a number above the kernel's limit. In Bolide the kernel's limit
+    /// is the default, and a larger number is reduced to it.
     /// Example: listen = 1024
     supported("listen", Setting::Number(field!(SocketsDraft.backlog)))
         .takes(within(0, i32::MAX as i64, "connections"), "the kernel's own limit").reach(Reach::Master),
-    /// The mode of the files of UNIX sockets, three octal digits; without a value, 666.
+    /// The mode of the files of UNIX sockets, three octal digits. Without a value, the mode is 666.
     /// Example: chmod-socket = 660
     supported(
         "chmod-socket",
@@ -110,11 +110,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::Text, "the umask")
     .reach(Reach::Master),
-    /// The owner of the files of UNIX sockets: `user` or `user:group`.
+    /// The owner of the files of UNIX sockets, as `user` or `user:group`.
     /// Example: chown-socket = www-data:www-data
     supported("chown-socket", Setting::Text(field!(SocketsDraft.owner))).reach(Reach::Master),
     /// How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.
-    /// uWSGI: uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.
+    /// uWSGI: uWSGI's default is 4 seconds, which cuts off slow clients. In Bolide slow clients do not occupy a thread, so the
+    /// default is 30.
     /// Example: socket-timeout = 10
     supported(
         "socket-timeout",
@@ -130,24 +131,24 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
-    /// How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger
-    /// value is a number of seconds.
-    /// uWSGI: uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections
-    /// are kept by default, and `true` is on.
+    /// How long an idle HTTP connection is kept. 0 or `false` closes it after each response, 1 or `true` means the default, and a
+    /// larger value is a number of seconds.
+    /// uWSGI: uWSGI's `http` closes the connection after each response unless this is set, and reads `true` as 0, which is off.
+    /// Bolide keeps connections by default, and `true` is on.
     /// Example: http-keepalive = 75
     supported("http-keepalive", set!(|draft, row, pair| draft.of::<Limits>().keepalive_ms = draft.keepalive_ms(row, pair)?))
         .takes(SECONDS, "65").reach(Reach::Application),
-    /// An address that other options name by its number: `=0` is the first one. It is served if `http`, `https`, `http-socket`,
-    /// `socket` or a related option names it, with the protocol of that option.
+    /// An address to which other options refer by its number, for example `=0` for the first one. It is served if `http`,
+    /// `https`, `http-socket`, `socket` or a related option refers to it, with the protocol of that option.
     /// Example: shared-socket = 127.0.0.1:8443
     ///          https = =0,/etc/ssl/app.pem,/etc/ssl/app.key
     list("shared-socket", Setting::By(check_shared)).reach(Reach::Master),
-    /// Like `shared-socket`: the master opens all sockets before it drops privileges.
+    /// Like `shared-socket`, because the master opens all sockets before it drops privileges.
     /// Example: undeferred-shared-socket = 127.0.0.1:8080
     ///          http = =0
     list("undeferred-shared-socket", Setting::By(check_shared)).reach(Reach::Master),
     /// The server to which uWSGI's router `http` forwards requests. If it is a `socket` or `uwsgi-socket` of this configuration,
-    /// `http` serves the application itself. Another address is an error: let a reverse proxy forward requests.
+    /// `http` serves the application itself. Another address is an error. Let a reverse proxy forward requests.
     /// Example: http = 127.0.0.1:8000
     ///          socket = /run/shop.sock
     ///          http-to = /run/shop.sock
@@ -183,20 +184,21 @@ pub const TUNING: &[OptionEntry] = rows![
     /// (IP_FREEBIND).
     /// Example: freebind = true
     on("freebind", Setting::Switch(field!(SocketsDraft.tuning.free_bind))).reach(Reach::Master),
-    /// The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.
+    /// The kernel's send buffer for a client in bytes (SO_SNDBUF). The kernel doubles the number, and no longer grows the buffer.
     /// Example: socket-sndbuf = 65536
     supported("socket-sndbuf", Setting::Count(field!(SocketsDraft.tuning.send_buffer_bytes)))
         .takes(BUFFER, "the kernel's own").reach(Reach::Master),
-    /// The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.
+    /// The kernel's receive buffer for a client in bytes (SO_RCVBUF). The kernel doubles the number, and no longer grows the
+    /// buffer.
     /// Example: socket-rcvbuf = 65536
     supported("socket-rcvbuf", Setting::Count(field!(SocketsDraft.tuning.receive_buffer_bytes)))
         .takes(BUFFER, "the kernel's own").reach(Reach::Master),
-    /// The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request
-    /// with its first packet.
+    /// The number of TCP Fast Open connections (RFC 7413) that may wait. With Fast Open, a client that has connected before sends
+    /// its request with its first packet.
     /// Example: tcp-fast-open = 256
     supported("tcp-fast-open", Setting::Count(field!(SocketsDraft.tuning.fast_open_queue)))
         .takes(within(0, 65_535, "connections"), "off").reach(Reach::Master),
-    /// UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.
+    /// Use abstract names instead of files for UNIX sockets. For example, `/run/app.sock` is `@/run/app.sock`.
     /// Example: abstract-socket = true
     on("abstract-socket", Setting::Switch(field!(SocketsDraft.are_abstract))).reach(Reach::Master),
     /// Fast Open for connections of uWSGI's routers.

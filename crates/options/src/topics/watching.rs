@@ -31,32 +31,33 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// not exist. Changes within a tenth of a second cause one reload.
     /// Example: touch-reload = /srv/shop/reload.txt
     list("touch-reload", Setting::Watch(WatchSubject::Touch, FileAction::Reload)).uwsgi(TOUCHED).reach(Reach::Master),
-    /// Like `touch-reload`, but only the workers are replaced, each when its successor serves: with `lazy-apps` by new code,
-    /// otherwise by the code in the prototype.
+    /// Like `touch-reload`, but only the workers are replaced, each when its successor serves. With `lazy-apps` the successor
+    /// runs new code, otherwise the code in the prototype.
     /// Example: touch-workers-reload = /srv/shop/workers.txt
     list("touch-workers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadWorkers)).reach(Reach::Master),
     /// Like `touch-workers-reload`, one worker after the other.
     /// Example: touch-chain-reload = /srv/shop/chain.txt
     list("touch-chain-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadChain)).reach(Reach::Master),
-    /// Open the log files again when this file is touched: for programs that have moved them away.
+    /// Open the log files again when this file is touched, for programs that have moved them away.
     /// Example: touch-logreopen = /run/shop/reopen
     list("touch-logreopen", Setting::Watch(WatchSubject::Touch, FileAction::ReopenLogs)).reach(Reach::Master),
     /// Rotate the log files when this file is touched, like `log-maxsize`.
     /// Example: touch-logrotate = /run/shop/rotate
     list("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs)).reach(Reach::Master),
-    /// Reload when anything about this file changes, including its mode and owner, or in this directory: its files, but not those
-    /// in subdirectories.
+    /// Reload when anything about this file changes, including its mode and owner, or in this directory, where its files count,
+    /// but not those in subdirectories.
     /// uWSGI: In uWSGI the file must be there at startup.
     /// Example: fs-reload = /srv/shop/templates
     list("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload)).reach(Reach::Master),
-    /// Like `fs-reload`, but without waiting for requests in flight: old workers exit as soon as the new ones serve.
+    /// Like `fs-reload`, but without waiting for requests in flight. Old workers exit as soon as the new ones serve.
     /// Example: fs-brutal-reload = /srv/shop/emergency
     list("fs-brutal-reload", Setting::Watch(WatchSubject::Contents, FileAction::BrutalReload)).reach(Reach::Master),
-    /// For development: reloads when the file of any imported module changes, or a configuration file. The log shows which. If
-    /// the new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are
-    /// noticed immediately, or after this many seconds on file systems that do not report them. 0 means off. uWSGI: In uWSGI a
-    /// thread of a worker checks at this interval, code that can't be imported is not checked again, and the configuration is not
-    /// watched. Example: py-autoreload = 1
+    /// Reload when the file of any imported module or a configuration file changes, for development. The log shows which. If the
+    /// new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are noticed
+    /// immediately, or after this many seconds on file systems that do not report them. 0 means off.
+    /// uWSGI: In uWSGI a thread of a worker checks at this interval, code that can't be imported is not checked again, and the
+    /// configuration is not watched.
+    /// Example: py-autoreload = 1
     supported("py-autoreload", Setting::By(watch_imports))
         .takes(Value::Decimal { most: 3600, unit: "seconds" }, "0").reach(Reach::Master),
     /// The name of a module whose file `py-autoreload` does not watch.
@@ -66,14 +67,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<Watching>().imports.get_or_insert_default().ignored.push(values::text(pair)?)),
     )
     .reach(Reach::Master),
-    /// For development: one worker, which reloads when the file of an imported module or the configuration changes. Code that
-    /// can't be loaded does not end the instance, which waits for the next change. Exceptions and code that can't be loaded are
-    /// shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()` works, and
-    /// no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.
+    /// Serve for development with one worker, which reloads when the file of an imported module or the configuration changes.
+    /// Code that can't be loaded does not end the instance, which waits for the next change. Exceptions and code that can't be
+    /// loaded are shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()`
+    /// works, and no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.
     /// Example: develop = true
     on("develop", Setting::Switch(field!(DevelopingDraft.is_on))).reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: each Python file in this directory and below is watched, imported or not. Files that
-    /// Git ignores, hidden files and virtual environments are excluded. Example: develop = true
+    /// With `develop` or `py-autoreload`, each Python file in this directory and below is watched, imported or not. Files that
+    /// Git ignores, hidden files and virtual environments are excluded.
+    /// Example: develop = true
     ///          reload-dir = /srv/shop
     list(
         "reload-dir",
@@ -83,9 +85,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: files that match this pattern are watched too, in the directories of `reload-dir` or
-    /// the application's directory, and below. The pattern has the syntax of `.gitignore`: `*.html`, `templates/**`. Example:
-    /// develop = true
+    /// With `develop` or `py-autoreload`, files that match this pattern are watched too, in the directories of `reload-dir` or
+    /// the application's directory, and below. The pattern has the syntax of `.gitignore`, for example `*.html` or
+    /// `templates/**`.
+    /// Example: develop = true
     ///          reload-include = *.html
     list(
         "reload-include",
@@ -95,7 +98,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .reach(Reach::Master),
-    /// With `develop` or `py-autoreload`: files and directories that match this pattern (in the syntax of `.gitignore`) are not
+    /// With `develop` or `py-autoreload`, files and directories that match this pattern (in the syntax of `.gitignore`) are not
     /// watched, whether they are imported or found.
     /// Example: develop = true
     ///          reload-exclude = generated/
@@ -107,47 +110,49 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .reach(Reach::Master),
-    /// With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is
+    /// With `develop`, pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is
     /// something new to show. Pages are not modified.
     /// Example: develop = true
     ///          reload-browser = true
     on("reload-browser", Setting::LocatedSwitch(field!(DevelopingDraft.browser))).reach(Reach::Application),
-    /// With `develop`: the traceback page contains the values of local variables, behind a click at each line. Values of names
-    /// such as `password` and `token` are hidden. Example: develop = true
+    /// With `develop`, the traceback page contains the values of local variables, behind a click at each line. Values of names
+    /// such as `password` and `token` are hidden.
+    /// Example: develop = true
     ///          develop-values = true
     on("develop-values", Setting::LocatedSwitch(field!(DevelopingDraft.shows_values))).reach(Reach::Master),
-    /// With `develop`: the editor that opens when a line of the traceback page is clicked: `vscode`, `cursor`, `zed`, `pycharm`,
-    /// `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.
+    /// With `develop`, the editor that opens when a line of the traceback page is clicked. Write `vscode`, `cursor`, `zed`,
+    /// `pycharm`, `sublime`, `off`, or an address with `{path}` and `{line}`, and `{column}` if the editor takes one.
     /// Example: develop = true
     ///          develop-editor = pycharm
     supported("develop-editor", Setting::By(choose_editor)).takes(Value::Text, "vscode").reach(Reach::Master),
-    /// With `develop`: startup opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses
-    /// the browser; the variable `BROWSER` names another one.
+    /// With `develop`, startup opens the application in the browser, and reloads do not. Python's module `webbrowser` chooses the
+    /// browser, and the variable `BROWSER` specifies another one.
     /// Example: develop = true
     ///          open-browser = true
     on("open-browser", Setting::LocatedSwitch(field!(DevelopingDraft.opens))).also(&["open"]).reach(Reach::Master),
-    /// Replace a worker whose application has raised an exception that reached the server: its replacement serves first, and
+    /// Replace a worker whose application has raised an exception that reached the server. Its replacement serves first, and
     /// requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.
     /// uWSGI: uWSGI ends the worker immediately, with the requests of its other threads.
     /// Example: reload-on-exception = true
     on("reload-on-exception", Setting::Switch(field!(PythonDraft.settings.reload_on.any))).reach(Reach::Application),
-    /// Replace a worker whose application has raised an exception of this type, as `reload-on-exception`: its name, with or
-    /// without that of its module.
+    /// Replace a worker whose application has raised an exception of this type, as `reload-on-exception` does. Write its name,
+    /// with or without that of its module.
     /// Example: reload-on-exception-type = psycopg.OperationalError
     list("reload-on-exception-type", Setting::Texts(field!(PythonDraft.settings.reload_on.types)))
         .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
-    /// Replace a worker whose application has raised an exception of this text, as `reload-on-exception`.
+    /// Replace a worker whose application has raised an exception of this text, as `reload-on-exception` does.
     /// Example: reload-on-exception-value = connection lost
     list("reload-on-exception-value", Setting::Texts(field!(PythonDraft.settings.reload_on.values))).reach(Reach::Application),
-    /// Replace a worker whose application has raised an exception of this type and text, as `reload-on-exception`, with a colon
-    /// and a space between them.
+    /// Replace a worker whose application has raised an exception of this type and text, with a colon and a space between them,
+    /// as `reload-on-exception` does.
     /// Example: reload-on-exception-repr = OperationalError: connection lost
     list("reload-on-exception-repr", Setting::Texts(field!(PythonDraft.settings.reload_on.reprs)))
         .uwsgi(NO_EFFECT_IN_UWSGI).reach(Reach::Application),
     /// The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event
-    /// loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse`
-    /// such code counts as code that fails to load, at startup and at a reload; with `lazy` each worker of that generation
-    /// loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.
+    /// loops or file watches, which workers can't share. `warn` lists each with its module in one line of the log. With `refuse`
+    /// such code counts as code that fails to load, at startup and at a reload. With `lazy` each worker of that generation loads
+    /// it itself, as with `lazy-apps`, and the log explains why. Code that does not open anything is still loaded once and
+    /// shared.
     /// Example: fork-safety = lazy
     supported(
         "fork-safety",

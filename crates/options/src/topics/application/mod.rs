@@ -24,8 +24,8 @@ use crate::values;
 const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
-const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
-const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
+const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`, and `paste-logger` to set up its loggers";
+const PYPY: &str = "write `module` or `wsgi-file`, and `virtualenv` for its packages, because applications run on CPython";
 
 const fn script(name: &'static str) -> OptionEntry {
     supported(name, Setting::Located(field!(PythonDraft.script))).takes(Value::Path, "")
