@@ -23,7 +23,7 @@ const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes
+    /// The ASGI application, as its module or file, followed by a colon and its callable if that is not `application`. It takes
     /// precedence over `module` and `wsgi-file`.
     /// uWSGI: uWSGI does not support ASGI.
     /// Example: asgi = shop.asgi
@@ -31,18 +31,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          asgi = shop:create_app()
     ///          asgi = /srv/shop/main.py:app
     supported("asgi", Setting::Located(field!(ApplicationDraft.asgi))).reach(Reach::Application),
-    /// Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker;
-    /// `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.
+    /// Whether an ASGI application receives lifespan events. With `on` it does, and the worker does not start if the
+    /// application's startup fails. With `off` it does not. With `auto` Bolide tries, and an application that raises an exception
+    /// runs without.
     /// Example: lifespan = on
     supported("lifespan", set!(|draft, _, pair| draft.of::<Asynchronous>().lifespan = lifespan(pair)?))
         .takes(Value::OneOf(&LIFESPAN_WORDS), "auto").reach(Reach::Application),
-    /// The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the
-    /// application; `auto` uses uvloop if it is installed.
-    /// uWSGI: In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async`
-    /// and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.
+    /// The event loop of ASGI applications. `asyncio` is Python's own, and `uvloop` and `rloop` must be installed with the
+    /// application. `auto` uses uvloop if it is installed.
+    /// uWSGI: In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too. `gevent`, `async`
+    /// and `tornado` serve requests in greenlets of gevent, as many as `async` specifies or else 100, and `simple` is the
+    /// default.
     /// Example: loop = uvloop
     supported("loop", Setting::By(set_event_loop)).takes(Value::OneOf(&LOOP_WORDS), "auto").reach(Reach::Application),
-    /// If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.
+    /// If an event loop has not turned for this long, the log shows what blocks it. 0 turns this off.
     /// Example: loop-stall = 0.5
     supported("loop-stall", Setting::Milliseconds(field!(Asynchronous.stall_ms))).takes(STALL, "1").reach(Reach::Application),
     /// `harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a
@@ -50,35 +52,37 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: harakiri = 30
     ///          harakiri-streams = true
     on("harakiri-streams", Setting::Switch(field!(Asynchronous.harakiri_streams))).reach(Reach::Application),
-    /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; others get
-    /// 503. 0 turns the limit off.
+    /// The number of requests and WebSockets of ASGI applications that a worker may have open at the same time. Others get 503. 0
+    /// turns the limit off.
     /// Example: limit-concurrency = 1000
     supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)))
         .takes(within(0, 1_000_000, "requests"), "0").reach(Reach::Application),
-    /// Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by
-    /// name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered,
-    /// and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.
+    /// Additional messages that ASGI applications may send, separated by commas. They are `pathsend` (`http.response.pathsend`, a
+    /// file by name) and `zerocopysend` (`http.response.zerocopysend`, an open file). Frameworks use these as soon as they are
+    /// offered, and middleware that only knows `http.response.body` then loses the response. Enable them only if your middleware
+    /// supports them.
     /// Example: asgi-extensions = pathsend
     ///          asgi-extensions = pathsend,zerocopysend
     supported("asgi-extensions", set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?))
         .takes(Value::Text, "none").reach(Reach::Application),
-    /// The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the
+    /// The maximum size of a WebSocket message in bytes, all its frames together and decompressed. A longer one closes the
     /// connection with 1009. 0 means the default.
     /// Example: websocket-max-message-size = 1048576
     supported("websocket-max-message-size", set!(|draft, row, pair| set_message_bytes(draft, row, pair, 1)?))
         .takes(within(0, 1_073_741_824, "bytes"), "16777216").reach(Reach::Application),
     /// uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.
-    /// uWSGI: uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns
-    /// ASGI applications.
+    /// uWSGI: uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`. In Bolide it
+    /// concerns ASGI applications.
     /// Example: websocket-max-size = 2048
     supported("websocket-max-size", set!(|draft, row, pair| set_message_bytes(draft, row, pair, KILOBYTE)?))
         .takes(within(0, 1_048_576, "kilobytes"), "").reach(Reach::Application),
-    /// A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.
+    /// A WebSocket peer that has been silent for this long is sent a ping. 0 turns pings off.
     /// Example: websocket-ping-interval = 30
     supported("websocket-ping-interval", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)))
         .takes(SECONDS, "20").reach(Reach::Application),
     /// uWSGI's name of `websocket-ping-interval`.
-    /// uWSGI: uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.
+    /// uWSGI: uWSGI's default is 30, and 0 does not turn it off. It concerns `uwsgi.websocket_recv` there, and ASGI applications
+    /// in Bolide.
     /// Example: websocket-ping-freq = 30
     supported("websocket-ping-freq", Setting::Milliseconds(field!(Asynchronous.websocket.ping_interval_ms)))
         .takes(SECONDS, "").reach(Reach::Application),
@@ -86,8 +90,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: websocket-ping-timeout = 10
     supported("websocket-ping-timeout", Setting::By(set_ping_timeout)).takes(SECONDS, "20").reach(Reach::Application),
     /// uWSGI's name of `websocket-ping-timeout`.
-    /// uWSGI: uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns
-    /// `uwsgi.websocket_recv`, here ASGI applications.
+    /// uWSGI: uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life. It concerns
+    /// `uwsgi.websocket_recv` there, and ASGI applications in Bolide.
     /// Example: websocket-pong-tolerance = 10
     supported("websocket-pong-tolerance", Setting::By(set_ping_timeout)).takes(SECONDS, "").reach(Reach::Application),
     /// WebSocket messages are compressed (permessage-deflate) for clients that offer it.

@@ -18,16 +18,18 @@ const CALLS: &str =
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Serve WSGI applications in greenlets of gevent, which must be installed with the application. A worker serves up to this
-    /// many requests at the same time, in one thread; when all greenlets are busy, it does not accept connections. Requests that
-    /// wait let others run if the standard library is patched (`gevent-monkey-patch`). It has no effect for ASGI applications.
-    /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either. Example: gevent = 100
+    /// many requests at the same time, in one thread. When all greenlets are busy, it does not accept connections. Requests that
+    /// wait let others run if the standard library is patched (`gevent-monkey-patch`). The option has no effect for ASGI
+    /// applications.
+    /// uWSGI: uWSGI does not start with `gevent = 1`. `threads` has no effect beside it there either.
+    /// Example: gevent = 100
     ///          gevent-monkey-patch = true
     supported("gevent", Setting::By(set_greenlets)).takes(REQUESTS, "").reach(Reach::Application),
     /// Call `gevent.monkey.patch_all()` before anything of the application is imported, so that its sockets, locks and sleeps,
     /// and libraries that are written in Python, let other requests run while they wait. Without it a request that waits blocks
     /// all others of its worker, unless the application patches itself or waits with gevent's own functions.
-    /// uWSGI: uWSGI patches after the application is loaded, which is too late: modules have taken unpatched functions by then,
-    /// and locks that they have created block the worker.
+    /// uWSGI: uWSGI patches after the application is loaded, which is too late, because modules have taken unpatched functions by
+    /// then, and locks that they have created block the worker.
     /// Example: gevent = 100
     ///          gevent-monkey-patch = true
     on("gevent-monkey-patch", Setting::By(set_patching)).reach(Reach::Application),
@@ -45,24 +47,25 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("gevent-wait-for-hub", Setting::By(set_wait_for_hub)).reach(Reach::Application),
     /// Flask-SocketIO, python-socketio and python-engineio use the mode `gevent` and `environ["wsgi.websocket"]`, as under
     /// gunicorn, if the application does not set `async_mode`. Otherwise they choose `gevent_uwsgi` and uWSGI's calls, with which
-    /// a binary message can end the connection. gunicorn's `-k gevent` and its variants set it. uWSGI: uWSGI does not have it:
-    /// python-engineio chooses `gevent_uwsgi` there. Example: gevent = 100
+    /// a binary message can end the connection. gunicorn's `-k gevent` and its variants set it.
+    /// uWSGI: uWSGI does not have it, so python-engineio chooses `gevent_uwsgi` there.
+    /// Example: gevent = 100
     ///          gevent-websocket = true
     on("gevent-websocket", Setting::By(set_websocket)).reach(Reach::Application),
     /// Serve up to this many requests of WSGI applications at the same time, in one thread of each worker. They run in greenlets
-    /// of gevent, as with `gevent`, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read`,
+    /// of gevent, as with `gevent`, so gevent must be installed with the application. `uwsgi.suspend`, `wait_fd_read`,
     /// `wait_fd_write` and `async_sleep` let other requests run. Nothing is patched without `gevent-monkey-patch`. 0 and 1 turn
     /// it off.
     /// uWSGI: uWSGI has an engine of its own for it, in which requests take turns by `ugreen`, `greenlet`, or a generator that
     /// they return.
     /// Example: async = 100
     supported("async", Setting::By(set_async)).takes(within(0, MAX_GREENLETS, "requests"), "").reach(Reach::Application),
-    /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An
+    /// Another name of `async`, because requests of WSGI applications run in greenlets of gevent, not on a loop of asyncio. An
     /// application of asyncio's is served with `asgi = module:callable`.
     /// uWSGI: uWSGI runs the greenlets of WSGI requests on asyncio's loop, which the application may use for its own tasks.
     /// Example: asyncio = 100
     supported("asyncio", Setting::By(set_by_another_name)).takes(REQUESTS, "").reach(Reach::Application),
-    /// Another name of `async`: requests of WSGI applications run in greenlets of gevent, not on Tornado's loop.
+    /// Another name of `async`, because requests of WSGI applications run in greenlets of gevent, not on Tornado's loop.
     /// uWSGI: uWSGI runs the greenlets of WSGI requests on Tornado's loop, which the application may use for its own tasks.
     /// Example: tornado = 100
     supported("tornado", Setting::By(set_by_another_name)).takes(REQUESTS, "").reach(Reach::Application),

@@ -30,18 +30,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          import = /srv/shop/patches.py
     list("import", Setting::Texts(field!(PythonDraft.imports))).reach(Reach::Application),
     /// Like `import`, and before those.
-    /// uWSGI: In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it; here the process that
-    /// loads the application imports them.
+    /// uWSGI: In uWSGI these are the imports before the fork if `lazy-apps` loads the application after it. In Bolide the process
+    /// that loads the application imports them.
     /// Example: shared-import = shop.settings
     list("shared-import", Setting::Texts(field!(PythonDraft.shared_imports))).reach(Reach::Application),
-    /// `NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.
+    /// An alias of a module. `NAME=MODULE` or `NAME=/path/file.py` makes `import NAME` return that module.
     /// Example: pymodule-alias = settings=shop.production
     list("pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().aliases.push(alias(pair)?))).reach(Reach::Application),
     /// Like `pymodule-alias`, after the application is loaded.
     /// Example: post-pymodule-alias = settings=shop.production
     list("post-pymodule-alias", set!(|draft, _, pair| draft.of::<PythonDraft>().late_aliases.push(alias(pair)?)))
         .reach(Reach::Application),
-    /// Python's own optimization: 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
+    /// Python's own optimization. 1 removes `assert`, 2 also docstrings (`python -O`, `-OO`).
     /// Example: optimize = 1
     supported(
         "optimize",
@@ -50,8 +50,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(0, 2, ""), "0")
     .reach(Reach::Application),
-    /// The application's Python does not import its module `site` (`python -S`): `sys.path` has the standard library,
-    /// `pythonpath` and the packages of the virtualenv, but no packages of the system or of the user, and `.pth` files and
+    /// The application's Python does not import its module `site` (`python -S`), so `sys.path` contains the standard library,
+    /// `pythonpath` and the packages of the virtualenv, but not the packages of the system or of the user, and `.pth` files and
     /// `sitecustomize` have no effect.
     /// uWSGI: In uWSGI, the packages of the virtualenv are missing too.
     /// Example: no-site = true
@@ -66,18 +66,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          thread-stack-size = 512
     supported("thread-stack-size", Setting::By(set_stack_size))
         .takes(within(0, 1_048_576, "kilobytes"), "the system's, usually 8192").reach(Reach::Application),
-    /// A file of environment variables for the application in python-dotenv's format: `KEY=VALUE` lines, `export`, quotes,
-    /// comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value; of several files, the
-    /// first that has a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in it apply.
+    /// A file of environment variables for the application in python-dotenv's format, with `KEY=VALUE` lines, `export`, quotes,
+    /// comments, `${NAME}` and `${NAME:-else}`. Variables of the environment or of `env` keep their value. If there are several
+    /// files, the first that contains a variable counts. For an application on the command line, `PORT` and `WEB_CONCURRENCY` in
+    /// it apply.
     /// Example: env-file = /srv/shop/.env
     list("env-file", Setting::By(read_environment_file)).reach(Reach::Surroundings),
-    /// Set a variable for each file in this directory: its name is the file's, its value the first line (like envdir).
+    /// Set a variable for each file in this directory. Its name is that of the file, and its value the first line (like envdir).
     /// An empty file removes the variable.
     /// Example: envdir = /srv/shop/env
     supported("envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// As `envdir`.
-    /// uWSGI: In uWSGI it is read before the rest of the configuration, so that `$(NAME)` finds its variables; here it is set for
-    /// the application only.
+    /// uWSGI: uWSGI reads it before the rest of the configuration, so that `$(NAME)` finds its variables. Bolide sets it for the
+    /// application only.
     /// Example: early-envdir = /srv/shop/env
     supported("early-envdir", Setting::By(read_envdir)).takes(Value::Path, "").several().reach(Reach::Surroundings),
     /// Remove this variable from the environment of the application.
@@ -86,27 +87,27 @@ pub const ENTRIES: &[OptionEntry] = rows![
 ];
 
 pub const PYTHON_MODULE: &[OptionEntry] = rows![
-    /// Applications can `import uwsgi` and `import uwsgidecorators`. Without them, an application with a fallback uses it: for
-    /// one that would use an unsupported part of the module.
+    /// Applications can `import uwsgi` and `import uwsgidecorators`. Set this to `false` for an application that would use an
+    /// unsupported part of the module, and has a fallback without it.
     /// Example: uwsgi-module = false
     supported("uwsgi-module", Setting::Off(field!(PythonModuleDraft.0.is_hidden)))
         .takes(Value::Switch, "on").reach(Reach::Application),
     /// A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker
-    /// forked: for resources that processes must not share. An exception is logged, and the worker serves.
+    /// forked. Use it for resources that processes must not share. An exception is logged, and the worker serves.
     /// Example: post-fork = shop.hooks:opened
     list("post-fork", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.post_fork.push(named_function(pair)?)))
         .reach(Reach::Application),
     /// A Python function that each worker calls without arguments after its last request when it ends normally, at shutdown, a
-    /// reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't
+    /// reload or when it is replaced. A function that has not returned after four seconds is abandoned. A killed worker can't
     /// call it.
     /// Example: worker-exit = shop.metrics:forget_worker
     list("worker-exit", set!(|draft, _, pair| draft.of::<PythonModuleDraft>().0.worker_exit.push(named_function(pair)?)))
         .reach(Reach::Application),
-    /// A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and
-    /// `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for
-    /// WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to
-    /// `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An
-    /// exception in a hook is logged.
+    /// A gunicorn.conf.py whose hooks are called, without its settings. The hooks are `on_starting`, `on_reload`, `when_ready`,
+    /// `pre_fork` and `child_exit` in the process that forks workers, and `post_fork`, `post_worker_init`, `pre_request`,
+    /// `post_request` (both for WSGI applications) and `worker_exit` in workers. The file is executed before the application is
+    /// loaded, and its changes to `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its
+    /// settings, and sets this. An exception in a hook is logged.
     /// Example: gunicorn-hooks = gunicorn.conf.py
     supported("gunicorn-hooks", Setting::By(set_gunicorn_hooks)).takes(Value::Path, "").reach(Reach::Application),
 ];

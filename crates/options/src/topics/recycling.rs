@@ -169,7 +169,7 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// connections are distributed round-robin among it and the old workers. A canary with too few requests to judge (10 of its
     /// own) passes, and this is logged. Use `reload-probe` to check without traffic. One without any successful response is
     /// watched for the same time again, and then rolled back unless a response succeeded or the old workers' errors explain it.
-    /// There is no canary at startup, where there is no old generation, and at a chain reload.
+    /// There is no canary at startup, where there is no old generation, or at a chain reload.
     /// Example: reload-canary = 30
     supported("reload-canary", Setting::Seconds(field!(ReloadingDraft.0.canary_ms)))
         .takes(within(1, 86_400, "seconds"), "").reach(Reach::Application),
@@ -195,8 +195,8 @@ pub const RELOADS: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// The number of files and connections that each process may have open. Exceeding the limit of startup needs root. If it is
-    /// not available, this is logged.
+    /// The number of files and connections that each process may have open. Only root can exceed the limit that applies at
+    /// startup. Without root, this is logged.
     /// Example: max-fd = 65536
     supported("max-fd", Setting::Positive(field!(ReloadingDraft.0.descriptors_most)))
         .takes(within(16, 1_048_576, "descriptors"), "").reach(Reach::Master),

@@ -48,14 +48,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: callable = app
     supported("callable", Setting::Text(field!(ApplicationDraft.callable)))
         .takes(Value::Text, "application").reach(Reach::Application),
-    /// An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a
+    /// An application for a prefix, as `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a
     /// reverse proxy has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the
     /// application of `module` or `wsgi-file`, or else to that of the first mount.
     /// Example: mount = /shop=shop.wsgi:application
     ///          mount = /blog=blog.py
     ///          manage-script-name = true
     list("mount", Setting::LocatedTexts(field!(ApplicationDraft.mounts))).reach(Reach::Application),
-    /// The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an
+    /// The interface of the applications of `module`, `wsgi-file`, `mount` and the command line. `auto` detects it when an
     /// application is loaded. An application of `asgi` is always ASGI.
     /// Example: interface = wsgi
     supported(
@@ -65,20 +65,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::OneOf(&INTERFACE_WORDS), "auto")
     .reach(Reach::Application),
-    /// The named object is a function that returns the application: it is called without arguments at loading. This applies to
-    /// every application; `module:create_app()` does the same for a single one.
+    /// The named object is a function that returns the application. It is called without arguments at loading. This applies to
+    /// every application, whereas `module:create_app()` does the same for a single one.
     /// Example: factory = true
     ///          asgi = shop:create_app
     on("factory", Setting::Switch(field!(ApplicationDraft.is_factory))).reach(Reach::Application),
     /// The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.
     /// Example: manage-script-name = true
     on("manage-script-name", Setting::Switch(field!(ApplicationSettings.manage_script_name))).reach(Reach::Application),
-    /// The host of a request selects its `mount`, which is written with a host: `mount = shop.example|=shop.wsgi:application`, or
-    /// `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client sends
-    /// one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a reverse proxy may set it. For WSGI applications only. Requests
-    /// for other hosts go to the application of `module` or `wsgi-file`, if there is one.
-    /// uWSGI: uWSGI also loads applications that a reverse proxy names with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE; here they
-    /// are named in the configuration. uWSGI's request lines begin with the host; here `log-format` has `%(host)`.
+    /// The host of a request selects its `mount`, which is written with a host, as `mount = shop.example|=shop.wsgi:application`,
+    /// or `mount = shop.example|/admin=admin.py` for requests with this SCRIPT_NAME. The host includes the port if the client
+    /// sends one. `environ` has `HOST|SCRIPT_NAME` as UWSGI_APPID, and a reverse proxy may set it. It works for WSGI applications
+    /// only. Requests for other hosts go to the application of `module` or `wsgi-file`, if there is one.
+    /// uWSGI: uWSGI also loads applications that a reverse proxy selects with UWSGI_SCRIPT, UWSGI_MODULE or UWSGI_FILE. In Bolide
+    /// the configuration specifies them. uWSGI's request lines begin with the host, which is `%(host)` in `log-format` here.
     /// Example: vhost = true
     ///          mount = shop.example|=shop.wsgi:application
     ///          mount = blog.example|=blog.py
@@ -96,22 +96,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Change to this directory after the application has been loaded.
     /// Example: chdir2 = /var/lib/shop
     supported("chdir2", Setting::Text(field!(PythonDraft.chdir_after))).takes(Value::Path, "").reach(Reach::Application),
-    /// A directory for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.
+    /// A directory for the start of `sys.path`. If there are several, the last comes first. A pattern such as `lib/*` adds all
+    /// that match.
     /// Example: pythonpath = /srv/shop/lib
     list("pythonpath", Setting::By(interpreter::add_python_path)).reach(Reach::Application),
     /// The virtualenv whose interpreter and packages the application uses.
     /// Example: virtualenv = /srv/shop/.venv
     supported("virtualenv", Setting::Text(field!(PythonDraft.virtualenv))).takes(Value::Path, "").reach(Reach::Application),
-    /// Set an environment variable of the application: `KEY=VALUE`.
+    /// Set an environment variable of the application, as `KEY=VALUE`.
     /// Example: env = DJANGO_SETTINGS_MODULE=shop.settings
     list("env", Setting::By(|draft, _, pair| interpreter::set_variable(draft, pair))).reach(Reach::Surroundings),
     /// Every worker loads the application itself, after the fork.
-    /// uWSGI: As in uWSGI, it costs memory: workers no longer share the loaded application.
+    /// uWSGI: As in uWSGI, it costs memory because workers no longer share the loaded application.
     /// Example: master = true
     ///          lazy-apps = true
     on("lazy-apps", Setting::Switch(field!(ApplicationSettings.lazy))).reach(Reach::Application),
     /// The old name of `lazy-apps`.
-    /// uWSGI: In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.
+    /// uWSGI: In uWSGI `lazy` also makes a reload restart workers only. In Bolide the two are the same.
     /// Example: master = true
     ///          lazy = true
     on("lazy", Setting::Switch(field!(ApplicationSettings.lazy))).reach(Reach::Application),
@@ -121,9 +122,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The application does not find `wsgi.file_wrapper` in `environ`, and reads files itself.
     /// Example: wsgi-disable-file-wrapper = true
     on("wsgi-disable-file-wrapper", Setting::Switch(field!(PythonDraft.settings.no_file_wrapper))).reach(Reach::Application),
-    /// Execute a Python file instead of a worker, with the module `uwsgi`, and end the instance with its exit status: 0 at the
-    /// end of the file, 1 after an exception. Of several `processes` the others serve; one alone serves nothing, and no socket is
-    /// opened. A reload ends it and starts it again, and `harakiri` does not limit it.
+    /// Execute a Python file instead of a worker, with the module `uwsgi`, and end the instance with its exit status, which is 0
+    /// at the end of the file and 1 after an exception. If there are several `processes`, the others serve. If there is only one,
+    /// no socket is opened. A reload ends the file's process and starts it again, and `harakiri` does not limit it.
     /// uWSGI: uWSGI exits with 0 after an exception.
     /// Example: pyrun = /srv/shop/migrate.py
     ///          pyargv = --all
@@ -134,11 +135,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `pyrun`.
     /// Example: py = /srv/shop/migrate.py
     script("py").reach(Reach::Master),
-    /// The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.
+    /// The arguments that the application finds in `sys.argv`, after the name `uwsgi`. They are separated by spaces and not
+    /// quoted.
     /// Example: pyargv = --settings production.cfg
     supported("pyargv", set!(|draft, _, pair| draft.of::<PythonDraft>().settings.arguments = interpreter::arguments(pair)?))
         .reach(Reach::Application),
-    /// A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be
+    /// A PasteDeploy application, as `config:/srv/shop/production.ini`. A file alone is `config:FILE`. PasteDeploy must be
     /// installed with the application.
     /// Example: paste = config:/srv/shop/production.ini
     supported(
@@ -147,7 +149,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
             Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
     )
     .reach(Reach::Application),
-    /// Configure Python's `logging` from the file of `paste`.
+    /// Configure Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
+    /// does. JSON (.json) and YAML (.yaml, .yml, with PyYAML) are read as `dictConfig`, any other as `fileConfig`. The server's
+    /// own lines and request lines stay where `logger` and `req-logger` send them.
     /// Example: paste-logger = true
     on("paste-logger", Setting::Switch(field!(PythonDraft.settings.paste_logger))).reach(Reach::Application),
     /// Configure Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
@@ -193,12 +197,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: Without it, uWSGI continues without any application and answers 500.
     /// Example: need-app = true
     on("need-app", Setting::Switch(field!(ApplicationDraft.is_needed))).reach(Reach::Application),
-    /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning lists plugins that
+    /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load. A warning lists plugins that
     /// are not built in.
     /// Example: plugins = python3,http
     list("plugins", set!(|draft, _, pair| interpreter::check_plugins(draft, pair))).reach(Reach::Application),
     /// The directory of plugins.
-    /// Why: languages are built in, there are no plugin files
+    /// Why: languages are built in and there are no plugin files
     accepted("plugins-dir", Value::List),
     /// Run CPython's own after-fork handlers.
     /// Why: it is always done

@@ -28,8 +28,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Turn off request lines. `log-4xx` and the related options log selected requests anyway.
     /// Example: disable-logging = true
     on("disable-logging", Setting::Off(field!(LoggingDraft.settings.requests))).reach(Reach::Application),
-    /// Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another
-    /// program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize`
+    /// Write standard output and standard error to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another
+    /// program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again. `log-maxsize`
     /// rotates it automatically.
     /// Example: logto = /var/log/shop.log
     supported("logto", Setting::By(set_log_to)).takes(Value::Path, "standard error").reach(Reach::Master),
@@ -37,24 +37,26 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: uid = www-data
     ///          logto2 = /var/log/shop/shop.log
     supported("logto2", Setting::By(set_log_to2)).takes(Value::Path, "standard error").reach(Reach::Master),
-    /// What the application and its programs print goes to the log. Off: their standard output and standard error stay as they
-    /// were at startup, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of requests
-    /// and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
+    /// What the application and its programs print goes to the log. With `false`, their standard output and standard error stay
+    /// as they were at startup, and the files of `logto` and `logger` get the server's own lines, `wsgi.errors`, exceptions of
+    /// requests and request lines, as with gunicorn's `--error-logfile` without `--capture-output`.
     /// Example: logto = /var/log/shop.log
     ///          log-output = false
     supported("log-output", Setting::Switch(field!(LoggingDraft.settings.takes_all_output)))
         .takes(Value::Switch, "on").reach(Reach::Master),
-    /// The destination of messages: the server's own lines, output of applications, and request lines if there is no
-    /// `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`),
-    /// `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after
-    /// a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a
-    /// program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed
-    /// loggers, and to a named one if a `log-route` sends it there. The master opens files and sockets, with its rights, and each
-    /// process writes its own lines. A logger that does not accept lines does not block processes: lines wait in memory, up to 1
-    /// MiB in each process; others are dropped and counted. A socket, host, named pipe or program that is out of reach, at
-    /// startup or later, does not keep an application from serving: lines wait in the same way, and the master tries it again
-    /// every 5 s. uWSGI: uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI loses
-    /// the lines while there is no syslog; here they wait for it. Example: logger = file:/var/log/shop.log
+    /// The destination of messages, which are the server's own lines, output of applications, and request lines if there is no
+    /// `req-logger`. It is written as `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or
+    /// `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and
+    /// `socket:PATH` (a datagram socket) with a prefix after a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`,
+    /// `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that is restarted when it exits, after growing pauses if it
+    /// exits immediately). Each line goes to all unnamed loggers, and to a named one if a `log-route` sends it there. The master
+    /// opens files and sockets, with its rights, and each process writes its own lines. A logger that does not accept lines does
+    /// not block processes. Lines wait in memory, up to 1 MiB in each process, and others are dropped and counted. A socket,
+    /// host, named pipe or program that is out of reach, at startup or later, does not keep an application from serving. Lines
+    /// wait in the same way, and the master tries it again every 5 s.
+    /// uWSGI: uWSGI sends the output of one call, with its line ends, whereas Bolide sends each line separately. uWSGI loses the
+    /// lines while there is no syslog. In Bolide they wait for it.
+    /// Example: logger = file:/var/log/shop.log
     ///          req-logger = file:/var/log/shop-requests.log
     ///          logger = errors syslog:shop,local0
     ///          log-route = errors (ERROR|CRITICAL)
@@ -75,7 +77,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("log-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.messages, pair)?))
         .uwsgi(EXPRESSIONS).reach(Reach::Master),
     /// Like `log-route`, for request lines.
-    /// uWSGI: uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.
+    /// uWSGI: uWSGI looks for the name only among those of `logger`. Bolide also finds one of `req-logger`.
     /// Example: req-logger = api file:/var/log/api.log
     ///          log-req-route = api /api/
     list("log-req-route", set!(|draft, _, pair| add_route(draft, |loggers| &mut loggers.requests, pair)?)).reach(Reach::Master),
@@ -87,13 +89,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: log-filter = (ERROR|WARNING)
     list("log-filter", set!(|draft, _, pair| add_expression(draft, |messages| &mut messages.filters, pair)?))
         .uwsgi(EXPRESSIONS).reach(Reach::Master),
-    /// Change messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`,
-    /// `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately,
-    /// with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them
-    /// surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this
-    /// name only.
+    /// Change messages, one encoder after the other, with `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT`, in which
+    /// `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}` are replaced. `gzip` and `compress` (zlib) compress
+    /// each line separately, with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or
+    /// `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to
+    /// the logger of this name only.
     /// uWSGI: Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are
-    /// for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.
+    /// for loggers of files, descriptors, pipes and sockets. Loggers of syslog and the log itself can't have them.
     /// Example: log-encoder = json {"time":"${strftime:%Y-%m-%dT%H:%M:%S}","message":"${msg}"}
     list(
         "log-encoder",
@@ -127,7 +129,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Each reload opens the log files again.
     /// Example: log-reopen = true
     on("log-reopen", Setting::Switch(field!(LoggingDraft.settings.files.reopen_at_reload))).reach(Reach::Master),
-    /// The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it; a file
+    /// The mode of log files, in octal digits. `new:MODE` is for files that do not exist yet, and the umask reduces it. A file
     /// that exists keeps its mode.
     /// Example: logfile-chmod = 644
     supported("logfile-chmod", set!(|draft, _, pair| set_file_mode(draft, pair)?))
@@ -137,8 +139,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("logfile-chown", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.files.are_users |= draft.switch(pair)))
         .reach(Reach::Master),
     /// The master writes all lines.
-    /// Why: each process writes whole lines itself, so none are mixed, and rotation reaches all of them; in a pipe, lines of more
-    /// than 4096 bytes may be mixed with those of other processes
+    /// Why: each process writes whole lines itself, so none are mixed, and rotation reaches all of them, but in a pipe lines of
+    /// more than 4096 bytes may be mixed with those of other processes
     accepted("log-master", Value::Switch),
     /// A thread of the master writes all lines.
     /// Why: no process waits for a log writer
@@ -164,15 +166,15 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Show the loggers.
     /// Instead: run `bolide explain logger`
     refused("logger-list", Value::Switch),
-    /// The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`,
-    /// `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `request_id`, `trace_id` and `span_id` (see
-    /// `request-id` and `trace-context`), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the response:
-    /// `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`;
-    /// of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see
-    /// `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name
-    /// is a variable that the application has set. Empty values are `-`, as is `metric.NAME`. In a format with quotes (`"`),
-    /// quotes, backslashes and control characters are escaped as Apache does: `\"`, `\\`, `\n`, `\x1b`. In a format without
-    /// quotes, control characters are shown as `?`.
+    /// The format of request lines, a text with variables of the form `%(name)`. Of the request, they are `method`, `uri`,
+    /// `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `request_id`, `trace_id` and `span_id`
+    /// (see `request-id` and `trace-context`), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars` and `pktsize`. Of the
+    /// response, they are `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr` and `ioerr`. Times are
+    /// `micros`, `msecs` and `secs`. `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it) and `ftime` (see
+    /// `logformat-strftime`) are those of the request's begin, and `epoch` is now. Of the server, they are `pid`, `wid`, `core`,
+    /// `vsz`, `rss`, `vszM` and `rssM`. Any other name is a variable that the application has set. Empty values are `-`, as is
+    /// `metric.NAME`. In a format with quotes (`"`), quotes, backslashes and control characters are escaped as Apache does, with
+    /// `\"`, `\\`, `\n` and `\x1b`. In a format without quotes, control characters are shown as `?`.
     /// uWSGI: uWSGI writes a client's text unchanged, so that a quote in it ends the field. Here, in a format that is a JSON
     /// object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid
     /// whatever it contains.
@@ -184,22 +186,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          logformat-strftime = true
     ///          log-format = %(ftime) %(method) %(uri) %(status)
     on("logformat-strftime", Setting::Switch(field!(LoggingDraft.settings.dates_format))).reach(Reach::Application),
-    /// The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines
-    /// have their own times, and lines of the application are unchanged.
+    /// The format of the time before the server's own lines, for strftime(3). Without a value it is that of C's `ctime`. Request
+    /// lines have their own times, and lines of the application are unchanged.
     /// Example: log-date = %d/%b/%Y %H:%M:%S
     supported("log-date", set!(|draft, _, pair| draft.of::<LoggingDraft>().settings.date = date(pair)))
         .takes(Value::Form("a format for strftime(3)"), "2026-11-22 13:40:00").reach(Reach::Application),
     /// uWSGI's request line counts in microseconds.
     /// Example: log-micros = true
     on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
-    /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, colored
-    /// on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colors off, and
-    /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
-    /// named on the command line without a configuration file, or with `develop`; else `uwsgi`.
+    /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, colored on
+    /// a terminal (`21:03:24 GET /boom 500 19 ms 265 B`). The variable NO_COLOR and TERM = dumb turn colors off, and FORCE_COLOR
+    /// turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is given on
+    /// the command line without a configuration file, or with `develop`, and `uwsgi` otherwise.
     /// Example: log-style = short
     supported("log-style", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)))
         .takes(Value::OneOf(&words(&STYLES)), "auto").reach(Reach::Application),
-    /// Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.
+    /// Like `log-style = json`, one valid line of JSON for each request, whatever bytes it contains.
     /// Example: log-json = true
     on("log-json", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = draft.switch(pair).then_some(Some(LogStyle::Json))))
         .reach(Reach::Application),
@@ -228,17 +230,17 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: In uWSGI both a read and a write must fail in one request, which is rare.
     /// Example: log-ioerror = true
     on("log-ioerror", Setting::Switch(field!(LoggingDraft.settings.always.broken))).reach(Reach::Application),
-    /// Report routes whose requests leave memory behind: a worker measures its memory between requests that have it to
-    /// themselves, and after this many measured requests (at least 160) names each route whose growth went on throughout, and is
+    /// Report routes whose requests leave memory behind. A worker measures its memory between requests that have it to
+    /// themselves. After this many measured requests (at least 160) it lists each route whose growth went on throughout, and is
     /// still there after a garbage collection. Requests beside others in the same worker are not measured. Measuring takes at
     /// most about a twentieth of a worker's time. A cache that takes more requests than this to fill looks like a leak.
     /// Example: leak-report = 2000
     number("leak-report", Setting::Positive(field!(LoggingDraft.settings.leak_report_requests)), "requests")
         .reach(Reach::Application),
-    /// Report each request that takes at least this many milliseconds, at its end, with where its time went: lines of the
-    /// application, peers of its sockets (a database), the GIL, the client's body, sending to the client. The stack is looked at
-    /// when the request has run for 1, 2, 4, 8 … times as long; requests are not stopped for that. A worker writes at most 30
-    /// reports a minute. WebSockets and streams of events have none.
+    /// Report each request that takes at least this many milliseconds, at its end, with where its time went, which can be lines
+    /// of the application, peers of its sockets (a database), the GIL, the client's body, and sending to the client. The stack is
+    /// looked at when the request has run for 1, 2, 4, 8 … times as long. Requests are not stopped for that. A worker writes at
+    /// most 30 reports a minute. WebSockets and streams of events have none.
     /// Example: slow-request = 1000
     number("slow-request", Setting::Positive(field!(LoggingDraft.settings.slow_request_ms)), "milliseconds")
         .reach(Reach::Application),

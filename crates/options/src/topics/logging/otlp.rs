@@ -9,10 +9,10 @@ use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on,
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Each request has an identifier: the field `X-Request-ID` of a reverse proxy that `trusted-proxies` names, or of any peer
-    /// that speaks uwsgi, SCGI or FastCGI; otherwise 128 random bits as 32 hexadecimal digits. The application finds it as
-    /// `HTTP_X_REQUEST_ID` and `bolide.request_id` in `environ`, as the field `x-request-id` and the extension
-    /// `bolide.request_id` in a scope; `%(request_id)` in `log-format` and `request_id` in JSON have it, and so do reports of
+    /// Each request has an identifier. It is the field `X-Request-ID` of a reverse proxy that `trusted-proxies` lists, or of any
+    /// peer that speaks uwsgi, SCGI or FastCGI, and otherwise 128 random bits as 32 hexadecimal digits. The application finds it
+    /// as `HTTP_X_REQUEST_ID` and `bolide.request_id` in `environ`, as the field `x-request-id` and the extension
+    /// `bolide.request_id` in a scope. `%(request_id)` in `log-format` and `request_id` in JSON contain it, and so do reports of
     /// exceptions. An identifier of a reverse proxy has at most 128 bytes of letters, digits and `-_.:/+=@`.
     /// Example: request-id = true
     ///          log-format = %(request_id) %(method) %(uri) %(status)
@@ -22,21 +22,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// turns `request-id` on.
     /// Example: request-id-answer = true
     on("request-id-answer", Setting::Switch(field!(Tracing.answers_have_ids))).reach(Reach::Application),
-    /// Each request belongs to a trace (W3C Trace Context): the application gets the `traceparent` and `tracestate` of a trusted
+    /// Each request belongs to a trace (W3C Trace Context). The application gets the `traceparent` and `tracestate` of a trusted
     /// reverse proxy, or a new `traceparent`, and the response contains the field `traceresponse`. Without this option the
-    /// application gets the fields as the client has sent them. Example: trace-context = true
+    /// application gets the fields as the client has sent them.
+    /// Example: trace-context = true
     on("trace-context", Setting::Switch(field!(Tracing.has_traces))).reach(Reach::Application),
     /// Send a span of each sampled request to this collector of OpenTelemetry, by OTLP over HTTP (protobuf). `/v1/traces` is
-    /// added to an endpoint without a path. It turns `trace-context` on; the application's own spans become children of the
-    /// request's. A process of its own sends the spans, in batches: no request waits for the collector, and spans that it does
-    /// not take in time are dropped and counted. `https` trusts the certificates of the system, or those of the file that
-    /// SSL_CERT_FILE names. An empty value means none.
+    /// added to an endpoint without a path. It turns `trace-context` on, and the application's own spans become children of the
+    /// request's. A process of its own sends the spans, in batches, so no request waits for the collector. Spans that it does not
+    /// take in time are dropped and counted. `https` trusts the certificates of the system, or those of the file in
+    /// SSL_CERT_FILE. An empty value means none.
     /// Example: otlp = http://127.0.0.1:4318
     ///          otlp-service = shop
     ///          otlp-sample = 0.1
     supported("otlp", Setting::By(set_collector)).reach(Reach::Application),
     /// The share of requests that have a span with `otlp`, from 0 to 1. It is decided by the identifier of the trace, as
-    /// OpenTelemetry's sampler `parentbased_traceidratio` does: if a trusted reverse proxy sends a `traceparent`, its flag
+    /// OpenTelemetry's sampler `parentbased_traceidratio` does. If a trusted reverse proxy sends a `traceparent`, its flag
     /// `sampled` decides instead.
     /// Example: otlp-sample = 0.1
     supported("otlp-sample", Setting::By(set_sample)).takes(Value::Form("a number from 0 to 1"), "1").reach(Reach::Application),

@@ -22,22 +22,22 @@ use crate::values;
 const MAX_REPEAT_S: i64 = 31_536_000;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Define an alarm: `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the
+    /// Define an alarm, as `NAME ACTION:ARGUMENT`. `cmd:COMMAND` runs a command of the shell as the application's user, with the
     /// message as its standard input. `log:TEXT` logs a line `ALARM: TEXT MESSAGE`. `signal:NUMBER` raises a signal of uWSGI's
     /// (`uwsgi.register_signal`), without the message. `mule:NUMBER` sends the message to a mule, `mule:0` to any mule.
-    /// `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed: as the body of a POST to
-    /// `http` or `https`, or as a mail by `smtp` or `smtps`; the options are `method`, `auth_user`, `auth_pass`, `timeout`,
+    /// `curl:URL;OPTION=VALUE;…` sends the message with the program `curl`, which must be installed, as the body of a POST to
+    /// `http` or `https`, or as a mail by `smtp` or `smtps`. The options are `method`, `auth_user`, `auth_pass`, `timeout`,
     /// `conn_timeout` (30 seconds each), `ssl`, `ssl_insecure`, `mail_from`, `mail_to` and `subject`. Commands and requests run
-    /// in processes of their own: 4 of an alarm at a time, for 5 minutes at most, and 256 messages wait.
+    /// in processes of their own, 4 of an alarm at a time, for 5 minutes at most, and 256 messages wait.
     /// uWSGI: `curl` executes the program of this name instead of a library, waits 30 seconds instead of 4, logs a response of
     /// 400 and above as a failure, and refuses other protocols. An action that uWSGI's plugins for XMPP and speech add is
-    /// refused: `cmd` can do the same. uWSGI starts any number of commands, for any time.
+    /// refused, but `cmd` can do the same. uWSGI starts any number of commands, for any time.
     /// Example: alarm = shout log:
     ///          alarm = mail cmd:mail -s 'the shop has a problem' ops@example.com
     ///          alarm = chat cmd:chat-client --room ops
     list("alarm", Setting::By(add_alarm)).reach(Reach::Master),
-    /// Raise alarms for log lines: `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
-    /// application, and to request lines unless `req-logger` sends them elsewhere; the message is the line. Lines of alarms do
+    /// Raise alarms for log lines, as `NAME[,NAME…] EXPRESSION`. The expression applies to lines of the server, daemons and the
+    /// application, and to request lines unless `req-logger` sends them elsewhere. The message is the line. Lines of alarms do
     /// not raise alarms.
     /// uWSGI: Look-around and backreferences, which can take any time for a line, are an error. In uWSGI the lines of an alarm
     /// can raise it again.
@@ -45,7 +45,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          alarm-log = shout (ERROR|CRITICAL)
     list("alarm-log", Setting::By(add_rule)).reach(Reach::Master),
     /// Lines that match this expression (`NAME[,NAME…] EXPRESSION`) do not raise alarms of the `alarm-log` options that follow.
-    /// uWSGI: As in uWSGI the names have no effect: it holds for all alarms. Unknown names are errors here.
+    /// uWSGI: As in uWSGI, the names have no effect, and the expression holds for all alarms. Unknown names are errors here.
     /// Example: alarm = shout log:
     ///          not-alarm-log = shout ERROR .* by a crawler
     ///          alarm-log = shout ERROR
@@ -56,12 +56,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     list("alarm-backlog", set!(|draft, _, pair| draft.of::<AlarmsDraft>().backlog.push(located(pair)?))).reach(Reach::Master),
     /// Raise this alarm when a worker, a mule or the process that loads the application was killed by SIGSEGV, SIGBUS, SIGFPE or
     /// SIGILL. The message contains the process and its requests in flight.
-    /// uWSGI: The message of uWSGI is a backtrace of C functions; here the Python stack is in the log.
+    /// uWSGI: The message of uWSGI is a backtrace of C functions. In Bolide the Python stack is in the log.
     /// Example: alarm = shout log:
     ///          alarm-segfault = shout
     list("alarm-segfault", set!(|draft, _, pair| draft.of::<AlarmsDraft>().segfault.push(located(pair)?))).reach(Reach::Master),
-    /// Raise an alarm when an inherited descriptor can be read: `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many
-    /// bytes for each alarm: 1 if not specified; write 8 for an eventfd.
+    /// Raise an alarm when an inherited descriptor can be read, as `NAME DESCRIPTOR[:BYTES] MESSAGE`. The server reads this many
+    /// bytes for each alarm, or 1 if none is given. Write 8 for an eventfd.
     /// Example: alarm = shout log:
     ///          alarm-fd = shout 9:8 the control group is out of memory
     list("alarm-fd", Setting::By(add_descriptor)).reach(Reach::Master),
