@@ -54,8 +54,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(-20, 19, ""), "that of the process that starts Bolide")
     .reach(Reach::Master),
-    /// The number of CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of
-    /// those that the instance may use. 0 leaves it to the kernel.
+    /// The number of CPUs for each worker. Worker 1 gets the first ones, worker 2 the next ones, and so on in a circle, of those
+    /// that the instance may use. 0 leaves it to the kernel.
     /// Example: cpu-affinity = 1
     supported("cpu-affinity", Setting::Number(field!(ProcessesDraft.cpus_of_each)))
         .takes(within(0, 1024, "CPUs"), "0").reach(Reach::Application),

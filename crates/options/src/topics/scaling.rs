@@ -68,7 +68,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cheaper-step = 2
     supported("cheaper-step", set!(|draft, row, pair| set_number(draft, row, pair, |cheaper| &mut cheaper.step)?))
         .takes(PROCESSES, "1").reach(Reach::Application),
-    /// The limit at which `cheaper-algo` adds workers. With `spare` it is the number of seconds for which all workers must be
+    /// The threshold of the algorithm of `cheaper-algo`. With `spare` it is the number of seconds for which all workers must be
     /// busy before some are added, and after which one is removed when several are idle. With `busyness` it is the length of an
     /// interval in seconds. With `backlog` it is the number of connections that may wait.
     /// Example: processes = 8
@@ -240,7 +240,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "off")
     .reach(Reach::Application),
-    /// End the instance when `idle` would end the workers, as socket activation needs it.
+    /// End the instance when `idle` would end the workers. It is meant for socket activation.
     /// Example: idle = 600
     ///          die-on-idle = true
     on("die-on-idle", Setting::LocatedSwitch(field!(ScalingDraft.dies))).reach(Reach::Application),

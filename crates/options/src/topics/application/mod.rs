@@ -149,14 +149,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
             Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
     )
     .reach(Reach::Application),
-    /// Configure Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
-    /// does. JSON (.json) and YAML (.yaml, .yml, with PyYAML) are read as `dictConfig`, any other as `fileConfig`. The server's
-    /// own lines and request lines stay where `logger` and `req-logger` send them.
+    /// Configure Python's `logging` from the file of `paste`.
     /// Example: paste-logger = true
     on("paste-logger", Setting::Switch(field!(PythonDraft.settings.paste_logger))).reach(Reach::Application),
     /// Configure Python's `logging` from this file before the application is loaded, as `--log-config` of uvicorn and gunicorn
-    /// does: JSON (.json) and YAML (.yaml, .yml, with PyYAML) as `dictConfig`, any other as `fileConfig`. The server's own lines
-    /// and request lines stay where `logger` and `req-logger` say.
+    /// does. JSON (.json) and YAML (.yaml, .yml, with PyYAML) are read as `dictConfig`, any other as `fileConfig`. The server's
+    /// own lines and request lines stay where `logger` and `req-logger` send them.
     /// Example: log-config = logging.json
     supported("log-config", Setting::Text(field!(PythonDraft.logging_file)))
         .takes(Value::Path, "").also(&["log-config-json"]).reach(Reach::Application),

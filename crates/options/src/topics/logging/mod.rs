@@ -95,7 +95,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to
     /// the logger of this name only.
     /// uWSGI: Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are
-    /// for loggers of files, descriptors, pipes and sockets. Loggers of syslog and the log itself can't have them.
+    /// for loggers of files, descriptors, pipes and sockets. For syslog and the log itself they are refused.
     /// Example: log-encoder = json {"time":"${strftime:%Y-%m-%dT%H:%M:%S}","message":"${msg}"}
     list(
         "log-encoder",
@@ -195,9 +195,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: log-micros = true
     on("log-micros", Setting::Switch(field!(LoggingDraft.settings.microseconds))).reach(Reach::Application),
     /// The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, colored on
-    /// a terminal (`21:03:24 GET /boom 500 19 ms 265 B`). The variable NO_COLOR and TERM = dumb turn colors off, and FORCE_COLOR
-    /// turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is given on
-    /// the command line without a configuration file, or with `develop`, and `uwsgi` otherwise.
+    /// a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`). The variable NO_COLOR and TERM = dumb turn colors off, and
+    /// FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is
+    /// given on the command line without a configuration file, or with `develop`, and `uwsgi` otherwise.
     /// Example: log-style = short
     supported("log-style", set!(|draft, _, pair| draft.of::<LoggingDraft>().style = Some(draft.one_of(pair, &STYLES)?)))
         .takes(Value::OneOf(&words(&STYLES)), "auto").reach(Reach::Application),
