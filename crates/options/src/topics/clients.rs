@@ -22,8 +22,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// `none` no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and
     /// the prefix of the path; the client is the last address in `X-Forwarded-For` that is not trusted. The application receives
     /// these fields unchanged, from any peer. This concerns HTTP; with the uwsgi protocol, SCGI and FastCGI the reverse proxy
-    /// sends all of it in variables. uWSGI: uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from
-    /// none. Example: trusted-proxies = 10.0.0.0/8, fd00::/8
+    /// sends all of it in variables.
+    /// uWSGI: uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from
+    /// none.
+    /// Example: trusted-proxies = 10.0.0.0/8, fd00::/8
     ///          trusted-proxies = 127.0.0.1, unix
     ///          forwarded-allow-ips = *
     supported("trusted-proxies", Setting::By(trust_proxies))
@@ -52,7 +54,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// it out, and this is logged once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
     /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a reverse
     /// proxy decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like. uWSGI:
-    /// uWSGI passes every such field on. Example: header-map = dangerous
+    /// uWSGI passes every such field on.
+    /// Example: header-map = dangerous
     supported("header-map", Setting::By(header_map)).takes(Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
     /// The hosts that are served, without ports; `*.example.com` is every name below example.com, but not example.com itself. A
     /// request for another host is answered with 421. If a trusted reverse proxy sends `X-Forwarded-Host`, that host counts.
@@ -60,8 +63,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
     /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, with the
     /// client's address; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers
-    /// only, otherwise from all: make sure that only your reverse proxy can reach the socket. uWSGI: uWSGI reads version 1, and
-    /// also serves connections without a header, so clients could send their own. Example: enable-proxy-protocol = true
+    /// only, otherwise from all: make sure that only your reverse proxy can reach the socket.
+    /// uWSGI: uWSGI reads version 1, and
+    /// also serves connections without a header, so clients could send their own.
+    /// Example: enable-proxy-protocol = true
     on("enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.sockets_have_proxy_header))).reach(Reach::Application),
     /// Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If
     /// `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.

@@ -74,7 +74,8 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
     /// and a reload reads them as before. Only for a startup as root; drop root with `uid`, or the jail has no effect. uWSGI:
     /// There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads
-    /// in, which allows an escape from the jail. Example: chroot = /srv/jail
+    /// in, which allows an escape from the jail.
+    /// Example: chroot = /srv/jail
     ///          chdir = /app
     ///          uid = www-data
     supported(

@@ -26,9 +26,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// user if it is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server has the jobs and the spoolers
     /// of all machines work on them; the directory keeps new jobs while the server is away. The address is that of `lock-engine`,
     /// with the keys `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that
-    /// has died). uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new
+    /// has died).
+    /// uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new
     /// job is noticed immediately, also one of another instance. A job that has ended its spooler three times is moved to the
-    /// directory `failed`, and so is a file that is no job, which uWSGI deletes. Example: spooler = jobs
+    /// directory `failed`, and so is a file that is no job, which uWSGI deletes.
+    /// Example: spooler = jobs
     ///          spooler = redis://127.0.0.1:6379/0?directory=kept
     supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),
     /// Like `spooler`, without a process: `uwsgi.spool` writes to the directory, and another instance works on its jobs.

@@ -26,7 +26,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: readers do not take locks, and a process that is killed while it writes does not hold up other ones; `items` is
     /// exact (uWSGI stores one less); an item that has expired is never returned and makes room immediately; `hash` and
     /// `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync`
-    /// and `udp` are refused Example: cache2 = name=sessions,items=10000,blocksize=4096
+    /// and `udp` are refused.
+    /// Example: cache2 = name=sessions,items=10000,blocksize=4096
     ///          cache2 = name=pages,items=1000,store=/srv/shop/pages.cache
     ///          cache2 = name=users,engine=redis://127.0.0.1:6379/0
     list("cache2", set!(|draft, _, pair| add(draft, pair)?)).reach(Reach::Master),
