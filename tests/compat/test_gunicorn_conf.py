@@ -131,7 +131,7 @@ def told(server):
     """Sends a request to a server that logs to error.log. Returns what it printed, and the file."""
     file = server.directory / "error.log"
     found = server.wait_for(
-        lambda: file.exists() and re.search(r"[Ll]istening at:? http://127\.0\.0\.1:(\d+)", file.read_text()), "its address"
+        lambda: file.exists() and re.search(r"[Ll]istening (?:at:|on) http://127\.0\.0\.1:(\d+)", file.read_text()), "its address"
     )
     with Client(("127.0.0.1", int(found[1]))) as client:
         assert client.request("GET", "/").status == 500

@@ -48,8 +48,8 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_reported(fa
     ended.wait()
     for text, reason in [
         ("", "it does not contain a pid"),
-        ("0", "no pid"),
-        ("-1", "no pid"),
+        ("0", "not contain a pid"),
+        ("-1", "not contain a pid"),
         (str(ended.pid), "does not exist: the instance has exited"),
     ]:
         (tmp_path / "shop.pid").write_text(text)

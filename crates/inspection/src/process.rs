@@ -126,7 +126,7 @@ mod tests {
         assert!(advice_of(user, user, "2").contains("ptrace_scope is 2"));
         assert!(advice_of(user, user, "1").contains("has not allowed it"));
         assert!(advice_of(user, filtered, "1").contains("SYS_PTRACE"));
-        assert!(advice_of(user, "", "0").contains("ended"));
+        assert!(advice_of(user, "", "0").contains("exited"));
     }
 
     #[test]

@@ -238,7 +238,7 @@ fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerp
     assert!(certificates[0].chain.starts_with(b"-----BEGIN CERTIFICATE-----") && !certificates[0].key.0.is_empty());
     assert_eq!((&certificates[0].files, certificates[2].chain.as_slice()), (&None, APP.certificate.as_bytes()));
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box was created for this start"), "{told:?}");
+    assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box was created for this run"), "{told:?}");
     let fingerprint = told[0].split("fingerprint ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     assert_eq!(fingerprint.split(':').filter(|byte| byte.len() == 2).count(), 32, "{told:?}");
     let Ok(Reading::Print { text, status: 0 }) = outcome(&directory, "check app.ini", &[]) else { panic!("check prints") };

@@ -124,7 +124,7 @@ fn an_answer_never_breaks_its_own_content_length() {
     long.writer().field(b"Content-Length", b"3").expect("a length");
     assert_eq!(long.writer().push(b"12345", When::Now), Pushed::All);
     long.writer().finish();
-    assert!(long.writer().length_fault().is_some_and(|fault| fault.contains("more")));
+    assert!(long.writer().length_fault().is_some_and(|fault| fault.contains("longer")));
     let (text, keeps) = sent(long, client);
     assert!(text.ends_with("\r\n\r\n123") && keeps, "{text}");
 
@@ -133,7 +133,7 @@ fn an_answer_never_breaks_its_own_content_length() {
     short.writer().field(b"Content-Length", b"9").expect("a length");
     assert_eq!(short.writer().push(b"12345", When::Now), Pushed::All);
     short.writer().finish();
-    assert!(short.writer().length_fault().is_some_and(|fault| fault.contains("less")) && !short.writer().keeps_alive());
+    assert!(short.writer().length_fault().is_some_and(|fault| fault.contains("shorter")) && !short.writer().keeps_alive());
 }
 
 #[test]

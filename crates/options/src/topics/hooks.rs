@@ -436,7 +436,7 @@ fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
         false => Err(wrong(
             pair,
             &format!("gives signal {number} the meaning of `{function}`, which is not possible"),
-            &with_pages("signals have fixed meanings ([[operate]]): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads"),
+            &with_pages("signals have fixed meanings ([[stopping]]): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads"),
         )),
     }
 }

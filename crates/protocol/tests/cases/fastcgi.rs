@@ -219,8 +219,8 @@ fn several_requests() -> Vec<FastCgiCase> {
             vec![head(false, OF_FIVE), ended(2, 1, false), data(b"hello"), TestEvent::End],
         ),
         unanswered(read(&[&one, &begin(2, 1, KEEP)], vec![head(true, GET), TestEvent::End, ended(2, 1, false)])),
-        refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "names a request that is in progress"),
-        unanswered(refused(&[&one, &one], vec![head(true, GET), TestEvent::End], "names a request that is in progress")),
+        refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "is for a request that is already in progress"),
+        unanswered(refused(&[&one, &one], vec![head(true, GET), TestEvent::End], "is for a request that is already in progress")),
         // Authorizers and filters are not supported (FCGI_UNKNOWN_ROLE).
         read(&[&begin(7, 2, 0)], vec![ended(7, 3, true)]),
         read(&[&begin(7, 3, KEEP), &one], vec![ended(7, 3, false), head(true, GET), TestEvent::End]),

@@ -53,7 +53,7 @@ pub const CASES: &[LineCase] = &[
     refused(b"G\xc3\x89T / HTTP/1.1\r\n", 400, "method has an invalid character"),
     // A TLS handshake, sent to a port that speaks plain HTTP.
     refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "speaks TLS"),
-    refused(b"\0\x20\x01\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "uwsgi protocol came"),
+    refused(b"\0\x20\x01\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "received the uwsgi protocol"),
     refused(b"\x01\x01\0\x01\0\x08\0\0", 400, "An HTTP socket received FastCGI"),
     refused(b"70:CONTENT_LENGTH\x000\0", 400, "An HTTP socket received SCGI"),
     refused(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\n", 400, "A socket received a PROXY header"),

@@ -202,9 +202,9 @@ pub const CASES: &[WebsocketCase] = &[
     refused(b"\x8f\x80\0\0\0\0", 1002, OPCODE),
     refused(b"\x81\xff\x80\0\0\0\0\0\0\0\0\0\0\0", 1002, "most significant bit"),
     // Frames in the wrong place.
-    refused(b"\x80\x80\0\0\0\0", 1002, "continues no message"),
-    refused(b"\0\x81\0\0\0\0a", 1002, "continues no message"),
-    refused_after(&[text("a")], b"\x81\x81\0\0\0\0a\x80\x80\0\0\0\0", 1002, "continues no message"),
+    refused(b"\x80\x80\0\0\0\0", 1002, "without a message to continue"),
+    refused(b"\0\x81\0\0\0\0a", 1002, "without a message to continue"),
+    refused_after(&[text("a")], b"\x81\x81\0\0\0\0a\x80\x80\0\0\0\0", 1002, "without a message to continue"),
     refused(b"\x01\x81\0\0\0\0a\x81\x81\0\0\0\0b", 1002, "before the previous one has ended"),
     refused_after(&[ping(b"")], b"\x01\x80\0\0\0\0\x89\x80\0\0\0\0\x02\x80\0\0\0\0", 1002, "before the previous one has ended"),
     // Invalid texts, found at the first bad byte.

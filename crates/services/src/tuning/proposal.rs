@@ -247,7 +247,7 @@ impl Work<'_> {
                 ),
                 false => format!(
                     "a request takes {takes} and waits {waits:.0} % of that: {most} at the same time keep the CPU busy, and \
-                    additional threads would only take turns"
+                    more threads would only take turns"
                 ),
             };
             proposal.lines.push(Line { option: "threads", value: then.threads.to_string(), reason });
