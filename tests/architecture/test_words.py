@@ -99,8 +99,8 @@ KINDS = (
 #: Kinds of Markdown only: a message has its colons from its form, `where: what: why`.
 COLONS = "one colon in a paragraph, before a list, a code block or a definition"
 SEMICOLONS = "two sentences, or a conjunction; a semicolon stands between items of a list that have commas"
-#: A definition: an item begins with its name.
-LABEL = re.compile(r"^(?:\*\*[^*]+\*\*|`code`|\[[^]]*\])(?: \([^)]*\))?: ")
+#: A definition: an item begins with its name, or with a status of the reference of options.
+LABEL = re.compile(r"^(?:\*\*[^*]+\*\*|`code`|\[[^]]*\]|status)(?: \([^)]*\))?: ")
 ELLIPSIS = re.compile(r"(?:^|[.!?] )So (?:is|are|does|do|has|have)\b")
 
 PLACES = ("*.md", "*.rs", "*.py")

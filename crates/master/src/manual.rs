@@ -19,19 +19,19 @@ pub fn page() -> String {
     let letters = letters_as_markdown();
     let statuses = bolide_configuration::instance_commands::statuses_as_markdown();
     format!(
-        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs`, \
-         `children/single_signals.rs`, `children/child.rs` and `generations/reload.rs`, \
-         and in `crates/supervision/src/processes/auxiliary.rs`; a test compares.\n\n\
+        "# Signals and processes\n\nA test keeps this page equal to the tables in `crates/master/src/control/commands.rs`, \
+         `control/signals.rs`, `children/single_signals.rs`, `children/child.rs` and `generations/reload.rs`, \
+         and in `crates/supervision/src/processes/auxiliary.rs`.\n\n\
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
-         They count if the master did not get the same signal: a signal to the whole group acts once, as in the table \
-         above. The log contains a line for each one.\n\n{single}\n\
-         ## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n\
+         They have this effect if the master did not get the same signal. A signal to the whole group acts once, as in \
+         the table above. The log contains a line for each one.\n\n{single}\n\
+         ## Letters of `master-fifo`\n\nThese are uWSGI's letters. Write one or several to the pipe, for example with `echo r > FILE`.\n\n\
          {letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\
-         A row is a state, a column an event; an empty cell leaves the state as it is.\n\n{children}\n\
+         A row is a state, and a column is an event. An empty cell does not change the state.\n\n{children}\n\
          ## The stages of a reload\n\n\
-         The start of the first generation goes through them too. Any other event leaves the stage as it is.\n\n{reload}\n\
+         The first generation goes through them too. Any other event does not change the stage.\n\n{reload}\n\
          ## The life of an auxiliary process\n\n\
          The attendant, the exporter of spans, daemons, commands of `cron`, actions of alarms, hooks of touched files and log \
          programs.\n\n{auxiliaries}"

@@ -35,9 +35,9 @@ pub enum Effect {
 /// A signal, its effect on a worker or helper and on a prototype, and the sentences of the manual about both.
 struct Row(Signal, [(Effect, &'static str); 2]);
 
-const REPLACED: &str = "It is replaced: its requests are completed, and a worker's replacement serves before it ends.";
+const REPLACED: &str = "It is replaced. Its requests are completed, and a worker's replacement accepts requests before it exits.";
 const ENDED: &str = "It exits immediately, and is replaced. Its open connections without a request go to the other workers.";
-const NO_EFFECT_ALONE: &str = "None, and the log says that it arrived.";
+const NO_EFFECT_ALONE: &str = "None, but the log says that it arrived.";
 const ROWS: [Row; 4] = [
     Row(
         Signal::SIGTERM,
@@ -45,13 +45,13 @@ const ROWS: [Row; 4] = [
             (Effect::Replace, REPLACED),
             (
                 Effect::Stop,
-                "Graceful stop of the instance. If the master runs as another user, a reload, which replaces the prototype.",
+                "Stop the instance gracefully. If the master runs as another user, reload instead, which replaces the prototype.",
             ),
         ],
     ),
     Row(
         Signal::SIGHUP,
-        [(Effect::Replace, REPLACED), (Effect::Reload, "Reload. Those that arrive while a generation starts are one reload.")],
+        [(Effect::Replace, REPLACED), (Effect::Reload, "Reload. Several of them while a generation starts cause one reload.")],
     ),
     Row(Signal::SIGINT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),
     Row(Signal::SIGQUIT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),

@@ -78,9 +78,9 @@ pub enum Letter {
 /// Letters of uWSGI without an effect here: each with the reason and its sentence in the manual.
 pub const UNSUPPORTED_LETTERS: &[(char, &str, &str)] = &[
     ('C', "it does not exist yet", "Nothing yet."),
-    ('B', "there is no emperor to notify", "Nothing: there is no emperor."),
-    ('E', "there is no emperor in this instance", "Nothing: there is no emperor."),
-    ('S', "there is no subscription server to notify", "Nothing: there are no subscriptions."),
+    ('B', "there is no emperor to notify", "Nothing, because there is no emperor."),
+    ('E', "there is no emperor in this instance", "Nothing, because there is no emperor."),
+    ('S', "there is no subscription server to notify", "Nothing, because there are no subscriptions."),
 ];
 
 const NO_SOCKET_HINT: &str = "no letter of the FIFO does that; name the pidfile or the configuration";
@@ -132,11 +132,11 @@ macro_rules! commands {
 commands! {
     /// End when the requests in flight are answered; the second request ends the instance immediately.
     Stop => CommandRow {
-        letters: &[('q', "Graceful stop, as SIGTERM.")],
+        letters: &[('q', "Stop gracefully, as SIGTERM.")],
         signals: &[
             (
                 signal(Signal::SIGTERM),
-                "Graceful stop: requests in flight are completed, for at most `reload-mercy`. A second one stops immediately.",
+                "Stop gracefully. Requests in flight are completed, for at most `reload-mercy`. A second one stops immediately.",
             ),
             (signal(Signal::SIGINT), "As SIGTERM."),
         ],
@@ -149,7 +149,7 @@ commands! {
     /// End immediately.
     StopNow => CommandRow {
         letters: &[('Q', "Stop immediately, as SIGQUIT.")],
-        signals: &[(signal(Signal::SIGQUIT), "Stop immediately: workers are killed.")],
+        signals: &[(signal(Signal::SIGQUIT), "Stop immediately. Workers are killed.")],
         portable_signal: Some(Signal::SIGQUIT),
         command_line: Some((InstanceCommand::Stop, Form::Now)),
         while_stopping: true,
@@ -160,9 +160,9 @@ commands! {
         letters: &[('r', "Reload, as SIGHUP.")],
         signals: &[(
             signal(Signal::SIGHUP),
-            "Reload: a new generation loads the application and serves before the old one finishes. The configuration is read \
-            again. When its terminal has been closed, an instance without a configuration file, or with `develop`, stops \
-            instead, unless SIGHUP was ignored at its start (nohup).",
+            "Reload. A new generation loads the application and accepts requests before the old one finishes. The configuration \
+            is read again. When its terminal has been closed, an instance without a configuration file, or with `develop`, stops \
+            instead, unless SIGHUP was ignored when it started (nohup).",
         )],
         portable_signal: Some(Signal::SIGHUP),
         command_line: Some((InstanceCommand::Reload, Form::Plain)),
@@ -206,8 +206,8 @@ commands! {
     },
     /// Remove a worker; the last one stays.
     RemoveWorker => CommandRow {
-        letters: &[('-', "Remove a worker; the last one stays.")],
-        signals: &[(signal(Signal::SIGTTOU), "Remove a worker when it has finished its requests; the last one stays.")],
+        letters: &[('-', "Remove a worker, but not the last one.")],
+        signals: &[(signal(Signal::SIGTTOU), "Remove a worker, but not the last one, when it has finished its requests.")],
         command_line: Some((InstanceCommand::Workers, Form::Fewer)),
         is_cumulative: true,
         ..row("removing a worker")
@@ -231,11 +231,11 @@ commands! {
     },
     /// Pause, or resume if paused.
     TogglePause => CommandRow {
-        letters: &[('p', "Pause, as SIGTSTP; again: resume.")],
+        letters: &[('p', "Pause, as SIGTSTP, or resume a paused instance.")],
         signals: &[(
             signal(Signal::SIGTSTP),
-            "Pause: requests in flight are completed, no other starts, and clients wait. A second one resumes. So does Ctrl-Z in \
-                its terminal: it never stops the master, and the log says what it did.",
+            "Pause. Requests in flight are completed, no other starts, and clients wait. A second one resumes. Ctrl-Z in its \
+                terminal has the same effect. It never stops the master, and the log says what it did.",
         )],
         is_cumulative: true,
         ..row("pausing, or resuming")
@@ -254,14 +254,14 @@ commands! {
     Upgrade => CommandRow {
         letters: &[(
             'f',
-            "Upgrade: a new master, of the program as it is now, takes over the sockets; refused if root's application has its \
-                own user (`uid`).",
+            "Upgrade. A new master of the installed program takes over the sockets. It is refused if root's application has \
+                its own user (`uid`).",
         )],
         // uWSGI has no signal for it, and no standard signal is free.
         signals: &[(
             SignalNumber::Realtime(2),
-            "Upgrade: a new master of the installed program is executed and receives the sockets. This one serves until the new \
-                one does, and then ends like an old generation.",
+            "Upgrade. A new master of the installed program is executed and receives the sockets. This one continues until the \
+                new one accepts requests, and then exits like an old generation.",
         )],
         command_line: Some((InstanceCommand::Upgrade, Form::Plain)),
         has_outcome: true,

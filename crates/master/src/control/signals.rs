@@ -21,8 +21,8 @@ pub enum SignalAction {
 
 /// Signals without an effect, each with its sentence in the manual.
 const IGNORED: &[(Signal, &str)] = &[
-    (Signal::SIGPIPE, "None: a log reader that has left is no reason to stop."),
-    (Signal::SIGXFSZ, "None: a log file that has reached the size limit (`ulimit -f`) is no reason to stop."),
+    (Signal::SIGPIPE, "None, because a log reader that has exited is not a reason to stop."),
+    (Signal::SIGXFSZ, "None, because a log file that has reached the size limit (`ulimit -f`) is not a reason to stop."),
 ];
 
 /// Signals that keep their default disposition: those of a fault of the master itself, after which it can't continue, and those
@@ -41,7 +41,7 @@ const DEFAULT_DISPOSITION: &[Signal] = &[
 ];
 
 /// The manual's sentence about all other signals.
-const OTHERS: &str = "None, and the log says that it arrived: no signal stops or ends the master silently.";
+const OTHERS: &str = "None, but the log says that it arrived. No signal stops the master silently.";
 
 /// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master
 /// calls this before it starts anything, so that no signal is lost from then on.

@@ -31,22 +31,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("trusted-proxies", Setting::By(trust_proxies))
         .takes(Value::List, "127.0.0.1, ::1, unix").also(&["forwarded-allow-ips"]).reach(Reach::Application),
     /// The fields of trusted reverse proxies that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
-    /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the reverse proxy sets itself: a field
-    /// that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
+    /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`, or `none`. List those that the reverse proxy sets itself, because a
+    /// field that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
     /// Example: trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix
     supported("trusted-headers", Setting::By(trust_headers))
         .takes(Value::List, "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto")
         .reach(Reach::Application),
-    /// Whether header fields of trusted reverse proxies are read; uvicorn's name: `false` is `trusted-headers = none`.
+    /// Whether header fields of trusted reverse proxies are read. This is uvicorn's name, where `false` means `trusted-headers =
+    /// none`.
     /// Example: proxy-headers = false
     supported("proxy-headers", Setting::Off(field!(ClientsDraft.ignores_headers)))
         .takes(Value::Switch, "on").reach(Reach::Application),
     /// Ignore `X-Forwarded-For` and `X-Forwarded-Proto` (`proxy-headers = false`), as on uvicorn's command line.
     /// Example: no-proxy-headers = true
     on("no-proxy-headers", Setting::Switch(field!(ClientsDraft.ignores_headers))).reach(Reach::Application),
-    /// The start of the path that a reverse proxy removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A
-    /// trusted reverse proxy's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's
-    /// `setscriptname` replace it; a mount follows it.
+    /// The beginning of the path that a reverse proxy removes before it forwards requests. It becomes SCRIPT_NAME, and
+    /// `root_path` in ASGI. A trusted reverse proxy's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI,
+    /// and a route's `setscriptname` replace it. A mount follows it.
     /// Example: root-path = /shop
     supported("root-path", set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?))
         .reach(Reach::Application),
@@ -57,8 +58,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI passes every such field on.
     /// Example: header-map = dangerous
     supported("header-map", Setting::By(header_map)).takes(Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
-    /// The hosts that are served, without ports; `*.example.com` is every name below example.com, but not example.com itself. A
-    /// request for another host is answered with 421. If a trusted reverse proxy sends `X-Forwarded-Host`, that host counts.
+    /// The hosts of valid requests, without ports. `*.example.com` stands for every name below example.com, but not for
+    /// example.com itself. A request for another host is answered with 421. If a trusted reverse proxy sends `X-Forwarded-Host`,
+    /// that host counts.
     /// Example: server-names = shop.example, *.shop.example, 127.0.0.1
     supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
     /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, with the
@@ -69,7 +71,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: enable-proxy-protocol = true
     on("enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.sockets_have_proxy_header))).reach(Reach::Application),
     /// Connections of `http` and `https` begin with a header of the PROXY protocol, as those of `enable-proxy-protocol`. If
-    /// `trusted-proxies` is set, these peers may also connect without one: their own address is then the client's.
+    /// `trusted-proxies` is set, these peers may also connect without one, in which case their own address is the client's.
     /// Example: http-enable-proxy-protocol = true
     on("http-enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.router_has_proxy_header)))
         .reach(Reach::Application),

@@ -17,24 +17,24 @@ use crate::values;
 /// Values of `static-serve`.
 const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", Missing::Only)];
 
-const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches; here the first rule that matches sets the only \
+const ONE_FIELD: &str = "uWSGI sends a field for each type of rule that matches. Here the first rule that matches sets the only \
     field, in the order file, path, URI, type.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Answer requests below a path with the files of a directory, or with a single file. Paths without a file go to the
     /// application (see `static-serve`).
-    /// uWSGI: In uWSGI `/static` also matches `/staticky`; here a path ends at the end of a component. A directory without a
+    /// uWSGI: In uWSGI `/static` also matches `/staticky`. Here a path ends at the end of a component. A directory without a
     /// trailing slash is redirected, while uWSGI serves its index, and names that begin with a dot go to the application (see
     /// `static-dot-files`).
     /// Example: static-map = /static=/srv/shop/static
     ///          static-map = /favicon.ico=/srv/shop/static/favicon.ico
     supported("static-map", set!(|draft, _, pair| add_map(draft, MapKind::Replace, pair)?))
         .takes(Value::Form("`PATH=DIRECTORY` or `PATH=FILE`"), "").several().reach(Reach::Application),
-    /// Like `static-map`, but the whole path is looked up in the directory: `/static/a.css` is `DIRECTORY/static/a.css`.
+    /// Like `static-map`, but look up the whole path in the directory. For example, `/static/a.css` is `DIRECTORY/static/a.css`.
     /// Example: static-map2 = /static=/srv/shop
     supported("static-map2", set!(|draft, _, pair| add_map(draft, MapKind::Append, pair)?))
         .takes(Value::Form("`PATH=DIRECTORY`"), "").several().reach(Reach::Application),
-    /// Look for every path in this directory first; missing files go to the application.
+    /// Look for every path in this directory first. Paths without a file go to the application.
     /// Example: check-static = /srv/shop/public
     supported(
         "check-static",
@@ -48,33 +48,33 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Path, "")
     .several()
     .reach(Reach::Application),
-    /// Look for every path in the directory that the reverse proxy names in DOCUMENT_ROOT.
+    /// Look for every path in the directory that the reverse proxy sends as DOCUMENT_ROOT.
     /// Example: check-static-docroot = true
     on("check-static-docroot", Setting::Switch(field!(FilesDraft.document_root))).reach(Reach::Application),
-    /// Determine how paths below a `static-map` without a file are answered: `fallback` means the application; `only` means the
-    /// server, with 404, or 405 for methods that files do not support.
+    /// Determine how paths below a `static-map` without a file are answered. With `fallback` the application answers them. With
+    /// `only` the server answers them with 404, or with 405 for methods that files do not support.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-serve = only
     supported("static-serve", set!(|draft, _, pair| draft.of::<FilesDraft>().missing = word(pair, &SERVES)?))
         .takes(Value::Form("`fallback` or `only`"), "fallback").reach(Reach::Application),
-    /// A file with this name is served for its directory; of several, the first that exists.
+    /// Answer requests for a directory with its file of this name. If several names are set, the first file that exists counts.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-index = index.html
     list("static-index", set!(|draft, _, pair| draft.of::<FilesDraft>().index.push(file_name(pair)?))).reach(Reach::Application),
-    /// Paths and files with this extension are never served from a directory.
+    /// Never send paths and files with this extension from a directory.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-skip-ext = .php
     list("static-skip-ext", Setting::Texts(field!(FilesDraft.skip))).reach(Reach::Application),
-    /// A directory, or a file, to which symbolic links out of a served directory may point.
-    /// uWSGI: uWSGI compares the text; here only complete directory names match.
+    /// A directory or a file to which symbolic links out of a directory of static files may point.
+    /// uWSGI: uWSGI compares the text. Here only complete directory names match.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-safe = /srv/shared
     list("static-safe", Setting::Texts(field!(FilesDraft.safe))).reach(Reach::Application),
-    /// Also serves names that begin with a dot. `.well-known` is always served.
+    /// Also send files whose names begin with a dot. Files in `.well-known` are always sent.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-dot-files = true
     on("static-dot-files", Setting::Switch(field!(FilesDraft.dot_files))).reach(Reach::Application),
-    /// `PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.
+    /// Set `Expires` on files whose own path matches the pattern, as `PATTERN SECONDS`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-expires = /images/.*\.png$ 3600
     list(
@@ -123,7 +123,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<FilesDraft>().expires.push(expiry(pair, ExpirySubject::Uri, true)?)),
     )
     .reach(Reach::Application),
-    /// `TYPE=SECONDS`: sets `Expires` on files of this MIME type.
+    /// Set `Expires` on files of this MIME type, as `TYPE=SECONDS`.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-expires-type = image/png=3600
     list(
@@ -145,8 +145,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          static-cache-control = public, max-age=300
     supported("static-cache-control", set!(|draft, _, pair| draft.of::<FilesDraft>().cache_control = Some(header_value(pair)?)))
         .reach(Reach::Application),
-    /// Files whose path matches this pattern never change, such as those with a hash in their names: clients keep them for a year
-    /// without revalidation.
+    /// Declare that files whose path matches this pattern never change, such as those with a hash in their names. Clients keep
+    /// them for a year without revalidation.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-immutable = \.[0-9a-f]{8,}\.(css|js)$
     list("static-immutable", set!(|draft, _, pair| draft.of::<FilesDraft>().immutable.push(pattern(pair, &values::text(pair)?)?)))
@@ -173,34 +173,37 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<FilesDraft>().compressed.patterns.push(pattern(pair, &values::text(pair)?)?)),
     )
     .reach(Reach::Application),
-    /// A file of media types in the format of /etc/mime.types; they take precedence over the built-in ones.
+    /// A file of media types in the format of /etc/mime.types. They take precedence over the built-in ones.
     /// uWSGI: uWSGI has no built-in types and reads /etc/mime.types if it exists.
     /// Example: static-map = /static=/srv/shop/static
     ///          mime-file = /srv/shop/mime.types
     supported("mime-file", Setting::LocatedTexts(field!(FilesDraft.mime_files))).takes(Value::Path, "").reach(Reach::Application),
-    /// The charset of text files. Without it none is stated, because only their author knows it.
+    /// The charset of text files. Without this option `Content-Type` does not contain a charset, because only the author of a
+    /// file knows it.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-charset = utf-8
     supported("static-charset", Setting::By(set_charset)).reach(Reach::Application),
-    /// Name the file to the reverse proxy, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).
+    /// Send only the path of the file to the reverse proxy, which then sends the file. The value is `x-sendfile`, or `nginx`
+    /// (`x-accel-redirect`).
     /// Example: static-map = /static=/srv/shop/static
     ///          file-serve-mode = nginx
     supported("file-serve-mode", Setting::By(set_mode))
         .takes(Value::Form("`x-sendfile` or `nginx`"), "").reach(Reach::Application),
-    /// The application may name a file in this directory with the header `X-Sendfile`; it is sent instead of a body, with its
-    /// validators and ranges.
+    /// Let the application select a file in this directory with the header `X-Sendfile`. The file is sent instead of a body, with
+    /// its validators and ranges.
     /// Example: x-sendfile = /srv/shop/private
     list("x-sendfile", Setting::LocatedTexts(field!(FilesDraft.sendfile_paths))).reach(Reach::Application),
-    /// `/PATH=DIRECTORY`: the application may name a file in the directory by a path that begins with this, in the header
-    /// `X-Accel-Redirect`.
+    /// Let the application select a file in the directory with the header `X-Accel-Redirect`, by a path that begins with this
+    /// one. The value is `/PATH=DIRECTORY`.
     /// Example: x-accel-redirect = /protected=/srv/shop/private
     list("x-accel-redirect", Setting::By(add_sendfile_location)).reach(Reach::Application),
-    /// The number of files that a worker caches. They are checked again after a second; 0 looks at the disk for each request.
+    /// The number of files that a worker caches. They are checked again after a second. With 0 a worker looks at the disk for
+    /// each request.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-files = 5000
     supported("static-cache-files", Setting::Size(field!(FilesDraft.cache.files)))
         .takes(within(0, 1_000_000, "files"), "1024").reach(Reach::Application),
-    /// Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.
+    /// Maximum size of the small files (at most 16 KiB each) that a worker keeps in memory. With 0 it does not keep any.
     /// Example: static-map = /static=/srv/shop/static
     ///          static-cache-memory = 67108864
     supported(
@@ -210,8 +213,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(within(0, 4_294_967_296, "bytes"), "16777216")
     .reach(Reach::Application),
     /// Cache the location of files for this time.
-    /// Why: each worker remembers the files that it has found, and looks again after a second; a path from memory that the
-    /// application can write would not be below its directory for certain
+    /// Why: each worker remembers the files that it has found, and looks again after a second. A path from memory that the
+    /// application can write might not be below its directory
     accepted("static-cache-paths", Value::Special),
     /// The cache for the location of files.
     /// Why: each worker has its own, which the application can't write

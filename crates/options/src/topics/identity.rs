@@ -14,9 +14,9 @@ use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Run the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.
-    /// uWSGI: uWSGI keeps the group of the process that started it if `gid` is not set: root's group 0. Here the application gets
-    /// the user's own and supplementary groups, so its files belong to that group; `gid = 0` keeps root's. uWSGI's master becomes
-    /// the user too; here it stays root, so that a reload can switch to the user again.
+    /// uWSGI: If `gid` is not set, uWSGI keeps the group of the process that started it, which is root's group 0. Here the
+    /// application gets the user's own and supplementary groups, so its files belong to that group, unless `gid = 0` keeps
+    /// root's. uWSGI's master becomes the user too. Here it stays root, so that a reload can switch to the user again.
     /// Example: uid = www-data
     supported("uid", Setting::Text(field!(Identity.user))).reach(Reach::Master),
     /// Run the application as this group, a name or a number.
@@ -28,16 +28,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The application also has this group, a name or a number.
     /// Example: add-gid = media
     list("add-gid", Setting::Texts(field!(Identity.added_groups))).reach(Reach::Master),
-    /// The permission bits that are removed from new files: sockets, logs, the pidfile, and files of the application. Three or
-    /// four octal digits.
-    /// uWSGI: An invalid value is an error here. uWSGI's `daemonize` clears the umask; Bolide's keeps it, and gives UNIX sockets
-    /// mode 666 if neither this nor `chmod-socket` is set.
+    /// The permission bits that are removed from new files, in three or four octal digits. It applies to sockets, logs, the
+    /// pidfile, and files of the application.
+    /// uWSGI: An invalid value is an error here. uWSGI's `daemonize` clears the umask. Bolide's keeps it, and gives UNIX sockets
+    /// mode 666 if neither this option nor `chmod-socket` is set.
     /// Example: umask = 027
     supported("umask", set!(|draft, _, pair| draft.of::<Identity>().umask = Some(values::umask(draft, pair)?)))
         .takes(Value::Text, "that of the process that starts Bolide").reach(Reach::Master),
-    /// Name all processes in `ps`: `bolide master`, `bolide prototype`, `bolide worker 1`. Without it, the master keeps its
-    /// command line, and the others are `bolide: worker 1 [shop.wsgi]` and the like.
-    /// uWSGI: There they are `uWSGI master` and `uWSGI worker 1`; there is no prototype.
+    /// Show all processes by their roles in `ps`, such as `bolide master`, `bolide prototype` and `bolide worker 1`. Without it,
+    /// the master keeps its command line, and the others are shown as `bolide: worker 1 [shop.wsgi]` or similar.
+    /// uWSGI: uWSGI shows `uWSGI master` and `uWSGI worker 1`, and does not have a prototype.
     /// Example: auto-procname = true
     on("auto-procname", Setting::Switch(field!(Naming.auto))).reach(Reach::Application),
     /// Put this before the names of the processes. This implies `auto-procname`.
@@ -63,13 +63,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
 /// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
 /// protection than its configuration requests.
 pub const CONFINEMENT: &[OptionEntry] = rows![
-    /// Start without these options, which protect and are not supported yet; names, separated by commas. Without it each of them
-    /// is an error.
+    /// Start without the effect of these options, which protect and are not supported yet. Separate their names by commas.
+    /// Without `allow-missing` each of them is an error.
     /// Example: pivot-root = /srv/jail /old
     ///          allow-missing = pivot-root
     list("allow-missing", Setting::AllowMissing).reach(Reach::Application),
-    /// The application, its daemons and its hooks from `hook-as-root` on see only this directory. The Python that runs Bolide,
-    /// the package and the application must be in it, at the same paths, or at their paths without the directory's own; `chdir`,
+    /// Limit the application, its daemons and its hooks from `hook-as-root` on to this directory. The Python that runs Bolide,
+    /// the package and the application must be in it, at the same paths, or at their paths without the directory's own. `chdir`,
     /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
     /// and a reload reads them as before. Only for a startup as root; drop root with `uid`, or the jail has no effect. uWSGI:
@@ -87,30 +87,30 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// Lock the processes into another root.
     /// Instead: use a container
     protective("pivot-root", Value::Text),
-    /// The master itself becomes this user, a name or a number, as soon as the configuration is read, with the user's own groups
-    /// unless `immediate-gid` says otherwise; so no part of the instance runs as root from then on. Sockets below port 1024,
-    /// logs, pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each
-    /// reload reads the configuration and certificates as that user; startup warns about files that it could not read.
-    /// uWSGI: There the master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at
-    /// startup
+    /// Make the master itself this user, a name or a number, as soon as the configuration is read. It gets the user's own groups
+    /// unless `immediate-gid` sets another one. From then on no part of the instance runs as root. Sockets below port 1024, logs,
+    /// pidfiles and hooks have the rights of that user, so such a port needs a socket from systemd (`LISTEN_FDS`). Each reload
+    /// reads the configuration and certificates as that user, and startup warns about files that it could not read.
+    /// uWSGI: uWSGI's master keeps root's groups if only `immediate-uid` is set, and certificates are read as the user at startup
     /// too.
     /// Example: immediate-uid = www-data
     supported("immediate-uid", Setting::Text(field!(Confinement.user))).reach(Reach::Master),
     /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.
     /// Example: immediate-gid = www-data
     supported("immediate-gid", Setting::Text(field!(Confinement.group))).reach(Reach::Master),
-    /// The application keeps these capabilities of root when it becomes another user, and can gain no others, not even through
-    /// setuid programs; names from capabilities(7), separated by commas. Programs that it starts do not inherit them, unless it
-    /// is root. Only for a startup as root.
-    /// uWSGI: There the master has no others either, and setuid programs are not affected. Unknown names are ignored there.
+    /// Keep these capabilities of root when the application becomes another user. It can't gain others, not even through setuid
+    /// programs. Write names from capabilities(7), separated by commas. Programs that the application starts do not inherit them,
+    /// unless it is root. It requires a startup as root.
+    /// uWSGI: In uWSGI the master does not have other capabilities either, and setuid programs are not affected. Unknown names
+    /// are ignored.
     /// Example: uid = www-data
     ///          cap = net_bind_service,sys_nice
     list("cap", Setting::By(keep_capabilities)).reach(Reach::Master),
-    /// The instance has separate namespaces from the moment when its sockets are bound: `fs` (mounts), `ipc`, `uts` (the host
-    /// name), `net`; separated by commas. Hooks from `hook-post-jail` on run in them. Sockets that a reload adds are in `net`.
-    /// Only for a startup as root.
-    /// uWSGI: There mounts inside also affect a host that shares them, as systemd configures it. `pid`, `user` and unknown names
-    /// are errors here.
+    /// Move the instance to separate namespaces when its sockets are bound. The value is a list, separated by commas, of `fs`
+    /// (mounts), `ipc`, `uts` (the host name) and `net`. Hooks from `hook-post-jail` on run in them. Sockets that a reload adds
+    /// are in `net`. It requires a startup as root.
+    /// uWSGI: In uWSGI, mounts inside also affect a host that shares them, as systemd configures it. `pid`, `user` and unknown
+    /// names are errors here.
     /// Example: unshare = fs,ipc,uts
     list("unshare", Setting::By(unshare)).reach(Reach::Master),
     /// As `unshare`, later.
@@ -126,13 +126,13 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// Instead: use `nsenter`, or a container
     protective("setns", Value::Text),
     /// Lock the processes into a FreeBSD jail.
-    /// Instead: Bolide runs on Linux only; use a container
+    /// Instead: use a container, because Bolide runs on Linux only
     protective("jail", Value::Path),
     /// Lock the processes into a FreeBSD jail.
-    /// Instead: Bolide runs on Linux only; use a container
+    /// Instead: use a container, because Bolide runs on Linux only
     protective("jail2", Value::List),
     /// Enter a FreeBSD jail.
-    /// Instead: Bolide runs on Linux only; use a container
+    /// Instead: use a container, because Bolide runs on Linux only
     protective("jail-attach", Value::Text),
 ];
 

@@ -13,19 +13,19 @@ const fn condition(name: &'static str, condition: Condition) -> OptionEntry {
 }
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Read this ini file; `file.ini:section` reads another section than `[uwsgi]`.
+    /// Read this ini file. With `file.ini:section`, read this section instead of `[uwsgi]`.
     /// Example: ini = base.ini:common
     word("ini", Word::Load(Format::Ini), Value::Path),
-    /// Read this YAML file; `file.yaml:section` reads another mapping than `uwsgi`.
-    /// uWSGI: uWSGI reads YAML with libyaml if it was built with it, and otherwise supports neither lists nor quotes; Bolide
+    /// Read this YAML file. With `file.yaml:section`, read this mapping instead of `uwsgi`.
+    /// uWSGI: uWSGI reads YAML with libyaml if it was built with it, and otherwise supports neither lists nor quotes. Bolide
     /// follows libyaml.
     /// Example: yaml = base.yaml
     word("yaml", Word::Load(Format::Yaml), Value::Path),
-    /// Read this JSON file; `file.json:name` reads another object than `uwsgi`.
+    /// Read this JSON file. With `file.json:name`, read this object instead of `uwsgi`.
     word("json", Word::Load(Format::Json), Value::Path),
-    /// Read this XML file; `file.xml:id` reads the elements of one id.
+    /// Read this XML file. With `file.xml:id`, read only the elements of this id.
     word("xml", Word::Load(Format::Xml), Value::Path),
-    /// Read this TOML file; `file.toml:table` reads another table than `[uwsgi]`.
+    /// Read this TOML file. With `file.toml:table`, read this table instead of `[uwsgi]`.
     /// uWSGI: uWSGI does not support TOML.
     word("toml", Word::Load(Format::Toml), Value::Path),
     /// Read this file, in the format that its name indicates.
@@ -33,7 +33,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Read this file at this point, in the format that its name indicates.
     /// Example: include = /etc/shop/common.ini
     word("include", Word::Include, Value::Path),
-    /// Read this file after everything else; its options come last.
+    /// Read this file after everything else, so its options come last.
     word("inherit", Word::Inherit, Value::Path),
     /// Unknown options are errors. Placeholders must then be set with `set-placeholder`.
     word("strict", Word::Strict, Value::Switch),
@@ -43,18 +43,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: set-placeholder = base=/srv/shop
     ///          chdir = %(base)
     word("set-placeholder", Word::SetPlaceholder, Value::Text),
-    /// A new option composed of others: `NAME=OPTION=$1;OPTION=$2`.
+    /// Declare an option that sets others: `NAME=OPTION=$1;OPTION=$2`.
     /// Example: declare-option = serve=http=$1;chdir=$2
     ///          serve = :8080 /srv/shop
     word("declare-option", Word::DeclareOption, Value::Text),
-    /// Repeat the options up to `endfor` for each word; `%(_)` is the word.
+    /// Repeat the options up to `endfor` for each word. `%(_)` is the word.
     /// Example: for = 8001 8002
     ///          http = 127.0.0.1:%(_)
     ///          endfor =
     condition("for", Condition::For),
     /// Repeat the options up to `endfor` for each file that matches.
     condition("for-glob", Condition::ForGlob),
-    /// Repeat the options up to `endfor` this many times; `%(_)` counts from 1.
+    /// Repeat the options up to `endfor` this many times. `%(_)` counts from 1.
     condition("for-times", Condition::ForTimes),
     /// Repeat the options up to `endfor` for each line of a file.
     condition("for-readline", Condition::ForReadline),
@@ -95,7 +95,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// The opposite of `if-dir`.
     condition("if-not-dir", Condition::Directory(false)),
     /// Apply the options up to `endif` if this plugin of uWSGI is built in.
-    /// uWSGI: uWSGI's plugins are built in here: `python`, `python3`, `http` and similar count as present.
+    /// uWSGI: `python`, `python3`, `http` and similar plugins of uWSGI count as present, because they are built in.
     condition("if-plugin", Condition::Plugin(true)),
     /// The opposite of `if-plugin`.
     condition("if-not-plugin", Condition::Plugin(false)),
@@ -123,8 +123,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     word("print", Word::Print, Value::Text),
     /// Print this immediately.
     word("iprint", Word::PrintAtOnce, Value::Text),
-    /// Exit with this status; without a value, 1.
+    /// Exit with this status, or with 1 without a value.
     word("exit", Word::Exit, within(0, 255, "status")),
-    /// Print the configuration in uWSGI's form at startup, and serve; with `no-server`, exit instead.
+    /// Print the configuration in uWSGI's form at startup. With `no-server`, exit afterward.
     word("show-config", Word::ShowConfig, Value::Switch),
 ];

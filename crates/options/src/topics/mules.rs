@@ -13,10 +13,11 @@ use crate::row::{OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, field, 
 use crate::topics::interpreter::PythonModuleDraft;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Add a mule: a process beside the workers that has the application loaded. A mule without a value waits for messages
-    /// (`uwsgi.mule_msg`, `@mulefunc`) and signals. With a file that ends in `.py` it executes this file, with `module:function`
-    /// it calls this function. A mule that exits is started again, a reload ends it before its successor starts.
-    /// uWSGI: With `lazy-apps` a mule of uWSGI has no application; here it has one, as each worker has.
+    /// Add a mule, a process beside the workers that has loaded the application. A mule without a value waits for messages
+    /// (`uwsgi.mule_msg`, `@mulefunc`) and signals. With a file that ends in `.py` it executes this file, and with
+    /// `module:function` it calls this function. A mule that exits is started again. A reload stops it before its successor
+    /// starts.
+    /// uWSGI: With `lazy-apps` a mule of uWSGI does not load the application. Here it loads the application, as each worker does.
     /// Example: mule = true
     ///          mule = mailer.py
     ///          mule = shop.background:main
@@ -31,8 +32,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-reload-mercy = 30
     supported("mule-reload-mercy", Setting::Seconds(field!(MulesDraft.reload_mercy_ms)))
         .takes(SECONDS, "`reload-mercy`").reach(Reach::Application),
-    /// Kill a mule that works on one message or signal longer than this; the log identifies it and shows its stack. The mule is
-    /// started again.
+    /// Kill a mule that works on one message or signal longer than this. The log identifies it and shows its stack, and the mule
+    /// is started again.
     /// uWSGI: uWSGI has no limit for messages, only for signals.
     /// Example: mules = 1
     ///          mule-harakiri = 60
@@ -42,21 +43,21 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-reload-on-rss = 512
     supported("mule-reload-on-rss", Setting::Mebibytes(field!(MulesDraft.most_resident_bytes)))
         .takes(within(0, 1_048_576, "MiB"), "off").reach(Reach::Application),
-    /// Bytes of each queue of messages, including the kernel's overhead for each message. In a full queue there is no room for
-    /// another message: `uwsgi.mule_msg` returns False. net.core.wmem_max limits it.
+    /// Bytes of each queue of messages, including the kernel's overhead for each message. If the queue is full, `uwsgi.mule_msg`
+    /// returns False. net.core.wmem_max limits the size.
     /// Example: mules = 1
     ///          mule-msg-size = 1048576
     supported("mule-msg-size", Setting::By(set_queue_bytes))
         .takes(within(1, 1_073_741_824, "bytes"), "that of the kernel").reach(Reach::Application),
-    /// Mules that share a queue of messages: a name, a colon and the numbers of the mules. `uwsgi.farm_msg` and `uwsgi.mule_msg`
-    /// with the name send to it, and one of its mules takes the message.
+    /// Define a farm, which is several mules that share a queue of messages. The value is a name, a colon and the numbers of the
+    /// mules. `uwsgi.farm_msg` and `uwsgi.mule_msg` with the name send to it, and one of its mules takes the message.
     /// Example: mules = 2
     ///          farm = mail:1,2
     supported("farm", Setting::LocatedTexts(field!(MulesDraft.farms)))
         .takes(Value::Form("`NAME:NUMBER[,NUMBER…]`"), "").reach(Reach::Application),
-    /// An object that mules keep, for example a model that takes long to load: `package.module:Class`.
+    /// An object that mules keep, for example a model that takes long to load. The value is `package.module:Class`.
     /// `bolide.helpers.mules.call("package.module:Class", "method", …)` calls its method in a free mule from any process, and
-    /// returns the result. With `:2` behind it, two of the mules have it.
+    /// returns the result. With `:2` after it, two of the mules keep it.
     /// Example: mules = 2
     ///          mule-app = shop.models:Model
     ///          mule-app = shop.models:Large:1
@@ -66,7 +67,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          touch-mules-reload = /srv/shop/mules
     list("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules)).reach(Reach::Master),
     /// The most functions that `uwsgi.register_rpc` registers.
-    /// uWSGI: In uWSGI functions can also be called by other servers; here only by their own process (`uwsgi.rpc(None, …)`,
+    /// uWSGI: In uWSGI other servers can call functions too. Here only their own process can call them (`uwsgi.rpc(None, …)`,
     /// `uwsgi.call`).
     /// Example: rpc-max = 256
     supported("rpc-max", Setting::Number(field!(PythonModuleDraft.0.rpc_most)))

@@ -25,7 +25,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Resume the paused instance whose pid is in this file (`pidfile`), like `bolide resume`, and exit.
     supported("resume", Setting::Language(Word::Ask(InstanceCommand::Resume))).takes(Value::Path, "").uwsgi(TOGGLES),
     /// Send one of uWSGI's own signals to an instance.
-    /// Instead: there are no such signals; `kill` sends system signals
+    /// Instead: use `kill`, which sends system signals, because uWSGI's own can't be sent from outside
     refused("signal", Value::Text),
     /// Print data from a socket.
     /// Instead: use `socat - UNIX-CONNECT:/path` or `nc HOST PORT`
@@ -43,16 +43,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Instead: use `check_http` with an HTTP address
     refused("nagios", Value::Switch),
     /// Build a plugin of uWSGI.
-    /// Instead: Bolide has no C plugins; use its issue tracker to ask for features
+    /// Instead: ask for features in the issue tracker, because Bolide does not have C plugins
     refused("build-plugin", Value::Path),
     /// Print how uWSGI was compiled.
-    /// Instead: there is nothing to compile against; use `--version`
+    /// Instead: use `--version`, because there is nothing to compile against
     refused("cflags", Value::Switch),
     /// Print uWSGI's C header.
-    /// Instead: there is nothing to compile against; use `--version`
+    /// Instead: use `--version`, because there is nothing to compile against
     refused("dot-h", Value::Switch),
     /// Print uWSGI's build script.
-    /// Instead: there is nothing to build; use `--version`
+    /// Instead: use `--version`, because there is nothing to build
     refused("config-py", Value::Switch),
     /// Load a shared library into the server.
     /// Instead: load it from the application, with `ctypes`

@@ -219,32 +219,32 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// The size of the buffer for request bodies.
     /// Why: the buffer grows as needed
     accepted("post-buffering-bufsize", Value::Special),
-    /// A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies: to Python
-    /// such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.
+    /// A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies, because to
+    /// Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.
     /// Example: wsgi-strict = true
     on("wsgi-strict", Setting::Switch(field!(PythonDraft.settings.wsgi_strict))).reach(Reach::Application),
-    /// The maximum size of a request's head in bytes, including the request line; a larger one is answered with 431, or 414 for
+    /// The maximum size of a request's head in bytes, including the request line. A larger one is answered with 431, or 414 for
     /// the request line. Without this option a request line may be 16384 bytes long. Values below 1024 mean 1024, and 0 means the
     /// default.
     /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
     /// head.
     /// Example: buffer-size = 32768
     supported("buffer-size", Setting::By(set_head_bytes)).takes(within(0, 1_048_576, "bytes"), "65536").reach(Reach::Application),
-    /// Bytes of a request's body that are kept in memory; the rest goes to a temporary file.
-    /// uWSGI: uWSGI passes the body to the application as it arrives unless this is set; here it is always read first, so that a
-    /// slow client occupies no thread. 0 means the default.
+    /// Bytes of a request's body that are kept in memory. The rest is written to a temporary file.
+    /// uWSGI: uWSGI passes the body to the application as it arrives unless this is set. Here it is always read first, so that a
+    /// slow client does not occupy a thread. 0 means the default.
     /// Example: post-buffering = 65536
     supported("post-buffering", Setting::By(set_body_memory))
         .takes(within(0, 1_073_741_824, "bytes"), "1048576").reach(Reach::Application),
-    /// The maximum size of a request's body in bytes; a larger one is answered with 413.
+    /// The maximum size of a request's body in bytes. A larger one is answered with 413.
     /// Example: limit-post = 10485760
     supported("limit-post", Setting::Positive(field!(Limits.body_bytes)))
         .takes(within(0, i64::MAX, "bytes"), "no limit").reach(Reach::Application),
     /// The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered
     /// with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
     /// arrive, without files.
-    /// uWSGI: uWSGI has no such limit; it keeps bodies in files only beyond `post-buffering`, at most one per thread at the same
-    /// time.
+    /// uWSGI: uWSGI has no such limit, because it keeps bodies in files only beyond `post-buffering`, at most one per thread at
+    /// the same time.
     /// Example: limit-post-disk = 10737418240
     supported(
         "limit-post-disk",
@@ -253,9 +253,9 @@ pub const REQUESTS: &[OptionEntry] = rows![
     )
     .takes(within(0, i64::MAX, "bytes"), "1073741824")
     .reach(Reach::Application),
-    /// The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408; time
-    /// in which an ASGI application does not wait for the body does not count. 0 allows any rate: an occasional byte then keeps
-    /// the connection open forever.
+    /// The minimum rate of a request's body. A client that stays below it for `socket-timeout` (or `http-timeout`) gets 408. Time
+    /// in which an ASGI application does not wait for the body does not count. 0 allows any rate, so an occasional byte keeps the
+    /// connection open forever.
     /// Example: body-min-rate = 50
     supported(
         "body-min-rate",
@@ -264,9 +264,9 @@ pub const REQUESTS: &[OptionEntry] = rows![
     .takes(within(0, 1_073_741_824, "bytes per second"), "500")
     .reach(Reach::Application),
     /// Accept non-ASCII bytes and backslashes in the path and the query of a request, which old scripts and scanners send
-    /// unescaped; without it they are answered with 400.
-    /// uWSGI: uWSGI passes such bytes on. Browsers escape them; they are not allowed in a URI (RFC 3986), and many applications
-    /// fail on them.
+    /// unescaped. Without this option such requests are answered with 400.
+    /// uWSGI: uWSGI passes such bytes on. Browsers escape them, because they are not allowed in a URI (RFC 3986), and many
+    /// applications fail on them.
     /// Example: lenient-targets = true
     on("lenient-targets", Setting::Switch(field!(Limits.lenient_targets))).reach(Reach::Application),
 ];

@@ -33,7 +33,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: spooler = jobs
     ///          spooler = redis://127.0.0.1:6379/0?directory=kept
     supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),
-    /// Like `spooler`, without a process: `uwsgi.spool` writes to the directory, and another instance works on its jobs.
+    /// Like `spooler`, without a process. `uwsgi.spool` writes to the directory, and another instance works on its jobs.
     /// Example: spooler-external = /srv/mailer/jobs
     supported("spooler-external", Setting::By(add_external)).takes(Value::Path, "").several().reach(Reach::Application),
     /// Spoolers for each directory of `spooler`. A job is locked by the one that works on it.
@@ -43,12 +43,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
         .takes(within(1, MAX_SPOOLERS, "spoolers"), "1").reach(Reach::Application),
     /// Work on jobs in the order of their priorities, which are numbers (`uwsgi.spool(..., priority=b'1')`), lowest first, and
     /// within a priority in the order of their names. Several spoolers still work at the same time.
-    /// uWSGI: Without this option uWSGI never works on jobs that have a priority; here it does, in any order.
+    /// uWSGI: Without this option uWSGI never works on jobs that have a priority. Bolide works on them in any order.
     /// Example: spooler = jobs
     ///          spooler-ordered = true
     on("spooler-ordered", Setting::Switch(field!(SpoolerDraft.settings.is_ordered))).reach(Reach::Application),
-    /// How often a spooler looks at its directory if no new job wakes it: jobs that returned `uwsgi.SPOOL_RETRY` are tried again
-    /// then. `uwsgi.set_spooler_frequency` changes it.
+    /// How often a spooler looks at its directory if no new job wakes it. Then it retries jobs that returned `uwsgi.SPOOL_RETRY`.
+    /// `uwsgi.set_spooler_frequency` changes it.
     /// Example: spooler = jobs
     ///          spooler-frequency = 10
     supported("spooler-frequency", Setting::Number(field!(SpoolerDraft.settings.frequency_s)))

@@ -15,22 +15,22 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: memory is reported without `memory-report` too, and the numbers of a worker continue over reloads
     /// Example: stats = 127.0.0.1:9191
     supported("stats", Setting::By(set_address)).takes(Value::Address, "").reach(Reach::Master),
-    /// The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is
-    /// the JSON, as in uWSGI.
+    /// Speak HTTP at the address of `stats`. It also answers `/metrics` for Prometheus and the paths of `metrics`. Every other
+    /// path returns the JSON, as in uWSGI.
     /// Example: stats-http = true
     on("stats-http", Setting::Switch(field!(StatisticsDraft.is_http))).reach(Reach::Master),
     /// The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`,
     /// over HTTP. It needs no `stats`.
     /// Example: metrics = 127.0.0.1:9192
     supported("metrics", Setting::By(set_metrics_address)).takes(Value::Address, "").reach(Reach::Master),
-    /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always
-    /// be used; other names are refused, since a page of another site could have a name of its own that points to this address.
+    /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` are always
+    /// allowed. Other names are refused, since a page of another site could have a name of its own that points to this address.
     /// Example: metrics-host = shop.internal
     list("metrics-host", Setting::Texts(field!(StatisticsDraft.hosts))).reach(Reach::Master),
     /// A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the
-    /// paths, or a pattern in which `*` is any text. The first pattern that matches decides; other requests are in the group
-    /// `other`. Up to 32 patterns; several may have the same name. Without `metrics`, `stats` or request lines nothing is
-    /// counted.
+    /// paths, or a pattern in which `*` is any text. The first pattern that matches decides, and other requests are in the group
+    /// `other`. There may be up to 32 patterns, and several may have the same name. Without `metrics`, `stats` or request lines
+    /// nothing is counted.
     /// Example: route-group = orders /api/orders/
     list("route-group", Setting::By(add_route_group)).reach(Reach::Master),
     /// The JSON of the statistics is one line.
@@ -41,8 +41,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     on("stats-no-cores", Setting::Switch(field!(StatisticsDraft.omits_cores))).reach(Reach::Master),
     /// Push the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
     /// send a datagram for each number.
-    /// uWSGI: statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no
-    /// `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused
+    /// uWSGI: statsd receives the increment of a counter, not its total, because statsd would add up totals. The numbers do not
+    /// need `enable-metrics`. mongodb, rrdtool, zabbix and similar pushers are refused.
     /// Example: stats-push = statsd:127.0.0.1:8125,shop
     list(
         "stats-push",

@@ -17,13 +17,13 @@ use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Run an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
-    /// order until one answers; see the page about routes.
+    /// order until one answers. See the page about routes.
     /// uWSGI: In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences
-    /// are refused, with an alternative; a negative lookahead at startup, as in `^(?!/api).*$`, is supported.
+    /// are refused, with an alternative. A negative lookahead at the beginning, as in `^(?!/api).*$`, is supported.
     /// Example: route = ^/healthz$ donotlog:
     ///          route = ^/old/(.*)$ redirect-permanent:/new/$1
     list("route", Setting::By(add_route)).reach(Reach::Application),
-    /// Like `route`, for REQUEST_URI: path and query as the client wrote them.
+    /// Like `route`, for REQUEST_URI, which is the path and the query as the client wrote them.
     /// Example: route-uri = ^/search\?old= return:410
     list("route-uri", Setting::By(add_route)).reach(Reach::Application),
     /// Like `route`, for the Host header.
@@ -58,8 +58,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          route-run = basicauth:Staff,ann:secret
     ///          route-label = open
     list("route-label", Setting::By(add_route)).reach(Reach::Application),
-    /// Run an action after the application has answered, for paths that match a regular expression: header fields, status, log.
-    /// uWSGI: In uWSGI `delheader` comes too late for fields that the application set; here it removes them.
+    /// Run an action after the application has answered, for paths that match a regular expression. Such actions change header
+    /// fields, the status or the log.
+    /// uWSGI: In uWSGI `delheader` comes too late for fields that the application set. Here it removes them.
     /// Example: response-route = ^/static/ addheader:Cache-Control: max-age=3600
     list("response-route", Setting::By(add_route)).reach(Reach::Application),
     /// Like `response-route`, for responses with this status.
@@ -146,7 +147,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: compress = br,zstd,gzip
     supported("compress", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.compression.codings = codings(pair)?))
         .takes(Value::List, "off").reach(Reach::Application),
-    /// Media types that `compress` compresses, instead of the usual ones; `text/*` and `*+json` are patterns.
+    /// Media types that `compress` compresses, instead of the usual ones. `text/*` and `*+json` are patterns.
     /// Example: compress = gzip
     ///          compress-types = text/html,application/json
     supported("compress-types", Setting::By(add_compressed_types))

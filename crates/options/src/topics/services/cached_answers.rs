@@ -39,10 +39,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Form("`[CACHE ]FILE`"), "")
     .several()
     .reach(Reach::Master),
-    /// The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a
-    /// whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.
-    /// uWSGI: uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is
-    /// no HTTP; here the server sets the length, the date and what belongs to the connection
+    /// The cache whose items answer GET requests before all rules, by REQUEST_URI. Without a value it is the first cache. An item
+    /// is a whole response, from `HTTP/1.1 200 OK` to its body. Any other text is the body of a page.
+    /// uWSGI: uWSGI looks into the first cache, whatever the name, and sends the bytes unchanged, so a text without a head is not
+    /// valid HTTP. Here the server sets the length, the date and the fields of the connection.
     /// Example: cache2 = name=pages,items=1000
     ///          check-cache = pages
     supported(

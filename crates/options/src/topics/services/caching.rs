@@ -13,8 +13,8 @@ use crate::row::{OptionEntry, Reach, Setting, Value, accepted, field, list, on, 
 use crate::topics::services::distributed;
 use crate::values;
 
-const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share; \
-    within one machine all processes of an instance share a cache anyway";
+const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share. \
+    Within one machine all processes of an instance share a cache anyway";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name`
@@ -40,12 +40,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cache-blocksize = 4096
     supported("cache-blocksize", Setting::Positive(field!(CachingDraft.block_bytes)))
         .takes(within(1, MAX_BLOCK_BYTES, "bytes"), "65536").reach(Reach::Master),
-    /// The file that keeps the cache of `cache` beyond the end of the instance.
+    /// The file that keeps the cache of `cache` after the instance has exited.
     /// Example: cache = 1000
     ///          cache-store = /srv/shop/default.cache
     supported("cache-store", Setting::Text(field!(CachingDraft.store))).takes(Value::Path, "").reach(Reach::Master),
-    /// The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0
-    /// leaves it to the kernel and to the end of the instance.
+    /// The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` sets another one. With 0
+    /// they are written by the kernel, and when the instance exits.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-store-sync = 30
     supported("cache-store-sync", Setting::Positive(field!(CachingDraft.sync_s)))
@@ -59,10 +59,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cache-use-last-modified = true
     on("cache-use-last-modified", Setting::Switch(field!(CachingDraft.notes_changes))).reach(Reach::Master),
     /// The time between two searches for expired items.
-    /// Why: no item is returned after its time, and its room is taken when it is needed: there is nothing to search for
+    /// Why: expired items are never returned, and their room is reused when it is needed, so they are not searched for
     accepted("cache-expire-freq", within(0, 86_400, "seconds")),
     /// Log how many expired items a search has removed.
-    /// Why: there is no such search: expired items are never returned, and make way when room is needed
+    /// Why: Bolide does not search for expired items. They are never returned, and their room is reused when it is needed
     accepted("cache-report-freed-items", Value::Switch),
     /// Copy the cache of another server at startup.
     refused("cache-sync", Value::Address).reason(ONE_MACHINE),

@@ -13,9 +13,9 @@ use crate::topics::attendant::key_values;
 use crate::topics::services::alarms::AlarmsDraft;
 use crate::values;
 
-const METRIC_FORM: &str = "write `name=NAME,type=gauge`; the keys are name, type, initial_value, collector, children, alias, \
+const METRIC_FORM: &str = "write `name=NAME,type=gauge`. The keys are name, type, initial_value, collector, children, alias, \
     freq, arg1, arg1n, oid and reset_after_push";
-const THRESHOLD_FORM: &str = "write `key=METRIC,value=NUMBER`; the keys are key, value, reset, alarm, rate and msg";
+const THRESHOLD_FORM: &str = "write `key=METRIC,value=NUMBER`. The keys are key, value, reset, alarm, rate and msg";
 
 impl MetricsDraft {
     /// Completes the settings for these numbers of workers, threads of a worker, and sockets. `None`: there are no metrics.

@@ -38,9 +38,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          queue-blocksize = 65536
     supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)))
         .takes(within(17, 1 << 30, "bytes"), "8192").reach(Reach::Master),
-    /// Keep the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind
-    /// works on with the items of the other.
-    /// uWSGI: a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty
+    /// Keep the items of the queue in this file, so that they remain when the server exits. It is in uWSGI's format, so either
+    /// server continues with the items of the other.
+    /// uWSGI: A file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty.
     /// Example: queue = 100
     ///          queue-store = /srv/shop/queue
     supported("queue-store", Setting::Located(field!(QueueDraft.store))).takes(Value::Path, "").reach(Reach::Master),
@@ -51,12 +51,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          queue-store-sync = 5
     supported("queue-store-sync", Setting::Positive(field!(QueueDraft.store_sync_s)))
         .takes(within(0, 86_400, "seconds"), "0").reach(Reach::Master),
-    /// Create an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the
-    /// related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With
+    /// Create an area of memory that all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the related
+    /// functions). The value is a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With
     /// `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of
     /// a file. Areas have numbers from 0.
-    /// uWSGI: a number that does not fit into the area is an error also for `sharedarea_inc64` and `sharedarea_dec64`; a file is
-    /// a regular one, no device
+    /// uWSGI: A number that does not fit into the area is an error for `sharedarea_inc64` and `sharedarea_dec64` too. The file
+    /// must be a regular file, not a device.
     /// Example: sharedarea = size=65536
     list("sharedarea", Setting::By(add_area)).reach(Reach::Master),
     /// Create an area of this many bytes. Its number follows those of `sharedarea`.
@@ -64,19 +64,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// processes have a copy each
     /// Example: py-sharedarea = 1000
     list("py-sharedarea", Setting::By(add_python_area)).reach(Reach::Master),
-    /// Name the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master
-    /// collects them each second. The options of metrics turn it on, too.
+    /// Give names to the numbers of the server and of the application, for `uwsgi.metric_get` and for `metrics` in the
+    /// statistics. The master collects them each second. The options of metrics turn it on, too.
     /// Example: enable-metrics = true
     on("enable-metrics", set!(|draft, _, pair| draft.of::<MetricsDraft>().is_on |= draft.switch(pair))).reach(Reach::Master),
-    /// Add a metric, which the application changes (`uwsgi.metric_inc`): a name, or `name=NAME` with `type=counter`, `gauge`,
-    /// `absolute` or `alias` (and `alias=METRIC`), `initial_value=`, `oid=` and `reset_after_push=1`. With `collector=` the
-    /// master sets it: `file` (`arg1=FILE`, `arg1n=` the number of a word in it, from 0), or `sum`, `avg`, `accumulator`, `adder`
-    /// and `multiplier` (`arg1n=` the number) of `children=METRIC;METRIC`, every `freq=` seconds.
+    /// Add a metric, which the application changes (`uwsgi.metric_inc`). The value is a name, or `name=NAME` with `type=counter`,
+    /// `gauge`, `absolute` or `alias` (and `alias=METRIC`), `initial_value=`, `oid=` and `reset_after_push=1`. With `collector=`
+    /// the master sets the metric every `freq=` seconds. The collector `file` reads a word of a file (`arg1=FILE`, `arg1n=` the
+    /// number of the word, from 0). `sum`, `avg`, `accumulator`, `adder` and `multiplier` (`arg1n=` the number) compute a value
+    /// from `children=METRIC;METRIC`.
     /// uWSGI: the collectors `ptr` and `func`, which call C functions, are errors, and a second metric of the same name is one
     /// Example: metric = name=orders,type=counter
     list("metric", Setting::By(metrics::add_metric)).reach(Reach::Master),
     /// Act when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and
-    /// `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log says it, at most once a minute.
+    /// `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log reports it, at most once a minute.
     /// Example: metric-threshold = key=worker.1.requests,value=1000000
     list("metric-threshold", Setting::By(metrics::add_threshold)).reach(Reach::Master),
     /// Write the value of each metric to a file of its name in this directory, when it has changed.

@@ -49,41 +49,40 @@ const HTTP2: [(&str, Http2); 7] = [
 ];
 const HTTP2_WORDS: [&str; 7] = words(&HTTP2);
 
-const TOO_OLD: &str =
-    "remove it: clients without TLS 1.2 are not served, since TLS 1.0, 1.1 and SSL must not be used (RFC 8996, RFC 7568)";
+const TOO_OLD: &str = "remove it. TLS 1.2 is the minimum, since TLS 1.0, 1.1 and SSL must not be used (RFC 8996, RFC 7568)";
 
 /// The value of `https` and of the options like it.
 const ADDRESS: Value = Value::Form("`ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, `ADDRESS,auto`, or `ADDRESS`");
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Listen on this address with HTTPS: `ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`, files in PEM. The certificate's file
-    /// also contains the intermediate certificates. `ADDRESS,auto` creates a certificate for development; `ADDRESS` alone uses
-    /// that of `tls-certificate` and `tls-key`. CLIENT-CA asks clients for a certificate of these authorities, `!CLIENT-CA`
-    /// refuses those without one.
-    /// uWSGI: uWSGI accepts any client certificate, from any authority; here an invalid one is refused. CIPHERS apply to TLS 1.2,
-    /// as there; those without forward secrecy are omitted. A UNIX socket may speak TLS too.
+    /// Listen on this address with HTTPS: `ADDRESS,CERTIFICATE,KEY[,CIPHERS[,CLIENT-CA]]`. The files are in PEM. The
+    /// certificate's file also contains the intermediate certificates. `ADDRESS,auto` creates a certificate for development,
+    /// while `ADDRESS` alone uses that of `tls-certificate` and `tls-key`. CLIENT-CA asks clients for a certificate of these
+    /// authorities, and `!CLIENT-CA` refuses clients without one.
+    /// uWSGI: uWSGI accepts any client certificate, from any authority. Here an invalid one is refused. CIPHERS apply to TLS 1.2,
+    /// as in uWSGI, but those without forward secrecy are omitted. A UNIX socket may speak TLS too.
     /// Example: https = :8443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          https = :8443,app.pem,app.key,HIGH,!clients.pem
     ///          https = 127.0.0.1:8443,auto
     supported("https", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &values::text(pair)?, pair)?))
         .takes(ADDRESS, "").several().reach(Reach::Master),
     /// Listen on this address with HTTPS, in another form: `addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`.
-    /// uWSGI: `spdy=1` is an error: SPDY is obsolete, and HTTP/2 is on.
+    /// uWSGI: `spdy=1` is an error, because SPDY is obsolete and HTTP/2 is on.
     /// Example: https2 = addr=:8443,cert=app.pem,key=app.key
     supported("https2", set!(|draft, _, pair| listen(draft, SocketKind::HttpRouter, &of_key_values(pair)?, pair)?))
         .takes(Value::Form("`addr=ADDRESS,cert=FILE,key=FILE[,ciphers=CIPHERS][,clientca=FILE]`"), "")
         .several()
         .reach(Reach::Master),
     /// Like `https`, with the time limit of `socket-timeout`.
-    /// uWSGI: uWSGI closes the connection after each response; here it is kept alive.
+    /// uWSGI: uWSGI closes the connection after each response. Here it is kept alive.
     /// Example: https-socket = :8443,/etc/ssl/app.pem,/etc/ssl/app.key
     supported("https-socket", set!(|draft, _, pair| listen(draft, SocketKind::Of(Protocol::Http), &values::text(pair)?, pair)?))
         .takes(ADDRESS, "").several().reach(Reach::Master),
     /// The uWSGI plugin that serves requests of `https-socket`.
-    /// Instead: leave it out: every request goes to the application
+    /// Instead: leave it out, because every request goes to the application
     refused("https-socket-modifier1", MODIFIER),
     /// A variant of `https-socket-modifier1`.
-    /// Instead: leave it out: every request goes to the application
+    /// Instead: leave it out, because every request goes to the application
     refused("https-socket-modifier2", MODIFIER),
     /// Listen on this address with the uwsgi protocol over TLS, in the syntax of `https`. nginx speaks it with `uwsgi_pass
     /// suwsgi://…`.
@@ -104,8 +103,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("tls-key", Setting::Located(field!(TlsDraft.key)))
         .takes(Value::Path, "the file of the certificate").also(&["keyfile", "ssl-keyfile"]).reach(Reach::Master),
     /// The password of the key.
-    /// Instead: a server that starts unattended needs the password beside the key, where it protects nothing: write the key
-    /// without one, with `openssl pkey -in KEY -out NEW` and mode 600
+    /// Instead: write the key without a password, with `openssl pkey -in KEY -out NEW` and mode 600. A server that starts
+    /// unattended needs the password beside the key, where it does not protect anything
     refused("ssl-keyfile-password", Value::Text).also(&["keyfile-password"]),
     /// Certificates, in PEM, of the authorities whose clients are accepted, for each address without some of its own.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
@@ -114,7 +113,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("tls-client-ca", Setting::Located(field!(TlsDraft.client_authorities)))
         .takes(Value::Path, "").also(&["ca-certs", "ssl-ca-certs"]).reach(Reach::Master),
     /// Whether clients are asked for a certificate: `off`, `optional` (clients without one are accepted, clients with an invalid
-    /// one are refused) or `required`; 0, 1 and 2 mean the same. With client authorities, `optional` is the default.
+    /// one are refused) or `required`. The numbers 0, 1 and 2 mean the same. With client authorities, `optional` is the default.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-client-ca = clients.pem
     ///          tls-client-auth = required
@@ -132,27 +131,29 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          tls-min-version = 1.3
     supported("tls-min-version", set!(|draft, _, pair| draft.of::<TlsDraft>().least_version = draft.one_of(pair, &VERSIONS)?))
         .takes(Value::OneOf(&VERSION_WORDS), "1.2").reach(Reach::Master),
-    /// An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the
-    /// certificate. Responses for other certificates are found beside them, as CERTIFICATE.ocsp.
+    /// A file with an OCSP response (DER), which proves that the certificate of the `https` addresses is not revoked. Clients get
+    /// it with the certificate. Responses for other certificates are next to them, as CERTIFICATE.ocsp.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-ocsp-file = /etc/ssl/app.ocsp
     supported("tls-ocsp-file", Setting::Located(field!(TlsDraft.ocsp))).takes(Value::Path, "").reach(Reach::Master),
-    /// Write the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to
-    /// the file can decrypt it too: use it for debugging only.
+    /// Write the secrets of all TLS sessions into this file, so that Wireshark can decrypt the traffic. Anyone with access to the
+    /// file can decrypt it too, so use this option for debugging only.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-keylog = /tmp/keys.log
     supported("tls-keylog", Setting::Located(field!(TlsDraft.key_log))).takes(Value::Path, "").reach(Reach::Master),
-    /// Where HTTP/2 is available: `on`, with TLS clients that negotiate it; `h2c`, on addresses without TLS too; `off`.
+    /// Where HTTP/2 is available. With `on`, clients negotiate it in TLS. With `h2c`, it is also available on addresses without
+    /// TLS. `off` disables it.
     /// Example: http2 = h2c
     supported("http2", set!(|draft, _, pair| draft.of::<TlsDraft>().http2 = draft.one_of(pair, &HTTP2)?))
         .takes(Value::OneOf(&HTTP2_WORDS), "on").reach(Reach::Application),
-    /// Listen on this address with HTTP, and redirect each client to the same path with `https`: 301 for GET and HEAD, 308 for
-    /// the others, which repeats the method. `ADDRESS,PORT` names the port of HTTPS if it is not 443.
+    /// Listen on this address with HTTP, and redirect each client to the same path with `https`. The status is 301 for GET and
+    /// HEAD, and 308 for the other methods, so that clients repeat the method. Write `ADDRESS,PORT` if the port of HTTPS is not
+    /// 443.
     /// uWSGI: uWSGI answers 301 to all methods, and clients then turn a POST into a GET.
     /// Example: http-to-https = :80
     ///          http-to-https = :8080,8443
     supported("http-to-https", Setting::By(http_to_https)).takes(Value::Address, "").reach(Reach::Master),
-    /// The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.
+    /// Pass the client's certificate itself to the application, in PEM, as `HTTPS_CC` and `SSL_CLIENT_CERT`.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          https-export-cert = true
     on("https-export-cert", Setting::Switch(field!(TlsDraft.exports_certificate))).reach(Reach::Master),
@@ -161,7 +162,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          ssl-verify-depth = 2
     supported("ssl-verify-depth", Setting::Number(field!(TlsDraft.verify_depth)))
         .takes(within(0, MAX_DEPTH, "certificates"), "1").reach(Reach::Master),
-    /// How long a TLS session can be resumed, on any worker and after a reload; 0 means never.
+    /// How long a TLS session can be resumed, on any worker and after a reload. With 0 it can't be resumed.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          ssl-sessions-timeout = 3600
     supported("ssl-sessions-timeout", Setting::Number(field!(TlsDraft.session_lifetime_s)))
@@ -173,41 +174,41 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Why: a session can be resumed with the same listener settings, whatever their name
     accepted("https-session-context", Value::Text),
     /// The directory for certificates that are written into the configuration itself.
-    /// Why: nothing is written: certificates and keys stay in memory
+    /// Why: certificates and keys stay in memory, and are not written to files
     accepted("ssl-tmp-dir", Value::Path),
     /// Log TLS failures.
     /// Why: a failed handshake is always logged, once per peer and minute
     accepted("ssl-verbose", Value::Switch),
-    /// A certificate for clients that ask for these names: `NAME CERTIFICATE,KEY`; several names separated by commas,
-    /// `*.example.com` for each of one level.
-    /// uWSGI: CIPHERS and CLIENT-CA after the key apply to the whole address here: name them with `https`. A client authority
+    /// A certificate for clients that ask for these names: `NAME CERTIFICATE,KEY`. Separate several names by commas.
+    /// `*.example.com` stands for each name of one level.
+    /// uWSGI: CIPHERS and CLIENT-CA after the key apply to the whole address here, so write them with `https`. A client authority
     /// that the address does not have is an error.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key
     ///          sni = example.org,*.example.org org.pem,org.key
     supported("sni", Setting::By(add_server_name))
         .takes(Value::Form("`NAME[,NAME…] CERTIFICATE,KEY`"), "").several().reach(Reach::Master),
-    /// A certificate for clients that ask for names that match an expression, otherwise as `sni`; here the certificate is used
-    /// for the names that it contains.
+    /// Like `sni`, for clients that ask for names that match an expression. In Bolide the certificate is used for the names that
+    /// it contains.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-regexp = ^(www\.)?example\.org$ org.pem,org.key
     supported("sni-regexp", Setting::By(add_server_name))
         .takes(Value::Form("`EXPRESSION CERTIFICATE,KEY`"), "").several().reach(Reach::Master),
     /// A directory with a certificate NAME.crt and a key NAME.key for each name that clients ask for.
-    /// uWSGI: uWSGI looks for the files at each connection, as the user who serves; here they are read at startup and at each
-    /// reload, while root still can. NAME.ca is an error, unless the address has the same client authorities.
+    /// uWSGI: uWSGI looks for the files at each connection, as the user of the workers. Here root reads them at startup and at
+    /// each reload. NAME.ca is an error, unless the address has the same client authorities.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          sni-dir = /etc/ssl/sites
     supported("sni-dir", Setting::Located(field!(TlsDraft.directory))).takes(Value::Path, "").reach(Reach::Master),
     /// Ciphers of the certificates of `sni-dir`.
-    /// Instead: name them with `https`: they apply to all certificates of the address
+    /// Instead: write them with `https`, because they apply to all certificates of the address
     refused("sni-dir-ciphers", Value::Text),
     /// Enable SSL 3.
     refused("ssl-enable-sslv3", Value::Switch).reason(TOO_OLD),
     /// Enable TLS 1.0.
     refused("ssl-enable-tlsv1", Value::Switch).reason(TOO_OLD),
     /// A number for OpenSSL's SSL_CTX_set_options.
-    /// Instead: remove it: there is no OpenSSL here; see `tls-min-version`, and CIPHERS of `https`
+    /// Instead: remove it, because Bolide does not use OpenSSL. Use `tls-min-version`, and CIPHERS of `https`
     refused("ssl-option", Value::List),
 ];
 
