@@ -62,13 +62,14 @@ def run(
     """Serve an application until the server is stopped by Ctrl-C or a signal, then return.
 
     `app` is the application as the command line takes it, such as ``"main:app"`` or ``"app.py"``, or the application object
-    itself. The server is another process, which loads the application by name. So an object must be the value of a module-level
-    name, and the call must not run when that module is imported: put it behind ``if __name__ == "__main__":``.
+    itself. The server is another process, which loads the application by name. For this reason an object must be the value of a
+    module-level name, and the call must not run when that module is imported. Put it behind ``if __name__ == "__main__":``.
 
     Additional keywords are configuration options with underscores for dashes: ``run("main:app", threads=8, harakiri=30)``.
 
-    SystemExit: the server did not start, or failed; it carries the exit status, and the reason is in the log. TypeError: the
-    keyword does not exist. ValueError: a value is invalid for its keyword, or the object can't be loaded by a name.
+    Raises SystemExit with the exit status if the server did not start or failed, and the log contains the reason. Raises
+    TypeError if a keyword does not exist. Raises ValueError if a value is invalid for its keyword, or if the object can't be
+    loaded by a name.
     """
     defaults = run.__kwdefaults__
     given = {name: value for name, value in locals().items() if name in defaults and value is not defaults[name]}

@@ -63,7 +63,7 @@ class Lease:
 def lease(name: str, seconds: float = 30.0, wait: float = 0.0) -> Lease | None:
     """Take a lease for this time. Return None if another process, on whatever machine, holds it for longer than `wait` seconds.
 
-    ConnectionError: the engine is away. RuntimeError: the option ``lock-engine`` does not contain an engine.
+    Raises ConnectionError if the engine is not reachable, and RuntimeError if the option ``lock-engine`` does not contain one.
     """
     taken = _native.take_lease(name, seconds, wait)
     return None if taken is None else Lease(name, seconds, taken)

@@ -76,7 +76,8 @@ def serve(
     `app` and `options` are those of :func:`bolide.run`. There is one worker unless `processes` is given. Variables for the
     application alone are passed as ``env={"NAME": "value"}``.
 
-    RuntimeError, TypeError, ValueError: as in :func:`bolide.run`. StartFailed, on entering the context: the server did not start.
+    Raises RuntimeError, TypeError and ValueError as :func:`bolide.run`. Entering the context raises StartFailed if the server
+    did not start.
     """
     refuse_to_nest("bolide.testing.serve()")
     settled = sorted(SETTLED.intersection(options))

@@ -22,7 +22,7 @@ PUBLIC = {
 HEAD = """\
 # The Python package
 
-What programs, tests and applications import. [Bolide from Python](../from-python.md) shows how to use it;
+What programs, tests and applications import. [Bolide from Python](../from-python.md) shows how to use it, and
 [The module uwsgi](../uwsgi-module.md) lists the names of uWSGI's module.
 
 This page is made of the signatures and docstrings of the package.

@@ -33,7 +33,7 @@ def table():
     rust = read("Cargo.toml")["workspace"]["package"]["rust-version"]
     rows = [
         ("Python", f"CPython {', '.join(known[:-1])} and {known[-1]}, with the GIL"),
-        ("system", f"Linux {support['kernel']} or newer; in a container, the host's kernel counts"),
+        ("system", f"Linux {support['kernel']} or newer (in a container, the host's kernel counts)"),
         ("wheels", f"{' and '.join(support['machines'])}, with glibc {support['glibc']} or musl {support['musl']}, or newer"),
         ("elsewhere", f"`pip` builds Bolide, which needs Rust {rust} or newer, a C compiler and Python's headers"),
         ("not supported", "free-threaded builds of CPython, PyPy, GraalPy"),

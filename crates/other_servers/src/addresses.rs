@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("proxy-headers-host", &[Daphne], Made(other_field, "nothing")),
     flag("proxy-headers-port", &[Daphne], Made(other_field, "nothing")),
     flag("forwarder-headers", &[Gunicorn], Done("with gunicorn's flags or file, the field SCRIPT_NAME of a trusted \
-        reverse proxy counts; no field sets PATH_INFO"))
+        reverse proxy counts, but no field sets PATH_INFO"))
             .setting("forwarder_headers"),
     /// versions 1 and 2. Bolide closes a connection without the header
     flag(

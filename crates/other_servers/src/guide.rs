@@ -31,7 +31,9 @@ fn row(flag: &ServerSetting, server: Server) -> String {
             let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("`{name} = {value}`")).collect();
             (pairs.join(", "), "")
         }
-        Meaning::Made(_, made) | Meaning::Kept(_, _, made) => (made.replace("nothing", NO_EFFECT), ""),
+        Meaning::Made(_, made) | Meaning::Kept(_, _, made) => {
+            (made.replace("nothing;", "nothing:").replace("nothing", NO_EFFECT), "")
+        }
         Meaning::Done(why) => ("not needed".to_owned(), why),
         Meaning::Nothing(why) => (NO_EFFECT.to_owned(), why),
         Meaning::Refused(advice) | Meaning::Taken(_, advice) => (String::new(), advice),

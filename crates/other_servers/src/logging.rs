@@ -13,7 +13,7 @@ const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PO
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
 const COLORS: &str = "colors are for terminals, and `NO_COLOR=1` in the environment turns them off";
 const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
-const NO_LEVELS: &str = "lines of all levels are written; `disable-logging` turns request lines off";
+const NO_LEVELS: &str = "lines of all levels are written, and `disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = settings![
     /// `-` and `/dev/stdout` are standard output. Without it, requests are not logged if there is a file for the other lines

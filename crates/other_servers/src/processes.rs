@@ -110,7 +110,7 @@ pub const FLAGS: &[ServerSetting] = settings![
         .setting("dirty_workers"),
     /// without it, Bolide does not limit a call, and gunicorn limits it to 300 s
     flag("dirty-timeout", &[Gunicorn], Option("mule-harakiri")).setting("dirty_timeout"),
-    flag("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1; more are an error")).setting("dirty_threads"),
+    flag("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1 (more are an error)")).setting("dirty_threads"),
     flag("dirty-graceful-timeout", &[Gunicorn], Option("mule-reload-mercy")).setting("dirty_graceful_timeout"),
     of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
     of_file(

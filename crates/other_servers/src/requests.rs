@@ -13,7 +13,8 @@ const LARGER_HEAD: &str = "`buffer-size = BYTES` if it is larger than 65536, els
 const FIXED_WINDOWS: &str = "the windows and limits of HTTP/2 are fixed";
 const STRICT: &str = "a request that servers may interpret differently is refused";
 const ONE_PARSER: &str = "there is one implementation of HTTP";
-const BUFFERS: &str = "buffers have fixed limits; `limit-post` limits the body of a request";
+const HTTP2: &str = "leave it out, because HTTP/2 is available over TLS. `--http2 h2c` enables it without TLS";
+const BUFFERS: &str = "buffers have fixed limits, and `limit-post` limits the body of a request";
 const LOOP: &str = "there is no asyncore loop";
 
 /// uvicorn's implementations of HTTP, and granian's versions. HTTP/2 is on where there is TLS.
@@ -46,7 +47,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("max-request-body-size", &[Waitress], Option("limit-post")),
     /// a word is uvicorn's or granian's. An address is uWSGI's
     flag("http", &[Uvicorn, Granian], Worded(PROTOCOLS, |_| None)),
-    switch("http2", &[Uvicorn], Taken(http2, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without")),
+    switch("http2", &[Uvicorn], Taken(http2, HTTP2)),
     flag("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
     flag("http2-cleartext", &[Gunicorn], Made(cleartext, "`http2 = h2c`")).setting("http2_cleartext"),
     flag("http-parser", &[Gunicorn], Nothing("there is one implementation of HTTP")).setting("http_parser"),
@@ -93,7 +94,7 @@ fn header_timeout(to: &mut Translation, text: &str) -> Result<(), String> {
 fn http2(value: &str) -> std::option::Option<(String, String)> {
     value.contains(':').then(|| {
         let message = format!("`--http2` has a value here: `on`, `off` or `h2c`, not `{value}`");
-        (message, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without".to_owned())
+        (message, HTTP2.to_owned())
     })
 }
 

@@ -6,7 +6,7 @@ use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
 use super::row::{ServerSetting, flag, settings, switch};
 use super::translation::{Subject, Translation};
 
-const VERSION: &str = "TLS 1.2 and 1.3 are supported; `tls-min-version = 1.3` disables the older one";
+const VERSION: &str = "TLS 1.2 and 1.3 are supported, and `tls-min-version = 1.3` disables the older one";
 const CIPHERS: &str = "write them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
 const SPEAK: &str = "the addresses of `http` then speak TLS. `https` sets an address with its certificate ([HTTPS](https.md))";
 
@@ -26,7 +26,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag(
         "ssl-crl",
         &[Granian],
-        Refused("leave it out: certificate revocation lists are not supported; give clients short-lived certificates"),
+        Refused("leave it out, because revocation lists are not supported. Give clients short-lived certificates"),
     ),
     flag("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
     flag("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),

@@ -104,7 +104,7 @@ pub const WORKER: &[Row<WorkerFacts>] = rows![of_workers, WORKER_LABELS;
     /// Signals of uWSGI's that wait for this worker.
     ("signal_queue", -, (Gauge, "uwsgi_worker_signal_queue_length"), |worker| worker.signal_queue.into()),
     ("status", text, -, |worker| worker.status()),
-    /// Resident memory of the worker; pages that workers share count in each.
+    /// Resident memory of the worker. Pages that workers share count in each.
     ("rss", "rss_size", (Gauge, "uwsgi_worker_rss_bytes"), |worker| worker.resident_bytes.into()),
     /// Address space of the worker.
     ("vsz", "vsz_size", (Gauge, "uwsgi_worker_vsz_bytes"), |worker| worker.address_space_bytes.into()),

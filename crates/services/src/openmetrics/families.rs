@@ -14,9 +14,9 @@ use crate::statistics::{CoreFacts, LogFacts, SpanCounts, WorkerFacts};
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
 
 pub const FAMILIES: &[Family] = families![
-    /// Always 1; its label is the version.
+    /// Always 1, with the version as its label.
     ("bolide_info", Gauge, &["version"], |facts, samples| samples(&[&facts.snapshot.version], true.into())),
-    /// Requests by the class of their status; `none` had no response.
+    /// Requests by the class of their status, where `none` had no response.
     ("bolide_requests_total", Counter, &["status"], requests),
     /// Time from the head of a request to the end of its response, except for WebSockets.
     ("bolide_request_duration_seconds", Histogram, &[], one, |facts| Number::Durations(&facts.measured.latency)),
@@ -68,7 +68,7 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_client_errors_total", Counter, &["direction"], client_errors),
     /// Bytes of responses, with their heads.
     ("bolide_sent_bytes_total", Counter, &[], one, |facts| sum(facts, |work| work.sent_bytes).into()),
-    /// Workers by state; `cheap` ones have no process at present.
+    /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),
     /// Threads of workers by state.
     ("bolide_threads", Gauge, &["state"], threads),
@@ -84,9 +84,9 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_backlog_limit_connections", Gauge, &["socket", "protocol"], of_sockets, |socket| socket.queue_most.into()),
     /// Checks that found an accept queue full.
     ("bolide_backlog_full_total", Counter, &[], one, |facts| facts.snapshot.queue_errors.into()),
-    /// Resident memory of a worker; pages that workers share count in each.
+    /// Resident memory of a worker. Pages that workers share count in each.
     ("bolide_worker_resident_memory_bytes", Gauge, &["worker"], of_living, |worker| Some(worker.resident_bytes.into())),
-    /// Memory of a worker, with shared pages divided by the number of processes that share them (PSS); the sum over the workers
+    /// Memory of a worker, with shared pages divided by the number of processes that share them (PSS). The sum over the workers
     /// is what they need together. Measured at most every 15 s.
     ("bolide_worker_proportional_memory_bytes", Gauge, &["worker"],
         of_living, |worker| worker.proportional_bytes.map(Number::from)),

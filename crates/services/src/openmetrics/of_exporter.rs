@@ -45,7 +45,7 @@ const STATES_AND_APPLICATIONS: &[Family] = families![
     ("uwsgi_worker_cheap", Gauge, WORKER_LABELS, of_workers, |worker| (worker.status() == "cheap").into()),
     /// Time that the application took to load, in whole seconds.
     ("uwsgi_worker_app_startup_time_seconds", Gauge, APPLICATION, of_applications, |worker, _, _| worker.load_s),
-    /// Requests of an application; those of the eighth and others are counted together.
+    /// Requests of an application. Those of the eighth and others are counted together.
     ("uwsgi_worker_app_requests_total", Counter, APPLICATION,
         of_applications, |_, work, place| work.applications[place].requests),
     /// Uncaught exceptions of an application.
