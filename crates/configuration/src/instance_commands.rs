@@ -77,8 +77,8 @@ const MAX_WATCH_S: u32 = 3600;
 
 /// Exit statuses of these commands, with their meanings.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
-    (0, "done, or with `--wait`, the request has succeeded"),
-    (EXIT_REFUSED, "the instance can't do it, or with `--wait`, the request has failed"),
+    (0, "done (with `--wait`, the request has succeeded)"),
+    (EXIT_REFUSED, "the instance can't do it (with `--wait`, the request has failed)"),
     (EXIT_MISUSED, "wrong usage of the command"),
     (EXIT_NO_INSTANCE, "there is no such instance, or more than one"),
     (EXIT_NO_ANSWER, "the instance refuses, or does not answer"),

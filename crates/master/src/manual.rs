@@ -25,7 +25,8 @@ pub fn page() -> String {
          ## Signals to the master\n\n{signals}\n## Signals to one process\n\n\
          They have this effect if the master did not get the same signal. A signal to the whole group acts once, as in \
          the table above. The log contains a line for each one.\n\n{single}\n\
-         ## Letters of `master-fifo`\n\nThese are uWSGI's letters. Write one or several to the pipe, for example with `echo r > FILE`.\n\n\
+         ## Letters of `master-fifo`\n\nThese are uWSGI's letters. Write one or several to the pipe, for \
+         example with `echo r > FILE`.\n\n\
          {letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\

@@ -26,7 +26,7 @@ pub const FLAGS: &[ServerSetting] = settings![
         &[Gunicorn, Hypercorn],
         Made(
             worker_class,
-            "nothing; `loop = uvloop`; or `gevent = 1000`, `gevent-monkey-patch = true` and `gevent-websocket = true`",
+            "nothing; `loop = uvloop`, or `gevent = 1000`, `gevent-monkey-patch = true` and `gevent-websocket = true`",
         ),
     )
     .letter('k')

@@ -179,7 +179,8 @@ fn configuration(found: &Finding, name: &str, environment: Option<&str>) -> Stri
     }
     let workers = match found.kind {
         Kind::Asgi => {
-            "; One worker per CPU. Each has an event loop, and handles any number of requests at the same time.\nprocesses = auto\n"
+            "; One worker per CPU. Each has an event loop, and handles any number of requests at the same time.\n\
+             processes = auto\n"
         }
         Kind::Wsgi => {
             "; One worker per CPU. Threads share a worker; the application must be thread-safe for them.\nprocesses = \

@@ -72,7 +72,7 @@ fn rows_of(theme: Theme) -> Vec<&'static OptionRow> {
 fn theme_options(text: &mut String, theme: Theme, heading: &str) {
     let rows = rows_of(theme);
     if theme == Theme::Other {
-        let _ = writeln!(text, "The number behind a name is that of the projects, of 151 looked at, which use the option.\n");
+        let _ = writeln!(text, "The number after a name is the number of projects, of 151 examined, that use the option.\n");
         return others(text, &rows);
     }
     rows.iter().for_each(|row| section(text, row, heading));

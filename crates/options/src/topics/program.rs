@@ -6,8 +6,8 @@ use bolide_configuration::words::Word;
 use crate::row::{OptionEntry, Setting, Value, refused, rows, supported};
 
 /// The effect of uWSGI's three options for pausing.
-const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses a running instance and resumes \
-    a paused one: `--resume` pauses one that was not paused. Here each does what its name says.";
+const TOGGLES: &str = "In uWSGI each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses a running instance and \
+    resumes a paused one, so `--resume` pauses an instance that was not paused. Here each does what its name says.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Print a summary and exit.
