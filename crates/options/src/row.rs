@@ -208,14 +208,14 @@ bolide_contract::with_words! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Theme {
         Sockets = ("Sockets", "sockets"),
-        Tls = ("HTTPS: TLS and HTTP/2", "tls"),
+        Tls = ("HTTPS (TLS and HTTP/2)", "tls"),
         Clients = ("Clients and reverse proxies", "clients"),
         Application = ("The application", "application"),
         Asynchronous = ("Asynchronous applications (ASGI)", "asgi"),
         Greenlets = ("WSGI applications in greenlets (gevent)", "gevent"),
         Processes = ("Processes and threads", "processes"),
         Attendant = ("Daemons, cron and hooks", "daemons-cron-hooks"),
-        Background = ("Work in the background: mules and the spooler", "mules-and-spooler"),
+        Background = ("Work in the background (mules and the spooler)", "mules-and-spooler"),
         Requests = ("Requests", "requests"),
         Answering = ("Routes, header fields and compression", "routes"),
         Files = ("Static files", "static-files"),

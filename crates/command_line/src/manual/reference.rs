@@ -44,7 +44,7 @@ fn index() -> String {
         let page = format!("options/{}.md", theme.page());
         if theme == Theme::Other {
             let _ =
-                writeln!(text, "[A page]({page}) has the options of uWSGI that are not implemented, with the status of each.");
+                writeln!(text, "[A page]({page}) lists the options of uWSGI that are not implemented, with the status of each.");
             continue;
         }
         let names: Vec<String> =

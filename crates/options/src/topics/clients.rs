@@ -32,7 +32,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
         .takes(Value::List, "127.0.0.1, ::1, unix").also(&["forwarded-allow-ips"]).reach(Reach::Application),
     /// The fields of trusted reverse proxies that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`,
     /// `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`, or `none`. List those that the reverse proxy sets itself, because a
-    /// field that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.
+    /// field that it forwards unchanged comes from its client. `forwarded` counts if a request does not have any of the other
+    /// fields that count.
     /// Example: trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix
     supported("trusted-headers", Setting::By(trust_headers))
         .takes(Value::List, "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto")
@@ -75,8 +76,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: http-enable-proxy-protocol = true
     on("http-enable-proxy-protocol", Setting::LocatedSwitch(field!(ClientsDraft.router_has_proxy_header)))
         .reach(Reach::Application),
-    /// The request line shows X-Forwarded-For unchanged instead of the client's address, if the peer is trusted or speaks a
-    /// protocol other than HTTP. Without it the line contains the client's address.
+    /// Log X-Forwarded-For unchanged in request lines instead of the client's address, if the peer is trusted or speaks a
+    /// protocol other than HTTP. Without this option the line contains the client's address.
     /// Example: log-x-forwarded-for = true
     on("log-x-forwarded-for", Setting::Switch(field!(LoggingDraft.settings.x_forwarded_for))).reach(Reach::Application),
 ];

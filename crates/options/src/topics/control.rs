@@ -20,7 +20,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: daemonize = /var/log/shop.log
     supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Like `daemonize`, and the log is also shown in the terminal until workers serve.
+    /// Like `daemonize`, but also show the log in the terminal until the workers accept requests.
     /// Example: daemonize2 = /var/log/shop.log
     supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?))
         .takes(Value::Path, "").reach(Reach::Master),

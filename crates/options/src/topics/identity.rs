@@ -13,7 +13,7 @@ use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on,
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Run the application as this user, a name or a number, with the user's own group unless `gid` says otherwise.
+    /// Run the application as this user, a name or a number, with the user's own group unless `gid` sets another one.
     /// uWSGI: If `gid` is not set, uWSGI keeps the group of the process that started it, which is root's group 0. Here the
     /// application gets the user's own and supplementary groups, so its files belong to that group, unless `gid = 0` keeps
     /// root's. uWSGI's master becomes the user too. Here it stays root, so that a reload can switch to the user again.
@@ -22,10 +22,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Run the application as this group, a name or a number.
     /// Example: gid = www-data
     supported("gid", Setting::Text(field!(Identity.group))).reach(Reach::Master),
-    /// The application has only the group of `gid`, not the supplementary groups of its user.
+    /// Give the application only the group of `gid`, not the supplementary groups of its user.
     /// Example: no-initgroups = true
     on("no-initgroups", Setting::Switch(field!(Identity.no_further_groups))).reach(Reach::Master),
-    /// The application also has this group, a name or a number.
+    /// Also give the application this group, a name or a number.
     /// Example: add-gid = media
     list("add-gid", Setting::Texts(field!(Identity.added_groups))).reach(Reach::Master),
     /// The permission bits that are removed from new files, in three or four octal digits. It applies to sockets, logs, the
@@ -95,7 +95,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// too.
     /// Example: immediate-uid = www-data
     supported("immediate-uid", Setting::Text(field!(Confinement.user))).reach(Reach::Master),
-    /// The master itself has this group, a name or a number, and no other, as soon as the configuration is read.
+    /// Make this the only group of the master itself, a name or a number, as soon as the configuration is read.
     /// Example: immediate-gid = www-data
     supported("immediate-gid", Setting::Text(field!(Confinement.group))).reach(Reach::Master),
     /// Keep these capabilities of root when the application becomes another user. It can't gain others, not even through setuid
@@ -113,7 +113,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// names are errors here.
     /// Example: unshare = fs,ipc,uts
     list("unshare", Setting::By(unshare)).reach(Reach::Master),
-    /// As `unshare`, later.
+    /// Like `unshare`, later.
     /// Instead: use systemd or a container, as for `unshare`
     protective("unshare2", Value::List),
     /// Run the processes in a namespace with its own root.

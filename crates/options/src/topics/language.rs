@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     word("include", Word::Include, Value::Path),
     /// Read this file after everything else, so its options come last.
     word("inherit", Word::Inherit, Value::Path),
-    /// Unknown options are errors. Placeholders must then be set with `set-placeholder`.
+    /// Treat unknown options as errors. In this case, placeholders must be set with `set-placeholder`.
     word("strict", Word::Strict, Value::Switch),
     /// Set an option or a placeholder: `KEY=VALUE`.
     word("set", Word::Set, Value::Text),
@@ -107,11 +107,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     word("endfor", Word::End, Value::Switch),
     /// End a `for…`.
     word("end-for", Word::End, Value::Switch),
-    /// These options, separated by spaces, are errors up to `end-blacklist`.
+    /// Treat these options, separated by spaces, as errors up to `end-blacklist`.
     word("blacklist", Word::Blacklist, Value::Text),
     /// End a `blacklist`.
     word("end-blacklist", Word::EndBlacklist, Value::Switch),
-    /// Only these options, separated by spaces, are accepted up to `end-whitelist`.
+    /// Accept only these options, separated by spaces, up to `end-whitelist`.
     word("whitelist", Word::Whitelist, Value::Text),
     /// End a `whitelist`.
     word("end-whitelist", Word::EndWhitelist, Value::Switch),

@@ -43,8 +43,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-reload-on-rss = 512
     supported("mule-reload-on-rss", Setting::Mebibytes(field!(MulesDraft.most_resident_bytes)))
         .takes(within(0, 1_048_576, "MiB"), "off").reach(Reach::Application),
-    /// Bytes of each queue of messages, including the kernel's overhead for each message. If the queue is full, `uwsgi.mule_msg`
-    /// returns False. net.core.wmem_max limits the size.
+    /// The size of each queue of messages in bytes, including the kernel's overhead for each message. If the queue is full,
+    /// `uwsgi.mule_msg` returns False. net.core.wmem_max limits the size.
     /// Example: mules = 1
     ///          mule-msg-size = 1048576
     supported("mule-msg-size", Setting::By(set_queue_bytes))
@@ -62,11 +62,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          mule-app = shop.models:Model
     ///          mule-app = shop.models:Large:1
     list("mule-app", Setting::LocatedTexts(field!(MulesDraft.apps))).reach(Reach::Application),
-    /// Replace the mules when this file is touched. Workers stay.
+    /// Replace the mules, but not the workers, when this file is touched.
     /// Example: mules = 1
     ///          touch-mules-reload = /srv/shop/mules
     list("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules)).reach(Reach::Master),
-    /// The most functions that `uwsgi.register_rpc` registers.
+    /// The maximum number of functions that `uwsgi.register_rpc` registers.
     /// uWSGI: In uWSGI other servers can call functions too. Here only their own process can call them (`uwsgi.rpc(None, …)`,
     /// `uwsgi.call`).
     /// Example: rpc-max = 256

@@ -14,13 +14,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("help", Setting::Language(Word::Help)).takes(Value::Switch, ""),
     /// Print the version and exit.
     supported("version", Setting::Language(Word::Version)).takes(Value::Switch, ""),
-    /// Tell the instance whose pid is in this file (`pidfile`) to stop gracefully, and exit. Nothing is started.
+    /// Tell the instance whose pid is in this file (`pidfile`) to stop gracefully, and exit. This does not start anything.
     supported("stop", Setting::Language(Word::Signal(InstanceCommand::Stop))).takes(Value::Path, ""),
-    /// Tell the instance whose pid is in this file (`pidfile`) to reload, and exit. Nothing is started.
+    /// Tell the instance whose pid is in this file (`pidfile`) to reload, and exit. This does not start anything.
     supported("reload", Setting::Language(Word::Signal(InstanceCommand::Reload))).takes(Value::Path, ""),
-    /// Pause the instance whose pid is in this file (`pidfile`), like `bolide pause`, and exit. Nothing is started.
+    /// Pause the instance whose pid is in this file (`pidfile`), like `bolide pause`, and exit. This does not start anything.
     supported("pause", Setting::Language(Word::Ask(InstanceCommand::Pause))).takes(Value::Path, "").uwsgi(TOGGLES),
-    /// As `pause`.
+    /// Like `pause`.
     supported("suspend", Setting::Language(Word::Ask(InstanceCommand::Pause))).takes(Value::Path, "").uwsgi(TOGGLES),
     /// Resume the paused instance whose pid is in this file (`pidfile`), like `bolide resume`, and exit.
     supported("resume", Setting::Language(Word::Ask(InstanceCommand::Resume))).takes(Value::Path, "").uwsgi(TOGGLES),
@@ -34,7 +34,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Instead: use `cat` or `curl`
     refused("extract", Value::Text),
     /// Print a symbol of uWSGI's program.
-    /// Instead: there are none
+    /// Instead: leave it out, because Bolide does not have such symbols
     refused("print-sym", Value::Text),
     /// Check whether a uWSGI server responds.
     /// Instead: use `curl` with an HTTP address
@@ -58,6 +58,6 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Instead: load it from the application, with `ctypes`
     refused("dlopen", Value::Path),
     /// Append a file to uWSGI's program.
-    /// Instead: keep the file beside the program, and name it
+    /// Instead: keep the file beside the program, and pass its path
     refused("binary-append-data", Value::Path),
 ];

@@ -214,20 +214,20 @@ pub const REQUESTS: &[OptionEntry] = rows![
     /// Why: chunked request bodies are always read
     accepted("http-chunked-input", Value::Switch),
     /// Answer `Expect: 100-continue`.
-    /// Why: it is always answered when the body is wanted
+    /// Why: it is always answered when Bolide reads the body
     accepted("http-manage-expect", Value::Special),
     /// The size of the buffer for request bodies.
     /// Why: the buffer grows as needed
     accepted("post-buffering-bufsize", Value::Special),
-    /// A WSGI application that returns `bytes` instead of an iterable of them gets an error, as PEP 3333 specifies, because to
-    /// Python such an object is an iterable of integers. Without this option it is served as one part, as in uWSGI.
+    /// Raise an error if a WSGI application returns `bytes` instead of an iterable of them, as PEP 3333 specifies, because to
+    /// Python such an object is an iterable of integers. Without this option it is sent as one part, as in uWSGI.
     /// Example: wsgi-strict = true
     on("wsgi-strict", Setting::Switch(field!(PythonDraft.settings.wsgi_strict))).reach(Reach::Application),
     /// The maximum size of a request's head in bytes, including the request line. A larger one is answered with 431, or 414 for
     /// the request line. Without this option a request line may be 16384 bytes long. Values below 1024 mean 1024, and 0 means the
     /// default.
-    /// uWSGI: uWSGI's default is 4096, too small for many cookies, its maximum is 65535, and it drops the connection of a larger
-    /// head.
+    /// uWSGI: uWSGI's default is 4096, which is too small for many cookies. Its maximum is 65535, and it drops the connection of
+    /// a larger head.
     /// Example: buffer-size = 32768
     supported("buffer-size", Setting::By(set_head_bytes)).takes(within(0, 1_048_576, "bytes"), "65536").reach(Reach::Application),
     /// Bytes of a request's body that are kept in memory. The rest is written to a temporary file.
@@ -241,7 +241,7 @@ pub const REQUESTS: &[OptionEntry] = rows![
     supported("limit-post", Setting::Positive(field!(Limits.body_bytes)))
         .takes(within(0, i64::MAX, "bytes"), "no limit").reach(Reach::Application),
     /// The maximum total size of bodies that a worker keeps in temporary files, in bytes. A body that could never fit is answered
-    /// with 413, one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
+    /// with 413, and one for which there is currently no room with 507. 0 means the default. ASGI applications get bodies as they
     /// arrive, without files.
     /// uWSGI: uWSGI has no such limit, because it keeps bodies in files only beyond `post-buffering`, at most one per thread at
     /// the same time.

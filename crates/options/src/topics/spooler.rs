@@ -36,7 +36,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Like `spooler`, without a process. `uwsgi.spool` writes to the directory, and another instance works on its jobs.
     /// Example: spooler-external = /srv/mailer/jobs
     supported("spooler-external", Setting::By(add_external)).takes(Value::Path, "").several().reach(Reach::Application),
-    /// Spoolers for each directory of `spooler`. A job is locked by the one that works on it.
+    /// The number of spoolers for each directory of `spooler`. A spooler locks the job that it works on.
     /// Example: spooler = jobs
     ///          spooler-processes = 4
     supported("spooler-processes", Setting::Number(field!(SpoolerDraft.settings.processes)))
@@ -53,7 +53,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          spooler-frequency = 10
     supported("spooler-frequency", Setting::Number(field!(SpoolerDraft.settings.frequency_s)))
         .takes(within(1, 86_400, "seconds"), "30").reach(Reach::Application),
-    /// Replace a spooler after this many jobs, against memory that grows.
+    /// Replace a spooler after this many jobs, in case they leak memory.
     /// Example: spooler = jobs
     ///          spooler-max-tasks = 1000
     supported("spooler-max-tasks", Setting::Positive(field!(SpoolerDraft.settings.max_tasks)))
@@ -69,7 +69,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("spooler-chdir", Setting::Located(field!(SpoolerDraft.job_directory)))
         .takes(Value::Path, "the directory of the jobs").reach(Reach::Application),
     /// A module or a file that spoolers import in addition to the application, such as the one that sets `uwsgi.spooler`. If the
-    /// import fails, the spooler logs why and continues.
+    /// import fails, the spooler logs the reason and continues.
     /// Example: spooler = jobs
     ///          spooler-import = json
     list("spooler-import", Setting::Texts(field!(SpoolerDraft.settings.imports))).reach(Reach::Application),

@@ -12,7 +12,7 @@ use crate::{address, values};
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// The address at which the statistics of the instance are available as JSON.
-    /// uWSGI: memory is reported without `memory-report` too, and the numbers of a worker continue over reloads
+    /// uWSGI: Memory is reported without `memory-report` too, and the numbers of a worker continue across reloads.
     /// Example: stats = 127.0.0.1:9191
     supported("stats", Setting::By(set_address)).takes(Value::Address, "").reach(Reach::Master),
     /// Speak HTTP at the address of `stats`. It also answers `/metrics` for Prometheus and the paths of `metrics`. Every other
@@ -20,23 +20,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: stats-http = true
     on("stats-http", Setting::Switch(field!(StatisticsDraft.is_http))).reach(Reach::Master),
     /// The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`,
-    /// over HTTP. It needs no `stats`.
+    /// over HTTP. It does not need `stats`.
     /// Example: metrics = 127.0.0.1:9192
     supported("metrics", Setting::By(set_metrics_address)).takes(Value::Address, "").reach(Reach::Master),
     /// A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` are always
     /// allowed. Other names are refused, since a page of another site could have a name of its own that points to this address.
     /// Example: metrics-host = shop.internal
     list("metrics-host", Setting::Texts(field!(StatisticsDraft.hosts))).reach(Reach::Master),
-    /// A name for requests by their paths, which `/metrics` counts together by status and with their time: the beginning of the
-    /// paths, or a pattern in which `*` is any text. The first pattern that matches decides, and other requests are in the group
-    /// `other`. There may be up to 32 patterns, and several may have the same name. Without `metrics`, `stats` or request lines
-    /// nothing is counted.
+    /// Give a name to requests by their paths, which `/metrics` counts together by status and with their time. A path is given by
+    /// its beginning, or by a pattern in which `*` is any text. The first pattern that matches decides, and other requests are in
+    /// the group `other`. There may be up to 32 patterns, and several may have the same name. Without `metrics`, `stats` or
+    /// request lines nothing is counted.
     /// Example: route-group = orders /api/orders/
     list("route-group", Setting::By(add_route_group)).reach(Reach::Master),
-    /// The JSON of the statistics is one line.
+    /// Write the JSON of the statistics as one line.
     /// Example: stats-minified = true
     on("stats-minified", Setting::Switch(field!(StatisticsDraft.is_minified))).reach(Reach::Master),
-    /// The statistics do not list threads.
+    /// Do not list threads in the statistics.
     /// Example: stats-no-cores = true
     on("stats-no-cores", Setting::Switch(field!(StatisticsDraft.omits_cores))).reach(Reach::Master),
     /// Push the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX`
@@ -56,7 +56,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: stats-pusher-default-freq = 10
     supported("stats-pusher-default-freq", Setting::Positive(field!(StatisticsDraft.push_every_s)))
         .takes(within(1, 86_400, "seconds"), "3").reach(Reach::Master),
-    /// The statistics do not list the metrics of `enable-metrics`.
+    /// Do not list the metrics of `enable-metrics` in the statistics.
     /// Example: stats-no-metrics = true
     on("stats-no-metrics", Setting::Switch(field!(StatisticsDraft.omits_metrics))).reach(Reach::Master),
 ];

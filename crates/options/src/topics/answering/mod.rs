@@ -112,34 +112,34 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: collect-header = Content-Type TYPE
     list("collect-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, false)?)))
         .reach(Reach::Application),
-    /// Like `collect-header`, and removes the field from the response.
+    /// Like `collect-header`, but also remove the field from the response.
     /// Example: pull-header = X-Internal-User APP_USER
     list("pull-header", set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.collected.push(collected(pair, true)?)))
         .reach(Reach::Application),
-    /// An HTML page for the server's own 403 responses, such as those of `return:403`. Of several, the first readable one is
-    /// sent.
+    /// An HTML page for the server's own 403 responses, such as those of `return:403`. If there are several, the first readable
+    /// one is sent.
     /// Example: error-page-403 = /srv/shop/403.html
     list(
         "error-page-403",
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((403, values::text(pair)?.into()))),
     )
     .reach(Reach::Application),
-    /// An HTML page for the server's own 404 responses, such as those of `return:404`. Of several, the first readable one is
-    /// sent.
+    /// An HTML page for the server's own 404 responses, such as those of `return:404`. If there are several, the first readable
+    /// one is sent.
     /// Example: error-page-404 = /srv/shop/404.html
     list(
         "error-page-404",
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((404, values::text(pair)?.into()))),
     )
     .reach(Reach::Application),
-    /// An HTML page for failures of the application. Of several, the first readable one is sent.
+    /// An HTML page for failures of the application. If there are several, the first readable one is sent.
     /// Example: error-page-500 = /srv/shop/500.html
     list(
         "error-page-500",
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))),
     )
     .reach(Reach::Application),
-    /// The SCRIPT_NAME that a reverse proxy sends does not choose the application.
+    /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
     /// Compress responses for clients that accept it, with the first of these codings that they prefer: `gzip`, `br`, `zstd`.
@@ -152,7 +152,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          compress-types = text/html,application/json
     supported("compress-types", Setting::By(add_compressed_types))
         .takes(Value::List, "text, JSON, XML, JavaScript, fonts").reach(Reach::Application),
-    /// Shorter responses are not compressed. Streams have no length, and are always compressed.
+    /// Do not compress shorter responses. Streams do not have a length, and are always compressed.
     /// Example: compress = gzip
     ///          compress-min-size = 4096
     supported(

@@ -10,15 +10,15 @@ use crate::row::{OptionEntry, Reach, Value, rows, set, supported};
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item
-    /// that a cache still has from before a reload stays.
+    /// Add an item to caches before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. A reload does
+    /// not replace an item that the cache still contains.
     /// Example: cache2 = name=pages,items=1000
     ///          add-cache-item = pages /robots.txt=User-agent: *
     supported("add-cache-item", set!(|draft, _, pair| draft.of::<CachedAnswersDraft>().preloaded.push(text_item(pair)?)))
         .takes(Value::Form("`[CACHE ]KEY=VALUE`"), "").several().reach(Reach::Master),
-    /// A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is
-    /// the name of the file as written. A file that can't be read is a line in the log.
-    /// uWSGI: a reload loads the files again (uWSGI begins with an empty cache after a reload)
+    /// Add the content of a file to caches before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key
+    /// is the path of the file as written. If the file can't be read, this is logged.
+    /// uWSGI: A reload loads the files again, while uWSGI begins with an empty cache after a reload.
     /// Example: cache2 = name=pages,items=1000
     ///          load-file-in-cache = pages /srv/shop/media/logo.svg
     supported(
@@ -28,8 +28,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     .takes(Value::Form("`[CACHE ]FILE`"), "")
     .several()
     .reach(Reach::Master),
-    /// As `load-file-in-cache`, compressed with gzip.
-    /// uWSGI: uWSGI stores bytes of its memory behind the compressed content
+    /// Like `load-file-in-cache`, compressed with gzip.
+    /// uWSGI: uWSGI stores bytes of its memory after the compressed content.
     /// Example: cache2 = name=pages,items=1000
     ///          load-file-in-cache-gzip = pages /srv/shop/media/logo.svg
     supported(

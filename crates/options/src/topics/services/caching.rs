@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: cache = 1000
     supported("cache", Setting::Located(field!(CachingDraft.items)))
         .takes(within(1, MAX_ITEMS, "items"), "").reach(Reach::Master),
-    /// Bytes of a value in the cache of `cache`.
+    /// The maximum size of a value in the cache of `cache`, in bytes.
     /// Example: cache = 1000
     ///          cache-blocksize = 4096
     supported("cache-blocksize", Setting::Positive(field!(CachingDraft.block_bytes)))
@@ -50,11 +50,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          cache-store-sync = 30
     supported("cache-store-sync", Setting::Positive(field!(CachingDraft.sync_s)))
         .takes(within(0, 86_400, "seconds"), "0").reach(Reach::Master),
-    /// Items of caches never expire, whatever time they are given.
+    /// Let items of caches never expire, even if they have an expiry time.
     /// Example: cache2 = name=pages,items=1000,store=/var/lib/shop/pages
     ///          cache-no-expire = true
     on("cache-no-expire", Setting::Switch(field!(CachingDraft.never_expires))).reach(Reach::Master),
-    /// The statistics have the time of the last change of the cache of `cache`.
+    /// Report the time of the last change of the cache of `cache` in the statistics.
     /// Example: cache = 1000
     ///          cache-use-last-modified = true
     on("cache-use-last-modified", Setting::Switch(field!(CachingDraft.notes_changes))).reach(Reach::Master),

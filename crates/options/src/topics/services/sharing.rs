@@ -15,13 +15,13 @@ use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// The number of locks for the application besides lock 0 (`uwsgi.lock(NUMBER)`, `uwsgi.unlock(NUMBER)`).
-    /// uWSGI: a thread that takes a lock twice gets a RuntimeError instead of waiting forever
+    /// uWSGI: A thread that takes a lock twice gets a RuntimeError instead of waiting forever.
     /// Example: locks = 2
     supported("locks", Setting::Number(field!(SharingDraft.locks)))
         .takes(within(0, 4096, "locks"), "0").reach(Reach::Application),
     /// Create a queue of this many items, which all processes share (`uwsgi.queue_push`, `uwsgi.queue_pull` and the related
     /// functions).
-    /// uWSGI: `queue_pop` of an empty queue leaves the position of the next push where it is
+    /// uWSGI: `queue_pop` of an empty queue does not change the position of the next push.
     /// Example: queue = 100
     supported(
         "queue",
@@ -32,8 +32,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(within(0, 1_000_000_000, "items"), "0")
     .reach(Reach::Master),
-    /// The bytes of an item of the queue, including 16 for its length and its time.
-    /// uWSGI: all items together need not be a multiple of a memory page
+    /// The size of an item of the queue in bytes, including 16 for its length and its time.
+    /// uWSGI: The size of all items does not have to be a multiple of a memory page.
     /// Example: queue = 100
     ///          queue-blocksize = 65536
     supported("queue-blocksize", Setting::Positive(field!(QueueDraft.block_bytes)))
@@ -60,8 +60,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: sharedarea = size=65536
     list("sharedarea", Setting::By(add_area)).reach(Reach::Master),
     /// Create an area of this many bytes. Its number follows those of `sharedarea`.
-    /// uWSGI: `uwsgi.sharedarea_object` returns a memoryview instead of a bytearray, and the memory is shared, whereas uWSGI's
-    /// processes have a copy each
+    /// uWSGI: `uwsgi.sharedarea_object` returns a memoryview instead of a bytearray, and the memory is shared, while each process
+    /// of uWSGI has a copy.
     /// Example: py-sharedarea = 1000
     list("py-sharedarea", Setting::By(add_python_area)).reach(Reach::Master),
     /// Give names to the numbers of the server and of the application, for `uwsgi.metric_get` and for `metrics` in the
@@ -73,7 +73,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the master sets the metric every `freq=` seconds. The collector `file` reads a word of a file (`arg1=FILE`, `arg1n=` the
     /// number of the word, from 0). `sum`, `avg`, `accumulator`, `adder` and `multiplier` (`arg1n=` the number) compute a value
     /// from `children=METRIC;METRIC`.
-    /// uWSGI: the collectors `ptr` and `func`, which call C functions, are errors, and a second metric of the same name is one
+    /// uWSGI: The collectors `ptr` and `func`, which call C functions, are errors. A second metric of the same name is an error
+    /// too.
     /// Example: metric = name=orders,type=counter
     list("metric", Setting::By(metrics::add_metric)).reach(Reach::Master),
     /// Act when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and
@@ -81,7 +82,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: metric-threshold = key=worker.1.requests,value=1000000
     list("metric-threshold", Setting::By(metrics::add_threshold)).reach(Reach::Master),
     /// Write the value of each metric to a file of its name in this directory, when it has changed.
-    /// uWSGI: a file contains the number and a line end, without zeros up to the size of a page
+    /// uWSGI: A file contains the number and a line end, without zeros up to the size of a page.
     /// Example: metrics-dir = /srv/shop/metrics
     supported(
         "metrics-dir",
@@ -92,12 +93,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::Path, "")
     .reach(Reach::Master),
-    /// Counters, and the metrics that the application changes, begin with the values in the directory of `metrics-dir`.
-    /// uWSGI: collected gauges, such as memory sizes, do not
+    /// Let counters, and the metrics that the application changes, begin with the values in the directory of `metrics-dir`.
+    /// uWSGI: Collected gauges, such as memory sizes, do not begin with them.
     /// Example: metrics-dir-restore = true
     on("metrics-dir-restore", set!(|draft, _, pair| draft.of::<MetricsDraft>().restores = metrics::switch_on(draft, pair)))
         .reach(Reach::Master),
-    /// Threads have no metrics of their own.
+    /// Do not create metrics for threads.
     /// Example: metrics-no-cores = true
     on("metrics-no-cores", set!(|draft, _, pair| draft.of::<MetricsDraft>().omits_cores = metrics::switch_on(draft, pair)))
         .reach(Reach::Master),

@@ -106,7 +106,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Instead: write the key without a password, with `openssl pkey -in KEY -out NEW` and mode 600. A server that starts
     /// unattended needs the password beside the key, where it does not protect anything
     refused("ssl-keyfile-password", Value::Text).also(&["keyfile-password"]),
-    /// Certificates, in PEM, of the authorities whose clients are accepted, for each address without some of its own.
+    /// Certificates, in PEM, of the authorities whose clients are accepted, for each address that does not have its own.
     /// Example: https = :443,/etc/ssl/app.pem,/etc/ssl/app.key
     ///          tls-client-ca = clients.pem
     ///          tls-client-auth = required
