@@ -109,7 +109,7 @@ def listed(groups):
             within = entry if isinstance(entry, dict) and isinstance(next(iter(entry.values())), list) else None
             [(name, pages)] = within.items() if within else [("", [entry])]
             links = ", ".join(link(page) for page in pages)
-            text += f"* {name}: {links}\n" if name else f"* {links}\n"
+            text += f"* **{name}**: {links}\n" if name else f"* {links}\n"
     return text
 
 
