@@ -81,7 +81,9 @@ pub fn step(child: &Child, signal: i32, has_other_rights: bool) -> (Step, &'stat
     let is_new = matches!(child.state, State::Ordered | State::Starting);
     match effect(signal, child.is_prototype()) {
         Some(Effect::Replace) if child.state == State::Serving && child.is_request_worker() => (Step::Replace, "it is replaced"),
-        Some(Effect::Replace) if child.state == State::Serving => (Step::EndAfterWork, "it exits after its work, and is replaced"),
+        Some(Effect::Replace) if child.state == State::Serving => {
+            (Step::EndAfterWork, "it exits after its work, and is replaced")
+        }
         Some(Effect::Replace) if !is_new => (Step::Nothing, ""),
         Some(Effect::Replace | Effect::End) if child.state != State::Killed => (Step::EndAtOnce, "it exits immediately"),
         Some(Effect::Replace | Effect::End) | None => (Step::Nothing, ""),

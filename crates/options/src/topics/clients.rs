@@ -18,11 +18,11 @@ use crate::topics::sockets::SocketDraft;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// The reverse proxies that are trusted: addresses and networks; `unix` means all peers at UNIX sockets, `*` all peers,
-    /// `none` no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and
-    /// the prefix of the path; the client is the last address in `X-Forwarded-For` that is not trusted. The application receives
-    /// these fields unchanged, from any peer. This concerns HTTP; with the uwsgi protocol, SCGI and FastCGI the reverse proxy
-    /// sends all of it in variables.
+    /// The addresses and networks of trusted reverse proxies. `unix` means all peers at UNIX sockets, `*` all peers, and `none`
+    /// no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and the
+    /// prefix of the path. The client is the last address in `X-Forwarded-For` that is not trusted. The application receives
+    /// these fields unchanged, from any peer. This concerns HTTP only, because a reverse proxy sends all of it in variables with
+    /// the uwsgi protocol, SCGI and FastCGI.
     /// uWSGI: uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from
     /// none.
     /// Example: trusted-proxies = 10.0.0.0/8, fd00::/8
@@ -52,11 +52,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: root-path = /shop
     supported("root-path", set!(|draft, _, pair| draft.of::<ApplicationSettings>().root_path = root_path(pair)?))
         .reach(Reach::Application),
-    /// What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets: `drop` leaves
-    /// it out, and this is logged once; `refuse` answers 400; `dangerous` passes it on. In `environ` such a name equals the one
-    /// with dashes. So even `dangerous` drops it if the request has the field with dashes too, or if the server or a reverse
-    /// proxy decides about it: `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length`, `SCRIPT_NAME` and the like. uWSGI:
-    /// uWSGI passes every such field on.
+    /// What happens to a request's header field with an underscore in its name, such as `api_key`, on HTTP sockets. `drop` omits
+    /// the field and logs this once. `refuse` answers 400. `dangerous` passes the field on. In `environ` such a name equals the
+    /// one with dashes. For that reason even `dangerous` drops it if the request also contains the field with dashes, or if the
+    /// server or a reverse proxy sets it, such as `X_Forwarded_…`, `X_Real_IP`, `Remote_User`, `Content_Length` and
+    /// `SCRIPT_NAME`.
+    /// uWSGI: uWSGI passes every such field on.
     /// Example: header-map = dangerous
     supported("header-map", Setting::By(header_map)).takes(Value::OneOf(&words(&HEADER_MAPS)), "drop").reach(Reach::Application),
     /// The hosts of valid requests, without ports. `*.example.com` stands for every name below example.com, but not for
@@ -65,8 +66,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: server-names = shop.example, *.shop.example, 127.0.0.1
     supported("server-names", Setting::By(add_server_names)).takes(Value::List, "every host").reach(Reach::Application),
     /// Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, with the
-    /// client's address; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers
-    /// only, otherwise from all: make sure that only your reverse proxy can reach the socket.
+    /// client's address. Connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers
+    /// only. Otherwise it is accepted from all peers, so make sure that only your reverse proxy can reach the socket.
     /// uWSGI: uWSGI reads version 1, and
     /// also serves connections without a header, so clients could send their own.
     /// Example: enable-proxy-protocol = true

@@ -12,11 +12,11 @@ use crate::topics::logging::LoggingDraft;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Serve in the background, with this file as the log, even if `logto` specifies another. The command returns with status 0
-    /// when workers serve. If startup fails, the terminal shows why, and the exit status is not 0.
-    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask. In Bolide
-    /// only UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. A systemd service
-    /// or a container does not need a daemon, so leave the option out there.
+    /// Run in the background, with this file as the log, even if `logto` sets another one. The command returns with status 0 when
+    /// the workers accept requests. A failed startup is shown in the terminal and in the exit status.
+    /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask. Here only
+    /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. Leave this option out
+    /// in a systemd service or a container, because neither needs a daemon.
     /// Example: daemonize = /var/log/shop.log
     supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
@@ -24,11 +24,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: daemonize2 = /var/log/shop.log
     supported("daemonize2", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Write the master's pid to this file, with the rights of `uid` and `gid`, which own the file.
+    /// Write the master's pid to this file with the rights of `uid` and `gid`, to which the file belongs.
     /// Example: pidfile2 = /home/shop/run/shop.pid
     supported("pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// Write the master's pid to this file when workers serve for the first time, so that a failed startup leaves it unchanged.
+    /// Write the master's pid to this file when workers accept requests for the first time, so a failed startup does not change
+    /// it.
     /// Example: safe-pidfile = /run/shop.pid
     supported("safe-pidfile", set!(|draft, _, pair| add_pidfile(draft, pair, false, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
@@ -36,10 +37,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: safe-pidfile2 = /home/shop/run/shop.pid
     supported("safe-pidfile2", set!(|draft, _, pair| add_pidfile(draft, pair, true, true)?))
         .takes(Value::Path, "").reach(Reach::Master),
-    /// A FIFO that accepts commands, one letter each. For example, `echo r > FILE` reloads. Of several (at most ten) the first is
-    /// read at the beginning, and a digit selects another. The page about signals and processes lists the letters.
+    /// A FIFO that accepts commands of one letter. For example, `echo r > FILE` reloads. If there are several (at most ten), the
+    /// first one is read at the beginning, and a digit selects another. The page about signals and processes lists the letters.
     /// uWSGI: uWSGI removes any file of that name, and creates the FIFO again after each command, so it is missing in the
-    /// meantime. It silently ignores unknown letters.
+    /// meantime. Unknown letters are silently ignored.
     /// Example: master-fifo = /run/shop.fifo
     list("master-fifo", set!(|draft, _, pair| draft.of::<Control>().fifos.push(values::text(pair)?.into()))).reach(Reach::Master),
     /// The UNIX socket at which `bolide status`, `bolide reload` and the related commands reach the master. `off` disables it.

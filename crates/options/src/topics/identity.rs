@@ -72,9 +72,9 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// the package and the application must be in it, at the same paths, or at their paths without the directory's own. `chdir`,
     /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
-    /// and a reload reads them as before. Only for a startup as root; drop root with `uid`, or the jail has no effect. uWSGI:
-    /// There the master is inside too, users are looked up there, and the working directory stays outside unless `chdir` leads
-    /// in, which allows an escape from the jail.
+    /// and a reload reads them as before. It requires a startup as root. Drop root with `uid`, or the jail has no effect.
+    /// uWSGI: uWSGI's master is inside too, and looks up users there. Its working directory stays outside unless
+    /// `chdir` leads into the jail, which allows an escape from it.
     /// Example: chroot = /srv/jail
     ///          chdir = /app
     ///          uid = www-data

@@ -20,16 +20,16 @@ use crate::topics::services::distributed;
 use crate::values;
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Add a directory of jobs and a spooler: a process that has the application loaded and calls `uwsgi.spooler` with each job
-    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first directory unless a job names another one. A job is a file
-    /// that is removed after it was done, so it survives restarts and crashes. The directory is created for the application's
-    /// user if it is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server has the jobs and the spoolers
-    /// of all machines work on them; the directory keeps new jobs while the server is away. The address is that of `lock-engine`,
-    /// with the keys `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30: how long a job waits for a spooler that
-    /// has died).
-    /// uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A new
-    /// job is noticed immediately, also one of another instance. A job that has ended its spooler three times is moved to the
-    /// directory `failed`, and so is a file that is no job, which uWSGI deletes.
+    /// Add a directory of jobs and a spooler, a process that has loaded the application and calls `uwsgi.spooler` with each job
+    /// that `uwsgi.spool` writes. `uwsgi.spool` writes to the first directory unless a job selects another one. A job is a file
+    /// that is removed when it is done, so it survives restarts and crashes. The directory is created for the application's user
+    /// if it is missing. With `redis://HOST:6379/0?directory=PATH`, a Redis or Valkey server keeps the jobs, and the spoolers of
+    /// all machines work on them. The directory keeps new jobs while the server is not reachable. The address has the form of
+    /// `lock-engine`, with the keys `directory` (kept-jobs), `queue` (spooler) and `hold-seconds` (30, how long a job waits for a
+    /// spooler that has died).
+    /// uWSGI: The files have uWSGI's format and names, so either server continues with the jobs of the other. A spooler notices a
+    /// new job immediately, even one of another instance. A job whose spooler has died three times is moved to the directory
+    /// `failed`. A file that is not a job is moved there too, while uWSGI deletes it.
     /// Example: spooler = jobs
     ///          spooler = redis://127.0.0.1:6379/0?directory=kept
     supported("spooler", Setting::By(add_spooler)).takes(Value::Path, "").several().reach(Reach::Application),

@@ -17,16 +17,17 @@ const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0`
     Within one machine all processes of an instance share a cache anyway";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name`
-    /// and `items` are needed; `blocksize` (bytes of a value, 65536) and `keysize` (bytes of a key, 2048), with `bitmap=1` and
-    /// `blocks` values of several blocks; `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`, `math_initial`;
-    /// `store`, `store_sync` and `store_delete` for a file that keeps it. With `engine=redis://HOST:6379/0` a Redis or Valkey
-    /// server keeps it, and the caches of one name on all machines are one cache; `items` is not needed then, the server removes
-    /// items by its own `maxmemory-policy`, and while it is away all items are missing.
-    /// uWSGI: readers do not take locks, and a process that is killed while it writes does not hold up other ones; `items` is
-    /// exact (uWSGI stores one less); an item that has expired is never returned and makes room immediately; `hash` and
-    /// `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync`
-    /// and `udp` are refused.
+    /// Add a cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`.
+    /// `name` and `items` are required. `blocksize` is the maximum size of a value in bytes (65536), and `keysize` that of a key
+    /// (2048). With `bitmap=1` and `blocks`, a value may occupy several blocks. `store`, `store_sync` and `store_delete` are
+    /// about a file that keeps the cache. The other keys are `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`
+    /// and `math_initial`. With `engine=redis://HOST:6379/0` a Redis or Valkey server keeps the cache, and the caches of one name
+    /// on all machines are one cache. In this case `items` is not needed, and the server removes items by its own
+    /// `maxmemory-policy`. While the server is not reachable, all items are missing.
+    /// uWSGI: Readers do not take locks, and a process that is killed while it writes does not block others. `items` is exact,
+    /// while uWSGI stores one item less. An expired item is never returned, and its room is free immediately. `hash` and
+    /// `hashsize` have no effect. `purge_lru` purges an item that has not been read for a long time, which is not always the
+    /// oldest. `nodes`, `sync` and `udp` are refused.
     /// Example: cache2 = name=sessions,items=10000,blocksize=4096
     ///          cache2 = name=pages,items=1000,store=/srv/shop/pages.cache
     ///          cache2 = name=users,engine=redis://127.0.0.1:6379/0
