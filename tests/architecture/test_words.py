@@ -107,8 +107,6 @@ PLACES = ("*.md", "*.rs", "*.py")
 LEFT_OUT = {"docs/style.md", "tests/architecture/test_words.py"}
 #: Pages that suites and measurements write.
 WRITTEN_BY_OTHERS = re.compile(r"^(?:bench/results/|docs/autobahn\.md|docs/h2spec\.md)")
-#: Files whose findings have not been rewritten yet.
-LEFT = Path(__file__).with_name("words_left.txt")
 RETIRED = Path(__file__).with_name("retired_names.txt")
 #: A bound is called MAX_ or MIN_, at the front of its name, as engineers search for it.
 BOUND = re.compile(r"(?<!\w)_?(?!AT_)(?:[A-Z0-9]+_)*(?:MOST|LEAST)(?:_[A-Z0-9]+)*(?!\w)")
@@ -231,28 +229,14 @@ def offenders(text, reader):
                     yield line, sentence[:60], SEMICOLONS
 
 
-def left():
-    """Returns {file: the number of its findings that are still allowed}. The list only gets shorter."""
-    rows = (line.rsplit(" ", 1) for line in LEFT.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    return {name: int(count) for name, count in rows}
-
-
 def test_prose_keeps_to_the_terms_and_kinds_of_the_style_page():
     names = [name for name in tracked(*PLACES) if name not in LEFT_OUT and not WRITTEN_BY_OTHERS.match(name)]
     assert len(names) > 700
-    allowed, counts, found = left(), {}, []
+    found = []
     for name in names:
         text = (ROOT / name).read_text(encoding="utf-8")
-        lines = [f"{name}:{line}: {words!r}: write {better}" for line, words, better in offenders(text, reader_of(name))]
-        counts |= {name: len(lines)} if lines else {}
-        found += lines if len(lines) > allowed.get(name, 0) else []
-    if os.environ.get(WRITE) == "words":
-        head = [line for line in LEFT.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-        LEFT.write_text("\n".join([*head, *(f"{name} {count}" for name, count in counts.items()), ""]), encoding="utf-8")
-        return
+        found += [f"{name}:{line}: {words!r}: write {better}" for line, words, better in offenders(text, reader_of(name))]
     assert not found, "\n".join(found)
-    fewer = {name: f"{count} are allowed, {counts.get(name, 0)} are left" for name, count in allowed.items()}
-    assert {name: words for name, words in fewer.items() if counts.get(name, 0) < allowed[name]} == {}
 
 
 def tables():

@@ -79,7 +79,9 @@ def test_a_mule_that_dies_is_started_again(shop):
     instance.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) was killed by SIGKILL")
     os.kill(second, signal.SIGTERM)
     wait_for_notes(instance, "works", 3)
-    instance.wait_for_log(rf"^bolide: mule 1 \(pid {second}\) got SIGTERM from pid \d+: it exits after its work, and is replaced$")
+    instance.wait_for_log(
+        rf"^bolide: mule 1 \(pid {second}\) got SIGTERM from pid \d+: it exits after its work, and is replaced$"
+    )
     assert instance.get("/").text == "hello"
 
 

@@ -531,4 +531,6 @@ def test_the_directory_is_created_for_the_user_of_the_application(start, open_di
     os.chown(open_directory / "theirs", 1, 1)
     failed = start(*options, open_directory / "theirs" / "jobs", ready=False, **keywords)
     assert failed.wait_for_exit() == 1
-    assert re.search(r"the directory of the spooler, .*/theirs/jobs, can't be created: .*Create it for the application's user", failed.log)
+    assert re.search(
+        r"the directory of the spooler, .*/theirs/jobs, can't be created: .*Create it for the application's user", failed.log
+    )

@@ -1,5 +1,5 @@
 //! The handler of a fault that ends the worker (`crash-reports`): it collects the facts in a memory file, Python stacks included,
-//! hands the file to the master, and lets the fault take its course: the handler that was there before it, such as the
+//! hands the file to the master, and lets the fault take its course, which is the handler that was there before it, such as the
 //! application's own `faulthandler`, and a core file come as without it.
 //!
 //! It does not know about reports or directories. Workers run it. Until a fault happens it costs nothing; the handler itself

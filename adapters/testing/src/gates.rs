@@ -1,4 +1,4 @@
-//! Named gates at which an application waits until the test opens them; the request gives the name. The threads of a test worker
+//! Named gates at which an application waits until the test opens them. The request gives the name. The threads of a test worker
 //! wait here. It does not know requests.
 
 use std::collections::HashMap;

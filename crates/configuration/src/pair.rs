@@ -1,4 +1,4 @@
-//! An option as it was written: its key, its value and its location; and the listing of `--show-config`. It must not know the
+//! An option as it was written: its key, its value and its location. Also the listing of `--show-config`. It must not know the
 //! meaning of an option. Runs in the process that reads a configuration.
 
 use std::fmt::Write;

@@ -1,5 +1,5 @@
 //! Static files: which path names one, how it is opened safely, its HTTP metadata, and the cache. [`Files::find`] is the entry
-//! point; it returns a head and where the bytes are.
+//! point. It returns a head and where the bytes are.
 //!
 //! It must not know sockets, applications or configuration files. Workers run it, on the thread that read the request.
 

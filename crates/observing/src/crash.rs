@@ -1,4 +1,4 @@
-//! `bolide crash FILE`: explains a crash report: what happened, the probable cause, what to do, and the facts. The
+//! `bolide crash FILE`: explains a crash report with what happened, the probable cause, what to do, and the facts. The
 //! command-line process runs it; it does not need instances.
 
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
 //! Parses addresses of sockets in uWSGI's forms: an address with a colon is TCP, one with an `@` an abstract name, `fd://N` an
-//! open descriptor, anything else the path of a UNIX socket; and `unix:PATH`, as in nginx and gunicorn.
+//! open descriptor, anything else the path of a UNIX socket. Also `unix:PATH`, as in nginx and gunicorn.
 
 use std::path::Path;
 

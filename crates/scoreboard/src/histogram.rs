@@ -1,6 +1,6 @@
-//! A histogram of durations in shared memory: one thread counts, without locks; others read and add up. Its buckets are those of
-//! Prometheus' native histograms of schema 3, eight for each doubling, so a reader passes them on as they are, and a quantile is
-//! at most 4.5 % from the truth.
+//! A histogram of durations in shared memory: one thread counts, without locks, and others read and add up. Its buckets are those
+//! of Prometheus' native histograms of schema 3, eight for each doubling, so a reader passes them on as they are, and a quantile
+//! is at most 4.5 % from the truth.
 //!
 //! It knows neither slot nor memory, and what the durations are of. Any process may use it.
 

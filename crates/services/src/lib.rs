@@ -1,5 +1,5 @@
 //! The decisions of an instance beyond serving and supervising: statistics, due jobs, the number of workers, limits. Each file is
-//! one service, a pure function of its input: no I/O, no clock, no process.
+//! one service, a pure function of its input, without I/O, clocks or processes.
 
 pub mod canary;
 pub mod cheaper;

@@ -1,4 +1,4 @@
-//! The state that the callables of one `start_response` share; functions of the module `uwsgi` reach it through
+//! The state that the callables of one `start_response` share. Functions of the module `uwsgi` reach it through
 //! `current_request`.
 //!
 //! It knows neither. The thread that holds the interpreter uses it.

@@ -1,4 +1,4 @@
-//! XML: the children of the element `uwsgi`, each an option with its text as the value; one without text is 1. `<app
+//! XML: the children of the element `uwsgi`, each an option with its text as the value. One without text is 1. `<app
 //! mountpoint="/x"><script>y</script></app>` is a mount, as in uWSGI.
 
 use roxmltree::{Document, Node, ParsingOptions};

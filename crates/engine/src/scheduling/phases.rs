@@ -1,4 +1,4 @@
-//! When the phases of a request began, for spans and reports of slow requests; measured only if the settings need them.
+//! When the phases of a request began, for spans and reports of slow requests. They are measured only if the settings need them.
 //!
 //! The times are kept in the request's [`crate::response::Response`], which each part that notes one has at hand: the connection
 //! (head, body), the call of the application, and the writer (first byte). It does not know about the log. Worker threads run it.

@@ -1,5 +1,5 @@
 //! The queues of messages for mules: socket pairs that the master makes, and whose both ends it keeps, so that messages in them
-//! survive while their mule does not run: over reloads, deaths and upgrades. It never reads a message. The master runs it.
+//! survive while their mule does not run, over reloads, deaths and upgrades. It never reads a message. The master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

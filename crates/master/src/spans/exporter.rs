@@ -1,4 +1,4 @@
-//! The process that sends spans: one thread takes them from workers, so that a slow collector holds up none of them; the other
+//! The process that sends spans: one thread takes them from workers, so that a slow collector holds up none of them. The other
 //! one sends them in batches, again if the collector asks for it. It never returns to the code that the master was running at the
 //! fork. The exporter runs it.
 

@@ -1,4 +1,4 @@
-//! A pause: workers finish the requests in flight and begin none; clients wait. Workers that are forked in the meantime are
+//! A pause: workers finish the requests in flight and begin none. Clients wait. Workers that are forked in the meantime are
 //! paused too. A pause ends by a command, when a requested reload has succeeded, and with the instance. It does not know the
 //! source of the command. The master runs it.
 

@@ -1,6 +1,6 @@
-//! Options without an effect: protective options that are not implemented yet, with `allow-missing`, which starts an instance
-//! without them; and unknown keys: placeholders, typing errors, and lines that only look like an option. It suggests what was
-//! probably meant. Runs in the process that reads the configuration.
+//! Options without an effect. Protective options that are not implemented yet, with `allow-missing`, which starts an instance
+//! without them, and unknown keys, which are placeholders, typing errors, or lines that only look like an option. It suggests
+//! what was probably meant. Runs in the process that reads the configuration.
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;

@@ -181,7 +181,7 @@ pub const SIGNALS: &[OptionEntry] = rows![
     /// Example: fs-signal = /srv/shop/inbox 20
     list("fs-signal", Setting::By(add_signal_file)).reach(Reach::Master),
     /// The size of the buffer for waiting signals, in bytes.
-    /// Why: 64 signals wait for a target; others are dropped, and this is logged
+    /// Why: 64 signals wait for a target, and others are dropped and logged
     accepted("signal-bufsize", Value::Special),
 ];
 

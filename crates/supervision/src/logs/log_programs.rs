@@ -1,5 +1,5 @@
-//! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it exits:
-//! immediately, or after a growing pause if it failed early. All programs of a command read the same pipe one after the other, so
+//! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it exits,
+//! immediately or after a growing pause if it failed early. All programs of a command read the same pipe one after the other, so
 //! the lines that one has not read wait for the next. The master runs it.
 
 use std::io::{self, PipeReader};

@@ -1,5 +1,5 @@
-//! Restart delays and lifetimes: a backoff before a child that failed early is started again (100 ms, doubled each time, up to 10
-//! s; or a second more each time, as uWSGI's daemons have it), and lifetimes of workers with jitter, so that workers of the same
+//! Restart delays and lifetimes: a backoff before a child that failed early is started again (100 ms, doubled each time up to 10
+//! s, or a second more each time, as uWSGI's daemons have it), and lifetimes of workers with jitter, so that workers of the same
 //! age do not exit together. It does not know the clock or processes. Times are passed in. The master and its attendant run it.
 
 use bolide_contract::recycling::Recycling;

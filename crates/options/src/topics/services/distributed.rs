@@ -11,7 +11,7 @@ use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, rows, supported}
 use crate::values;
 
 /// The value of an option with a server.
-const SERVER: Value = Value::Form("an address: `redis://…`, `rediss://…` or `redis+unix:///PATH`");
+const SERVER: Value = Value::Form("an address such as `redis://…`, `rediss://…` or `redis+unix:///PATH`");
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// The Redis or Valkey server that keeps locks for several machines: `uwsgi.lock` and the related functions, and leases with
