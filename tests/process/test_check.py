@@ -425,7 +425,7 @@ def test_a_missing_directory_beside_the_configuration_is_named_with_the_start_th
     (tmp_path / "shop" / "shop.py").write_text("def app(environ, start_response):\n    pass\n")
     configure(tmp_path / "shop", "static-map = /static=static\nstatic-map = /media=media\n")
     _, found, _ = check("shop/shop.ini")
-    assert f"a start in {tmp_path}/shop finds it; with `chdir = %d` every start does" in found
+    assert f"Bolide finds it when started in {tmp_path}/shop, or from any directory with `chdir = %d`" in found
     assert found.count("it is served as soon as it exists") == 1
     configure(tmp_path / "shop", "chdir = %d\nstatic-map = /static=static\n")
     assert "nothing is served" not in check("shop/shop.ini")[1]

@@ -1,4 +1,4 @@
-"""Debuggers, which are pdb and those built on it, and those of editors, debugpy (VS Code and others), and pydevd, on which it is built.
+"""Debuggers, which are pdb and those built on it, and those of editors, debugpy (VS Code and others) and pydevd below it.
 
 A debugger of an editor launches one Python process and follows the ones that it starts. The application runs elsewhere, in a
 worker that a program in Rust forks. So the launched process waits for the server, and each worker joins the session of the

@@ -374,7 +374,7 @@ impl FilesDraft {
             let advice = match beside.filter(|directory| directory.join(target).exists()) {
                 // Relative paths begin at the startup directory, as in uWSGI.
                 Some(directory) => format!(
-                    "startup in {} finds it; with `chdir = %d` every startup does, wherever it is typed",
+                    "Bolide finds it when started in {}, or from any directory with `chdir = %d`",
                     normalized(&directory).display()
                 ),
                 None => "it is served as soon as it exists".to_owned(),
