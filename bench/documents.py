@@ -86,7 +86,7 @@ def main():
     directories = {match["directory"] for page in pages() for match in QUOTE.finditer(page.read_text(encoding="utf-8"))}
     for directory in sorted(directories):
         for name in update(directory):
-            print(f"{name} quotes {directory} anew")
+            print(f"{name} quotes the present figures of {directory}")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def conduct(known):
 
 def people(known):
     if not known["maintainers"]:
-        return f"The maintainers are those whom the publisher lists in `{NAMES}`. The list is empty before the first release.\n"
+        return f"`{NAMES}` lists the maintainers. The list is empty before the first release.\n"
     return "".join(f"* {name}\n" for name in known["maintainers"])
 
 

@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 
 use bolide_contract::settings::{Settings, Threads, Workers};
-use bolide_options::project::search;
+use bolide_options::imports;
 use bolide_supervision::log_sink;
 use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::sockets::listeners::{self, Endpoint};
@@ -28,7 +28,7 @@ pub fn start(
     configuration: &mut Configuration,
 ) {
     let mut lines = start_lines(settings, endpoints, bolide_log::is_terminal());
-    if !search::finds_application(settings, &configuration.imports()) {
+    if !imports::finds_application(settings, &configuration.imports()) {
         let (held, others) = lines.into_iter().partition(|line| line.starts_with(LISTENING));
         configuration.hold(held);
         lines = others;

@@ -13,6 +13,7 @@ pub mod context;
 pub mod descriptions;
 pub mod development;
 pub mod draft;
+pub mod imports;
 pub mod project;
 pub mod reader;
 pub mod renewal;

@@ -157,8 +157,8 @@ impl AsgiExchange {
 
     /// Accesses the exchange that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut AsgiExchange) -> R) -> R {
-        // SAFETY: the object is an exchange, and only the loop's thread has such; as no Python code runs in the meantime, no
-        // other code uses its value.
+        // SAFETY: the object is an exchange, and exchanges belong to the loop's thread. No Python code runs in `act`, so no
+        // other code uses its value at the same time.
         act(unsafe { held::<AsgiExchange>(object.as_ptr()) })
     }
 

@@ -108,7 +108,7 @@ impl<L: Language> HostedWorker<L> {
         self.embedded
     }
 
-    /// Seconds since the order to stop. None: there was no order, and the worker exits for another reason.
+    /// Seconds since the order to stop. `None` if the worker exits for another reason.
     pub fn seconds_of_stop(&self) -> Option<f64> {
         let told_ms = self.embedded.worker().row.stopped_ms.load(Relaxed);
         (told_ms != 0).then(|| now_ms().saturating_sub(told_ms) as f64 / 1000.0)

@@ -76,8 +76,8 @@ pub struct Pool {
 impl Seat {
     /// Accesses the seat that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut Seat) -> R) -> R {
-        // SAFETY: the object is a seat, and only the hub's thread has such; as no Python code runs in the meantime, no other code
-        // uses its value.
+        // SAFETY: the object is a seat, and seats belong to the hub's thread. No Python code runs in `act`, so no other code uses
+        // its value at the same time.
         act(unsafe { held::<Seat>(object.as_ptr()) })
     }
 

@@ -147,7 +147,7 @@ impl GeventWorker {
         self.gevent.pool.busy()
     }
 
-    /// Seconds since the order to stop. None: there was no order, and the worker exits for another reason.
+    /// Seconds since the order to stop. `None` if the worker exits for another reason.
     #[getter]
     fn seconds_of_stop(&self) -> Option<f64> {
         self.hosted.seconds_of_stop()

@@ -6,7 +6,6 @@ pub mod directory;
 mod finding;
 mod hints;
 mod names;
-pub mod search;
 mod source;
 
 use std::path::{Path, PathBuf};

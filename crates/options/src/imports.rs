@@ -1,11 +1,11 @@
-//! Whether the application of a command line is where Python usually imports from. Reads only names of files; the process
-//! that starts runs it.
+//! Whether the application of a command line is where Python usually imports from. It reads names of files, and must not open
+//! one. The process that becomes the master runs it, once at startup.
 
 use std::path::PathBuf;
 
 use bolide_contract::settings::{ApplicationSource, Settings};
 
-use super::has_module;
+use crate::project::has_module;
 
 /// Whether the module or the file of an application on the command line exists: in the working directory, in `pythonpath`, in
 /// the virtualenv, or in one of `imports`, the import path of the Python that starts. Also true without such an application.
