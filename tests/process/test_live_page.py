@@ -92,6 +92,16 @@ def next_event(lines):
     raise AssertionError("the stream has ended")
 
 
+def event_after(requests, address):
+    """Returns the first event that counts so many requests, because a worker counts a request after its response."""
+    stream, lines = events_of(address)
+    with stream, lines:
+        while True:
+            event = next_event(lines)
+            if event["totals"]["requests"] >= requests:
+                return event
+
+
 def test_events_come_again_and_again_with_the_requests_in_flight_and_without_values_of_queries(busy):
     stream, lines = events_of(busy)
     with stream, lines:
@@ -162,9 +172,7 @@ def streams_again(address):
 
 
 def test_an_event_names_the_site_and_has_totals_routes_and_the_state_of_threads(shop, busy):
-    stream, lines = events_of(busy)
-    with stream, lines:
-        event = next_event(lines)
+    event = event_after(1, busy)
     assert event["site"]["applications"] == ["shop"]
     assert event["site"]["host"] == socket.gethostname()
     assert event["site"]["addresses"] == [f"http://127.0.0.1:{shop.port}"]
@@ -182,9 +190,7 @@ def test_routes_come_from_the_requests_that_workers_remember_with_rates_and_quan
     for number in range(20):
         assert instance.get(f"/orders/{number}?token=secret").status == 200
     assert instance.get("/products/300").status == 200
-    stream, lines = events_of(metrics_address(instance))
-    with stream, lines:
-        event = next_event(lines)
+    event = event_after(21, metrics_address(instance))
     assert "secret" not in json.dumps(event)
     assert (event["routes"]["requests"], event["routes"]["more"]) == (21, 0)
     routes = {route["name"]: route for route in event["routes"]["rows"]}
@@ -200,9 +206,7 @@ def test_routes_of_groups_are_counted_since_startup(start, tmp_path):
     for number in range(200):
         assert instance.get(f"/orders/{number}").status == 200
     assert instance.get("/prices").status == 500
-    stream, lines = events_of(metrics_address(instance))
-    with stream, lines:
-        routes = next_event(lines)["routes"]
+    routes = event_after(201, metrics_address(instance))["routes"]
     assert routes["source"] == "route-group"
     rows = {row["name"]: row for row in routes["rows"]}
     assert {name: (row["requests"], row["errors"]) for name, row in rows.items()} == {
@@ -365,7 +369,8 @@ def test_charts_fill_from_the_right_and_have_their_scale_and_time(busy):
         ends = (
             "return [...document.querySelectorAll('.chart path.series0')].map(path => path.getAttribute('d').split(/[ML]/).pop())"
         )
-        assert all(end.startswith("240.0 ") for end in browser.execute_script(ends))
+        # A line ends with the last second in which there was a value.
+        wait_until(lambda: all(end.startswith("240.0 ") for end in browser.execute_script(ends)), "lines up to now")
 
 
 def emulate(browser, width, height, scheme):

@@ -156,7 +156,7 @@ def test_the_screen_of_an_instance_that_has_ended_begins_with_that(start, screen
     top = screen(instance.pid, columns=80, lines=24)
     top.wait_until_shown(ends_with_keys, "the keys")
     assert instance.stop() == 0
-    shown = top.wait_until_shown(lambda lines: "the instance has ended" in " ".join(lines[:2]), "the end of the instance")
+    shown = top.wait_until_shown(lambda lines: "the instance has exited" in " ".join(lines[:2]), "the end of the instance")
     assert not any(line.startswith(f"master {instance.pid}: serving") for line in shown)
     assert f"master {instance.pid}: was serving" in "\n".join(shown)
 
