@@ -214,6 +214,8 @@ def _like_peregrine(launch):
     words = ["--backlog", BACKLOG, "--max-connections", MAX_CONNECTIONS]
     words += ["--wsgi-threads", launch.threads] if launch.threads > 1 else []
     words += [] if launch.websocket else ["--no-websockets"]
+    words += ["--http2-only"] if launch.wire.http2 and not launch.wire.is_tls else []
+    words += _files(launch, "--tls-cert", "--tls-key")
     words += ["--static-dir", f"/static={launch.static}"] if launch.static else []
     return [*words, "--access-log"] if launch.request_log else words
 
@@ -221,6 +223,7 @@ def _like_peregrine(launch):
 def _embedded(name):
     def command(launch):
         words = [name, launch.interface, launch.module, launch.port, launch.workers, launch.threads]
+        words += [launch.wire.certificate, launch.wire.key] if launch.wire.is_tls else []
         return [launch.interpreter.python, LAUNCHERS / "embedded.py", *words]
 
     return command
@@ -255,19 +258,19 @@ SERVERS = {
             BOTH,
         ),
         Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
-        Server("freastal", "freastal==0.0.3", _embedded("freastal"), _abilities("keep-alive many workers"), BOTH),
+        Server("freastal", "freastal==0.0.3", _embedded("freastal"), _abilities("keep-alive many workers tls"), BOTH),
         Server(
             "peregrine",
             "peregrine-server==1.2.0",
             _peregrine,
-            _abilities("keep-alive many workers threads log websocket static"),
+            _abilities("keep-alive many workers threads log websocket static tls h2"),
             BOTH,
         ),
         Server(
             "weft",
             "weft-server==0.1.0",
             _weft,
-            _abilities("keep-alive many workers threads log websocket static"),
+            _abilities("keep-alive many workers threads log websocket static tls h2"),
             BOTH,
             # Its module needs `_PyVectorcall_Call`, which 3.11 does not export: the import fails with "undefined symbol".
             oldest_python="3.12",

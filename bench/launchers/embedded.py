@@ -1,4 +1,5 @@
-"""Starts a server that is a library without a command line: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS`.
+"""Starts a server that is a library without a command line: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS
+[CERTIFICATE KEY]`.
 
 Runs in the benchmark's virtualenv, in the directory of the applications.
 """
@@ -27,7 +28,8 @@ def run_freastal(application, port, launch):
     import freastal
 
     serve = freastal.serve_asgi if launch["interface"] == "asgi" else freastal.serve
-    serve(application, HOST, port, workers=launch["workers"])
+    certificate, key = launch["files"] or (None, None)
+    serve(application, HOST, port, workers=launch["workers"], certfile=certificate, keyfile=key)
 
 
 def run_cheroot(application, port, launch):
@@ -40,10 +42,10 @@ RUNNERS = {"bjoern": run_bjoern, "fastpysgi": run_fastpysgi, "freastal": run_fre
 
 
 def main():
-    server, interface, module, port, workers, threads = sys.argv[1:]
+    server, interface, module, port, workers, threads, *files = sys.argv[1:]
     sys.path.insert(0, os.getcwd())
     application = importlib.import_module(module).application
-    RUNNERS[server](application, int(port), {"interface": interface, "workers": int(workers), "threads": int(threads)})
+    RUNNERS[server](application, int(port), {"interface": interface, "workers": int(workers), "threads": int(threads), "files": files})
 
 
 if __name__ == "__main__":
