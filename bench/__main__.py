@@ -42,6 +42,7 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", default=quick, help="fewer and shorter rounds (also: QUICK=1)")
     parser.add_argument("--rounds", type=int, help="rounds of each comparison")
     parser.add_argument("--seconds", type=int, help="seconds of each measurement")
+    parser.add_argument("--one-python", action="store_true", help="measure ASGI on the suite's own Python only")
     parser.add_argument("--no-build", action="store_true", help="use the Bolide that is already there")
     keep_help = "copy the results to bench/results/NAME (default: year and month)"
     parser.add_argument("--keep", nargs="?", const="", metavar="NAME", help=keep_help)
@@ -67,14 +68,14 @@ def choose(only):
     return [name for name in SCENARIOS if not scenarios or name in scenarios], chosen
 
 
-def prepare(wanted, scenarios, build):
+def prepare(wanted, scenarios, build, one_python):
     """Installs and builds. Returns ({interpreter: servers that can run on it}, [what is left out and why]). Raises CannotRun."""
     machine.install_system_packages(say)
     if machine.find_program("wrk") is None:
         raise installation.CannotRun("there is no wrk on this system; install the package wrk")
     interfaces = {SCENARIOS[name].interface for name in scenarios}
     beside = {SCENARIOS[name].beside for name in scenarios if SCENARIOS[name].beside}
-    needed = interpreters.for_asgi() if "asgi" in interfaces else [OWN]
+    needed = interpreters.for_asgi() if "asgi" in interfaces and not one_python else [OWN]
     servers, left_out = {}, []
     for interpreter in needed:
         interfaces_here = interfaces | beside if interpreter == OWN else {"asgi"}
@@ -182,7 +183,7 @@ def write(results, keep):
 
 def run(arguments, scenarios, wanted):
     began = time.monotonic()
-    servers, left_out = prepare(wanted, scenarios, build=not arguments.no_build)
+    servers, left_out = prepare(wanted, scenarios, build=not arguments.no_build, one_python=arguments.one_python)
     effort = QUICK if arguments.quick else FULL
     changes = {key: value for key in ("rounds", "seconds") if (value := getattr(arguments, key)) is not None}
     if arguments.rounds is not None:

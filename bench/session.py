@@ -42,7 +42,7 @@ FULL = Effort(
     memory_repeats=3,
     startup_repeats=9,
     stream_events=100,
-    waiting_requests=6000,
+    waiting_requests=2000,
     waiting_rounds=3,
 )
 QUICK = Effort(

@@ -22,12 +22,13 @@ SHAPES = ((4, 1), (2, 4), (1, 8))
 LOADS = (50, 70, 80, 90, 95)
 VIEWS_MS = (5, 20, 100)
 # Number of servers that are measured together, by the length of the view: shorter views need more CPU time.
-MAX_TOGETHER = {5: 1, 20: 4, 100: 50}
+MAX_TOGETHER = {5: 1, 20: 4, 100: 80}
 WARM_SECONDS = 3
 # Beyond the schedule: connecting, the queue left at its end, and the client's own timeout for an answer.
 GRACE_SECONDS = 90
 # Labels of ASGI say how the view waits: by blocking the event loop, or with asyncio.
 BLOCKING, ASYNCIO = "async, blocks", "asyncio.sleep"
+EVENT_LOOPS = (OURS, "uvicorn", "granian", "freastal", "peregrine", "weft")
 BASE = queueing.Point(WORKERS, THREADS, queueing.VIEW_MS, queueing.LOAD, kept=False)
 
 
@@ -66,14 +67,15 @@ def _both_ways(points):
 def _in_short(session, point):
     """Returns the servers with workers of this shape; each gunicorn with the worker class that its documentation recommends."""
     gunicorn = "gunicorn" if point.threads == 1 else "gunicorn-gthread"
-    names = [REFERENCE, OURS, "uwsgi-http-socket", gunicorn, "granian"]
-    chosen = session.chosen()
+    names = [REFERENCE, OURS, "uwsgi-http-socket", gunicorn, "granian", "freastal", "peregrine", "weft"]
+    chosen = session.chosen() if point.threads == 1 else [REFERENCE, *session.chosen("threads")]
     return [Cell(point, name, name, workloads.TAKES_TIME) for name in names if name in chosen]
 
 
 def _everybody(session, point):
     """The same, and the event loops if a worker has one thread."""
-    chosen = [name for name in (OURS, "uvicorn") if name in session.chosen(interface="asgi") and point.threads == 1]
+    loops = session.chosen(interface="asgi") if point.threads == 1 else []
+    chosen = [name for name in EVENT_LOOPS if name in loops]
     views = {BLOCKING: workloads.ASGI_BLOCKS, ASYNCIO: workloads.ASGI_TAKES_TIME}
     asynchronous = [Cell(point, f"{name} ({how})", name, view) for how, view in views.items() for name in chosen]
     return _in_short(session, point) + asynchronous
