@@ -152,7 +152,8 @@ def measure(session, scenarios, found):
                 "kind": scenario.kind,
                 "title": scenario.title,
                 "unit": scenario.unit,
-                "seconds": time.monotonic() - began,
+                "commit": installation.commit(),
+        "seconds": time.monotonic() - began,
                 "results": results,
             }
         else:

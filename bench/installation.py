@@ -139,6 +139,13 @@ def python_version(interpreter):
     return _query(interpreter, VERSION_PROGRAM) or "unknown"
 
 
+def commit():
+    """Returns the commit of this repository, with a `+` if files differ from it; empty where git does not know one."""
+    asked = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=QUERY_TIMEOUT_SECONDS)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def versions(interpreter):
     """Returns {package: version} of the interpreter's virtualenv."""
     names = [distribution(package) for package in packages_of(interpreter)]

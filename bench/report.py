@@ -25,7 +25,7 @@ def _heading(results):
     lines = [
         "# Benchmark results",
         "",
-        f"{results['date']}, {results['effort']['rounds']} rounds of {results['effort']['seconds']} s,"
+        f"{results['date']}, commit {results['commit']}, {results['effort']['rounds']} rounds of {results['effort']['seconds']} s,"
         f" {results['seconds']:.0f} s in all.",
         "",
         f"* Machine: {machine['cpu_model']}, {machine['cpus']} CPUs, {machine['memory']}, Linux {machine['kernel']}."
