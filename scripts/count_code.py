@@ -70,7 +70,7 @@ def test_files(path, text):
 
 
 def counted():
-    """The lines of code of each file below ``crates`` and ``adapters`` that is no test."""
+    """The lines of code of each file below ``crates`` and ``adapters`` that is not a test."""
     command = ["git", "ls-files", "-z", "crates/*.rs", "adapters/*.rs"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     texts = {Path(name): (ROOT / name).read_text(encoding="utf-8") for name in listed.split("\0") if name}

@@ -54,7 +54,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     }
     if let Some(prefix) = found.prefix {
         let begins = prefix.is_empty() || prefix.starts_with(b"/") && !prefix.starts_with(b"//");
-        ensure!(begins && prefix.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\'), "a prefix that is no path");
+        ensure!(begins && prefix.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\'), "a prefix that is not a path");
     }
     let of_nobody = forwarded_request(&fields, input, ForwardedFields::default(), &is_trusted);
     ensure!(of_nobody.is_empty(), "a field that does not count says something");

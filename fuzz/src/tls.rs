@@ -132,7 +132,7 @@ fn talk(served: &mut Served, stage: Stage, changed: u8, sent: &[u8]) -> Result<K
         return Ok(Kind::of("plain text"));
     }
     // Change cipher spec, alert, handshake, application data: RFC 8446 section 5.1.
-    ensure!(received.first().is_none_or(|first| (0x14..=0x17).contains(first)), "what is no record was sent");
+    ensure!(received.first().is_none_or(|first| (0x14..=0x17).contains(first)), "what is not a record was sent");
     let alert = received.get(..7).filter(|bytes| bytes[0] == 0x15).map(<[u8]>::to_vec);
     Ok(Kind::of((stage, is_whole, alert, calls.min(4), received.len().min(4))))
 }

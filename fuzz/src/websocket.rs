@@ -107,7 +107,7 @@ fn check_event(event: &Event<'_>) -> Result<(), String> {
     match event {
         Event::Message { kind, payload } => {
             ensure!(payload.len() <= LIMITS.message_bytes, "a message beyond the limit");
-            ensure!(*kind == MessageKind::Binary || std::str::from_utf8(payload).is_ok(), "a text that is no UTF-8");
+            ensure!(*kind == MessageKind::Binary || std::str::from_utf8(payload).is_ok(), "a text that is not UTF-8");
         }
         Event::Ping(payload) | Event::Pong(payload) => ensure!(payload.len() <= 125, "a long control frame"),
         Event::Close { code, reason } => {

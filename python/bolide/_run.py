@@ -105,7 +105,7 @@ def check_together(given: Mapping[str, OptionValue]) -> None:
     if "ssl_keyfile" in given and "ssl_certfile" not in given:
         raise ValueError("ssl_keyfile needs ssl_certfile too")
     if sum(bool(names & given.keys()) for names in ({"host", "port"}, {"uds"}, {"fd"})) > 1:
-        raise ValueError("host and port, uds, and fd exclude each other")
+        raise ValueError("host and port, uds, and fd can't be combined")
 
 
 def texts_of(name: str, value: OptionValue) -> Iterable[str]:

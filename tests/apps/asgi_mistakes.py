@@ -62,7 +62,7 @@ MISTAKES = {
     "header value with lone cr": ([headers((b"a", b"b\rx-injected: 1"))], "ValueError", "control character"),
     "header value with nul": ([headers((b"a", b"b\0"))], "ValueError", "control character"),
     "header too long": ([headers((b"a", b"b" * 70_000))], "ValueError", "64 KiB"),
-    "length is no number": ([headers((b"content-length", b"four"))], "ValueError", "not a number"),
+    "length is not a number": ([headers((b"content-length", b"four"))], "ValueError", "not a number"),
     "length is negative": ([headers((b"content-length", b"-4"))], "ValueError", "not a number"),
     "two lengths": ([headers((b"content-length", b"4"), (b"Content-Length", b"5"))], "ValueError", "twice"),
     "body is str": ([START, body(body="text")], "TypeError", "'body' must be bytes, not str"),

@@ -17,7 +17,7 @@ HEAD = """\
 # The crates
 
 This page lists the files of each crate and of the Python package, each with its own first sentence. It is for contributors.
-[ARCHITECTURE.md](../../ARCHITECTURE.md#rooms) says which crate may know which. The page is generated from the heads of the files
+[ARCHITECTURE.md](../../ARCHITECTURE.md#crates) says which crate may know which. The page is generated from the heads of the files
 (`BOLIDE_WRITE_REFERENCE=1 python3 -m pytest tests/architecture/test_crates_page.py`).
 """
 PYTHON = ROOT / "python" / "bolide"

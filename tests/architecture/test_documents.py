@@ -57,18 +57,18 @@ def architecture():
 
 
 def test_the_architecture_names_files_that_are_there():
-    """`engine/connection` is a file or a directory of the room `engine`, and likewise for every room."""
-    rooms = {path.name for path in (ROOT / "crates").iterdir()}
+    """`engine/connection` is a file or a directory of the crate `engine`, and likewise for every crate."""
+    crates = {path.name for path in (ROOT / "crates").iterdir()}
     pattern = re.compile(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`")
     named, missing = set(), []
     for page in architecture():
         found = set(pattern.findall(page.read_text(encoding="utf-8")))
         named |= found
         for name in sorted(found):
-            *directory, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
-            if directory == [None] and room not in rooms:
+            *directory, crate, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
+            if directory == [None] and crate not in crates:
                 continue
-            source = ROOT / (directory[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
+            source = ROOT / (directory[0] or "crates") / crate / "src" / (rest or "").removeprefix("src/")
             if not source.is_dir() and not source.with_name(f"{source.name}.rs").is_file():
                 missing.append(f"{page.relative_to(ROOT)}: {name}")
     assert {"engine", "master", "protocol", "supervision"} <= {name.split("/", 1)[0] for name in named}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The crates whose code runs as root.
-ROOMS = [ROOT / "crates" / name / "src" for name in ("master", "observing", "supervision")]
+CRATES = [ROOT / "crates" / name / "src" for name in ("master", "observing", "supervision")]
 HOOKS = ROOT / "crates" / "hooks" / "src"
 
 #: Functions that open, create, read, rename, chown or remove by path.
@@ -92,9 +92,9 @@ def calls(path):
 
 
 def sources():
-    for room in ROOMS:
-        for path in sorted(room.rglob("*.rs")):
-            name = f"{room.parent.name}/{path.relative_to(room)}"
+    for crate in CRATES:
+        for path in sorted(crate.rglob("*.rs")):
+            name = f"{crate.parent.name}/{path.relative_to(crate)}"
             is_product = not name.endswith(("_tests.rs", "/testing.rs"))
             if is_product and not name.startswith("supervision/files/guarded_files/"):
                 yield name, path

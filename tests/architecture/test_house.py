@@ -1,7 +1,7 @@
-"""The structure of the code: dependencies between rooms, directories, and where `unsafe` may be used.
+"""The structure of the code: dependencies between crates, directories, and where `unsafe` may be used.
 
-The table of rooms in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a room has `unsafe`.
-A new arrow or room needs a line there and here.
+The table of crates in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a crate has `unsafe`.
+A new arrow or crate needs a line there and here.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Room -> the rooms it may depend on. "never: engine <-> master, engine -> options, protocol -> anything".
+#: Crate -> the crates it may depend on. "never: engine <-> master, engine -> options, protocol -> anything".
 ARROWS = {
     "bolide-contract": set(),
     "bolide-scoreboard": {"bolide-contract"},
@@ -112,8 +112,8 @@ ARROWS = {
     },
 }
 
-#: Rooms that may contain `unsafe`, each block with its SAFETY line.
-UNSAFE_ROOMS = (
+#: Crates that may contain `unsafe`, each block with its SAFETY line.
+UNSAFE_CRATES = (
     "crates/contract/",
     "crates/engine/",
     "crates/log/",
@@ -125,9 +125,9 @@ UNSAFE_ROOMS = (
     "adapters/cpython/",
 )
 
-#: Rooms whose code runs in master, prototype or worker: their output goes through the room `log`. `println!` and similar macros
+#: Crates whose code runs in master, prototype or worker: their output goes through the crate `log`. `println!` and similar macros
 #: block until the reader reads, and panic when it has gone.
-LOGGING_ROOMS = (
+LOGGING_CRATES = (
     "contract",
     "distributed",
     "protocol",
@@ -159,8 +159,8 @@ def packages():
     return {package["name"]: package for package in json.loads(described)["packages"]}
 
 
-def test_every_room_knows_only_the_rooms_below_it(packages):
-    assert set(packages) == set(ARROWS), "a room was added or removed: say so here and in ARCHITECTURE.md"
+def test_every_crate_knows_only_the_crates_below_it(packages):
+    assert set(packages) == set(ARROWS), "a crate was added or removed: say so here and in ARCHITECTURE.md"
     for name, package in packages.items():
         known = {dependency["name"] for dependency in package["dependencies"] if dependency["name"].startswith("bolide-")}
         assert known <= ARROWS[name], f"{name} has arrows that the house does not have"
@@ -194,7 +194,7 @@ def test_every_source_file_says_what_it_is():
     assert not silent, "these files do not open with what they are:\n" + "\n".join(silent)
 
 
-def test_unsafe_stands_only_in_its_rooms_and_says_why():
+def test_unsafe_stands_only_in_its_crates_and_says_why():
     misplaced, unexplained = [], []
     for path in tracked("*.rs"):
         lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
@@ -202,19 +202,19 @@ def test_unsafe_stands_only_in_its_rooms_and_says_why():
             code = line.split("//")[0]
             if not re.search(r"\bunsafe\s*(\{|impl|fn|extern)", code) or re.search(r"unsafe extern \"C\" fn\(", code):
                 continue
-            if not path.startswith(UNSAFE_ROOMS):
+            if not path.startswith(UNSAFE_CRATES):
                 misplaced.append(f"{path}:{number + 1}")
             before = "\n".join(lines[max(0, number - 6) : number])
             is_callback = re.search(r"unsafe extern \"C\" fn", code)
             if not is_callback and "SAFETY" not in before and "# Safety" not in before:
                 unexplained.append(f"{path}:{number + 1}")
-    assert not misplaced, "unsafe outside its rooms:\n" + "\n".join(misplaced)
+    assert not misplaced, "unsafe outside its crates:\n" + "\n".join(misplaced)
     assert not unexplained, "unsafe without a SAFETY line:\n" + "\n".join(unexplained)
 
 
 def test_only_the_writer_of_the_log_writes_to_it():
     printing = []
-    for path in tracked(*(f"crates/{room}/src/*.rs" for room in LOGGING_ROOMS), "adapters/*/src/*.rs"):
+    for path in tracked(*(f"crates/{crate}/src/*.rs" for crate in LOGGING_CRATES), "adapters/*/src/*.rs"):
         lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
         places = (number for number, line in enumerate(lines, 1) if re.search(r"\b(e?print(ln)?|dbg)!", line.split("//")[0]))
         printing.extend(f"{path}:{number}" for number in places)

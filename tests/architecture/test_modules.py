@@ -1,4 +1,4 @@
-"""The files of a room depend on each other without cycles, and a type name stands for one type.
+"""The files of a crate depend on each other without cycles, and a type name stands for one type.
 
 The rules:
 
@@ -8,7 +8,7 @@ out, and so are programs under `src/bin`, which are separate crates.
 * A file depends on another if it uses an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the
 name of a module below it. A re-exported item counts for the file that defines it, not for the file that re-exports it.
 
-* `mod child;` and a re-export (`pub use child::Item;`) are no dependencies. A parent that uses its child's items while the child
+* `mod child;` and a re-export (`pub use child::Item;`) are not dependencies. A parent that uses its child's items while the child
 uses the parent's is a cycle like any other: items that both need go in a third file.
 
 * The topmost modules of a crate, each a file or a directory with everything in it, must not have cycles either. A re-export hides
@@ -149,11 +149,11 @@ def circles(known):
 
 def topmost(known):
     """Returns the dependencies between the topmost modules: the dependencies of a file count for its directory."""
-    rooms = {}
+    crates = {}
     for module, others in known.items():
         if module:
-            rooms.setdefault(module[0], set()).update(other[0] for other in others if other and other[0] != module[0])
-    return rooms
+            crates.setdefault(module[0], set()).update(other[0] for other in others if other and other[0] != module[0])
+    return crates
 
 
 def shared_names(modules):

@@ -46,10 +46,10 @@ def knowledge(named):
 
 def topmost(known):
     """Returns the dependencies between the directories and the modules beside them."""
-    rooms = {}
+    crates = {}
     for module, others in known.items():
-        rooms.setdefault(module[:2], set()).update(other[:2] for other in others if other[:2] != module[:2])
-    return rooms
+        crates.setdefault(module[:2], set()).update(other[:2] for other in others if other[:2] != module[:2])
+    return crates
 
 
 def test_python_modules_have_no_cycles():

@@ -22,6 +22,7 @@ WRITE = "BOLIDE_WRITE_REFERENCE"
 TERMS = (
     ("front server", r"\bfront servers?\b", "reverse proxy"),
     ("folder", r"\bfolders?\b", "directory"),
+    ("room, of code", r"\b(?:the|this|a|each|every) rooms? `code`", "crate"),
     ("process 1", r"\bprocess 1\b", "PID 1"),
     ("the start, at a start", r"\b(?:the|each|every|this|a|next|at) start\b(?! (?:of|time)\b)", "startup; when Bolide starts"),
     ("the stop, at a stop", r"\b(?:the|each|every|a|at) stop\b(?! (?:signal|or continuation))", "shutdown; when Bolide stops"),
@@ -87,12 +88,14 @@ KINDS = (
     ),
     (
         "*has* for contains: the page has the table",
-        rf"\b(?:{TEXT}) (?:has|have)\b(?! (?:(?:not|never|already|also|just) )?(?:\w+ed|{PARTICIPLES})\b)",
+        rf"\b(?:{TEXT}) (?:has|have)\b(?! (?:(?:not|never|already|also|just) )?(?:\w+ed|{PARTICIPLES})\b)"
+        r"|\] (?:has|have) (?:the|an?|all|these|some)\b",
         "contains, shows, explains; the table is in …",
     ),
     (
         "a verb with *no* and a noun: delays no shutdown",
-        rf"\b(?:{NEGATED})(?:e?s)? no\b(?! (?:longer|more\b|later|such|op\b|one\b))|\b(?:carries|copies|does|goes) no\b",
+        rf"\b(?:{NEGATED})(?:e?s)? no\b(?! (?:longer|more\b|later|such|op\b|one\b))|\b(?:carries|copies|does|goes) no\b"
+        r"|(?<!there )\b(?:is|are|was|were) no (?!longer|more|better|different|worse|later|earlier|other|one\b|such|Python)(?=[\w`])",
         "negate the verb: does not delay shutdown",
     ),
 )

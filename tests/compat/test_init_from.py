@@ -184,7 +184,7 @@ def test_the_usual_procfile_of_gunicorn_keeps_the_platforms_port_and_names_the_o
     assert "no such flag" not in errors + text
     assert "if-env = PORT\nhttp = 0.0.0.0:%(_)\nendif =\nif-not-env = PORT\nhttp = 127.0.0.1:8000\nendif =\n" in text
     assert "if-env = WEB_CONCURRENCY\nprocesses = %(_)\nendif =\n" in text
-    assert "worker: celery -A shop worker: it is another process: `attach-daemon2" in errors
+    assert "worker: celery -A shop worker: it is another process: use `attach-daemon2" in errors
     assert "release: python manage.py migrate: it runs before startup" in errors
     assert "equivalent to the web server of Procfile" in told
     _, shown, _ = run(tmp_path, "config", "bolide.ini", PORT="28999")

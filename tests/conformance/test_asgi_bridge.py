@@ -19,7 +19,7 @@ CHANGING = ("REMOTE_PORT", "SERVER_PORT")
 REQUESTS = {
     "get": b"GET /wsgi/a/b?c=d HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-A: 2\r\nCookie: a=1\r\nCookie: b=2\r\n\r\n",
     "encoded path": b"GET /wsgi/a%20b%2Fc/%E2%82%AC HTTP/1.1\r\nHost: a\r\n\r\n",
-    "path that is no UTF-8": b"GET /wsgi/%FF%FE HTTP/1.1\r\nHost: a\r\n\r\n",
+    "path that is not UTF-8": b"GET /wsgi/%FF%FE HTTP/1.1\r\nHost: a\r\n\r\n",
     "mount alone": b"GET /wsgi HTTP/1.1\r\nHost: a\r\n\r\n",
     "post": b"POST /wsgi/form HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello",
     "chunked": b"POST /wsgi/form HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",

@@ -236,7 +236,7 @@ def test_a_shutdown_that_hangs_is_bounded_by_reload_mercy(live):
     server = live("never_stops", "reload-mercy = 1")
     server.expects_alarms = True
     assert server.stop() == 0
-    order(server, "shutdown hangs", "has not finished within 1 s (reload-mercy)")
+    order(server, "shutdown hangs", "did not finish within 1 s (reload-mercy)")
 
 
 def test_a_startup_that_hangs_can_be_stopped(live):

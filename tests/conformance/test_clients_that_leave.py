@@ -1,4 +1,4 @@
-"""A client that leaves before its answer is no failure of the application: no status of one, no traceback, and nothing that a
+"""A client that leaves before its answer is not a failure of the application: no status of one, no traceback, and nothing that a
 monitor would count as an error. An error of the application's own stays one."""
 
 import pytest

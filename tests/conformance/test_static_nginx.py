@@ -131,7 +131,7 @@ DIFFERENCES = {
     "range of an empty file": (416, 200, "RFC 9110 section 15.5.17; nginx answers the whole, which is nothing"),
     "double slash": (404, 200, "nginx merges slashes; here a path with empty components does not contain a file"),
     "dot file": (404, 200, "`static-dot-files` is off"),
-    "directory without index": (404, 403, "what is no file is not forbidden but not there"),
+    "directory without index": (404, 403, "what is not a file is not forbidden but not there"),
     "traversal": (200, 400, "nginx refuses a path that climbs above the root; here it stays there"),
 }
 

@@ -81,7 +81,7 @@ def configurations(steps, directory):
             places[str(path)] = step.place
     if not places:
         return
-    # The tests' own environment variables are no options of a configuration.
+    # The tests' own environment variables are not options of a configuration.
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
     status, said = run(
         [sys.executable, "-m", "bolide", "check", "--no-paths", "--format", "lines", *places], cwd=directory, env=own

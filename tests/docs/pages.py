@@ -16,7 +16,7 @@ TITLE = re.compile(r'title="(?P<name>[^"]+)"')
 #: Marks of text that other pages show too: tests/docs/test_includes.py.
 INCLUDED = re.compile(r"^<!-- (include: .*|end of include) -->$")
 MARK = re.compile(r"^ *<!-- (?P<word>not run|run|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
-#: Files of a page's fixtures that are no files of its reader: what it shares with other pages, and its first commands.
+#: Files of a page's fixtures that are not files of its reader: what it shares with other pages, and its first commands.
 SHARED, BEFORE = "shared.txt", "before.sh"
 
 #: Languages of commands; `console` also shows their output.

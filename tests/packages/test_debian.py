@@ -29,7 +29,7 @@ MAX_PROGRAM_BYTES = 64 * 1024
 #: The most that the package has beside the native module, in KiB.
 MAX_OTHER_KIB = 2048
 
-pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="this is no Debian: there is no dpkg-deb")
+pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="this is not a Debian: there is no dpkg-deb")
 
 
 def run(*command, **options):

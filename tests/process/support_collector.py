@@ -10,8 +10,8 @@ from support.waiting import wait_until
 
 
 class Collector:
-    """``answers`` are the statuses of the next requests; after them every request is answered with 200. A status of None is no
-    answer while the collector exists. ``context`` serves TLS.
+    """``answers`` are the statuses of the next requests; after them every request is answered with 200. A request with the
+    status None is not answered while the collector exists. ``context`` serves TLS.
     """
 
     def __init__(self, answers=(), context=None):

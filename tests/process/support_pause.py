@@ -47,7 +47,7 @@ class Pausable:
 
     def pause(self, workers=1):
         status, said = self.call("pause", self.instance.pid)
-        assert (status, said) == (0, f"master {self.instance.pid}: pausing: no request starts until it is resumed\n")
+        assert (status, said) == (0, f"master {self.instance.pid}: pausing: new requests wait until it is resumed\n")
         self.wait_until_paused(workers)
 
     def resume(self):

@@ -7,7 +7,7 @@ from support.waiting import wait_until
 from support_processes import children_of, is_alive
 
 UPGRADE = signal.SIGRTMIN + 2
-SERVES = r"^bolide: upgrade: the new master \(pid (\d+)\) serves, this one ends when its requests are answered$"
+SERVES = r"^bolide: upgrade: the new master \(pid (\d+)\) is ready, and this one exits when its requests are answered$"
 #: Code at the beginning of an application whose loading is to be delayed.
 HELD = "import os, time\nwhile os.path.exists({path!r}): time.sleep(0.01)\n"
 

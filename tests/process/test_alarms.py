@@ -142,7 +142,7 @@ def test_the_master_waits_for_no_command(shop, tmp_path, call):
     assert len(hanging) == 4
     assert instance.stop() == 0
     assert not [pid for pid in hanging if is_alive(pid)]
-    assert instance.log.count("has not ended with the instance: killing it") == 4
+    assert instance.log.count("did not exit with the instance: killing it") == 4
 
 
 def test_a_killed_master_takes_the_commands_of_its_alarms_with_it(shop, tmp_path):
@@ -244,7 +244,7 @@ def test_a_descriptor_raises_an_alarm_for_each_number_of_its_bytes(shop):
         stream.write(b"cabc")
         wait_until(lambda: "".join(instance.written()).count("three bytes;") == 2, lambda: f"{instance.written()}")
         assert "".join(instance.written()).count("out of memory;") == 1
-    instance.wait_for_log(f"^bolide: descriptor {reader} of alarm-fd is not watched any more: it has reached its end$")
+    instance.wait_for_log(f"^bolide: descriptor {reader} of alarm-fd is no longer watched: end of file$")
     os.close(event)
     os.close(reader)
 
@@ -345,7 +345,7 @@ def test_hooks_raise_alarms_in_the_master_its_children_and_workers(shop, tmp_pat
 def test_a_name_that_is_not_configured_is_logged(shop):
     instance = shop()
     instance.get("/alarm?none=fire")
-    instance.wait_for_log("^bolide: an alarm `none` was raised, and none is configured with this name$")
+    instance.wait_for_log("^bolide: an alarm `none` was raised, but no alarm of this name is configured$")
 
 
 def test_without_alarms_the_function_says_so_and_no_socket_is_open(serve, tmp_path):
@@ -405,7 +405,7 @@ MISTAKES = {
     "alarm = m signal:256": "uwsgi.ini:4: error: `alarm = m signal` has no number of a signal",
     "alarm = m mule:x": "uwsgi.ini:4: error: `alarm = m mule` has no number of a mule",
     "hook-touch = x alarm:none text": "uwsgi.ini:4: error: no alarm is called `none`",
-    "alarm = a log:\nhook-as-user-atexit = alarm:a text": "has `alarm`, and no process executes alarms any more then",
+    "alarm = a log:\nhook-as-user-atexit = alarm:a text": "has `alarm`, but no process executes alarms at that time",
     "alarm = a log:\nalarm-fd = a 99 text": "uwsgi.ini:5: descriptor 99 of alarm-fd: ",
 }
 

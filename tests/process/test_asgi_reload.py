@@ -145,7 +145,7 @@ def test_an_application_that_takes_no_notice_of_its_clients_end_is_killed_after_
     assert next(client.read_chunks()) == b"data: tick\n\n"
     drain(instance, number)
     assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) has not finished within 1 s \(reload-mercy\): killing it")
+    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) did not finish within 1 s \(reload-mercy\): killing it")
     see_the_end(instance, number)
 
 

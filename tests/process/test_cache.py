@@ -42,7 +42,7 @@ def test_a_reload_keeps_a_cache_and_other_settings_begin_an_empty_one(serve):
     )
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(READY, count=2)
-    server.wait_for_log(r'^bolide: reload: cache "other": its settings have changed: it begins empty$')
+    server.wait_for_log(r'^bolide: reload: cache "other": its settings have changed, so it starts empty$')
     read = "uwsgi.cache_get('key', 'pages'), uwsgi.cache_get('key', 'other')"
     # A worker of the old generation may have taken a connection before.
     wait_until(lambda: value(server.address(), read) == "(b'x', None)", "the new generation answers")
@@ -182,7 +182,7 @@ def test_a_file_with_other_settings_begins_empty_also_in_a_reload(serve, tmp_pat
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(READY, count=2)
     server.wait_for_log(
-        r'^bolide: reload: cache "pages": .* is not used, because it has \d+ bytes, not \d+: the cache begins empty$'
+        r'^bolide: reload: cache "pages": .* is not used, because it has \d+ bytes, not \d+: the cache starts empty$'
     )
     wait_until(lambda: value(server.address(), "uwsgi.cache_keys()") == "[]", "the new generation answers")
     assert value(server.address(), "uwsgi.cache_set('key', 'new')") == "True"
@@ -197,7 +197,7 @@ def test_two_instances_do_not_share_a_file(serve, tmp_path):
     serve(configuration)
     second = serve.prepare(configuration).launch()
     assert second.wait_for_exit() != 0
-    assert "pages.cache: another instance works with it: give each instance a file of its own" in second.everything()
+    assert "pages.cache: another instance uses it: give each instance its own file" in second.everything()
 
 
 def test_the_cache_of_the_option_cache_is_the_first_one(serve, tmp_path):

@@ -236,7 +236,7 @@ def test_memory_beyond_cheaper_rss_limit_hard_takes_workers_away(start):
 def test_cheap_starts_workers_at_the_first_connection(start):
     instance = start("--processes", "2", "--cheap")
     assert instance.workers() == []
-    instance.wait_for_log(r"no worker serves yet \(cheap\): the first connection starts some$")
+    instance.wait_for_log(r"no worker is running yet \(cheap\): the first connection starts them$")
     assert instance.body().isdigit()
     wait_for_workers(instance, 2)
 
@@ -262,7 +262,7 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
             thread.join()
         assert len(bodies) == 4
         assert all(body.isdigit() for body in bodies)
-    instance.wait_for_text("no request for 1 s (idle): all workers exit, and the next connection starts some")
+    instance.wait_for_text("no request for 1 s (idle): all workers exit, and the next connection starts them")
 
 
 def test_an_instance_without_workers_wakes_hardly_ever(start):

@@ -173,4 +173,4 @@ def test_what_root_executes_takes_no_path_from_a_file_of_another_user(owner, sta
     # Only the first case has the file of another user.
     assert bool(is_theirs) == (owner == "root"), lines
     assert ("are not passed to programs that root executes" in instance.log) == (owner != "root")
-    assert "TZ = /tmp/theirs names a file that root does not read" in instance.log
+    assert "TZ = /tmp/theirs is a file that root does not read" in instance.log

@@ -75,7 +75,7 @@ def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(star
     configuration.chmod(0o600)
     options = {"socket": None, "module": None, "command": everybody}
     instance = start(configuration, **options)
-    instance.wait_for_text("WARNING: no reload will work: the user of immediate-uid can't read the whole configuration: ")
+    instance.wait_for_text("WARNING: reloads will fail: the user of immediate-uid can't read the whole configuration: ")
     instance.wait_for_text(f"{configuration}")
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log("generation 1 keeps serving")
@@ -196,8 +196,8 @@ def test_daemons_are_in_the_jail_too(start, jail):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "has no Python: /nowhere/bin/python does not exist in it"),
-        (("--chroot", "{jail}", "--chdir", "/nowhere"), "has no directory /nowhere: make it, or correct chdir"),
+        (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "does not contain a Python: /nowhere/bin/python does not exist"),
+        (("--chroot", "{jail}", "--chdir", "/nowhere"), "does not contain the directory /nowhere: create it, or correct chdir"),
         (("--chroot", "{jail}/nowhere"), "make that directory, or correct the option"),
         (("--cap", "net_bind_servce"), "did you mean `net_bind_service`?"),
         (("--unshare", "pid"), "its first process has to be the master"),

@@ -87,7 +87,7 @@ def test_sigterm_stops_process_1_within_the_grace_period(contained, tmp_path):
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0
     assert client.is_closed()
-    instance.wait_for_text("has not finished within 1 s (reload-mercy): killing it")
+    instance.wait_for_text("did not finish within 1 s (reload-mercy): killing it")
 
 
 def test_a_request_in_flight_is_answered_before_process_1_ends(contained, tmp_path):
@@ -123,10 +123,10 @@ def test_process_1_refuses_an_upgrade_and_says_what_to_do(contained):
     inside = ["nsenter", f"--target={master}", "--pid", "--mount", *program(), "upgrade", "1"]
     done = subprocess.run(inside, capture_output=True, text=True)
     assert done.returncode == REFUSED, done
-    assert "the first process of a container can't be replaced" in done.stderr
+    assert "PID 1 of a container can't be replaced" in done.stderr
     assert "start a container of the new image beside this one" in done.stderr
     os.kill(master, UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade \(SIGRTMIN\+2\): the first process of a container .*: this master stays$")
+    instance.wait_for_log(r"^bolide: upgrade \(SIGRTMIN\+2\): PID 1 of a container .*: this master stays$")
     assert instance.get("/").status == 200
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0

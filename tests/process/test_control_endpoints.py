@@ -109,7 +109,7 @@ def test_instances_of_one_directory_are_told_apart_and_named_by_their_ports(star
     ports = [re.search(r"127\.0\.0\.1:(\d+)", start().everything())[1] for _ in range(2)]
     status, said = call("status")
     assert status == NO_INSTANCE
-    assert "name one by its pid or its port:\n" in said
+    assert "choose one by its pid or its port:\n" in said
     assert all(f"at http://127.0.0.1:{port} (" in said for port in ports), said
     for name in (ports[0], f":{ports[0]}", f"127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[0]}"):
         status, said = call("status", name)
@@ -118,4 +118,4 @@ def test_instances_of_one_directory_are_told_apart_and_named_by_their_ports(star
         assert f":{ports[1]}" not in said
     status, said = call("status", "127.0.0.1:1")
     assert status == NO_INSTANCE
-    assert "name a pidfile, a configuration, a pid or a port" in said
+    assert "specify a pidfile, a configuration, a pid or a port" in said

@@ -127,7 +127,7 @@ def test_a_daemon_that_ignores_its_signal_is_killed_and_so_is_what_it_has_starte
     assert instance.stop() == 0
     assert not is_alive(pid)
     wait_until_gone(child)
-    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) has not ended after SIGTERM: killing it$")
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) has not exited after SIGTERM: killing it$")
     instance.wait_for_text(f"daemon daemon (pid {pid}) was killed by SIGKILL")
 
 
@@ -225,7 +225,7 @@ def test_a_smart_daemon_in_the_background_gets_a_signal_at_a_stop_if_configured(
     background.write_text(f"#!/bin/sh\nsetsid {script} </dev/null >/dev/null 2>&1 &\necho $! > {pidfile}\n")
     background.chmod(0o755)
     instance = start("--attach-daemon2", f"cmd={background},pidfile={pidfile},notifypid=1", alarms=True)
-    instance.wait_for_log(r"^bolide: daemon background: its pidfile says \d+")
+    instance.wait_for_log(r"^bolide: daemon background: its pidfile contains \d+")
     pid = first_pid(pids)
     assert instance.stop() == 0
     wait_until_gone(pid)
@@ -286,7 +286,7 @@ def test_a_stop_says_that_daemons_are_waited_for(start, daemon):
     instance = start("--attach-daemon", script, "--reload-mercy", "3", alarms=True)
     first_pid(pids)
     assert instance.stop() == 0
-    instance.wait_for_text("bolide: stop: no request is in flight; waiting for the end of daemons and commands of cron; ")
+    instance.wait_for_text("bolide: stop: no request is in flight; waiting for daemons and cron commands to exit; ")
 
 
 @pytest.fixture

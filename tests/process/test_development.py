@@ -78,7 +78,7 @@ def test_the_word_reload_takes_an_application_on_either_side_and_the_start_says_
         last = instance.wait_for_log(r"^bolide: open http://127\.0\.0\.1:\d+ .*$")[0]
         assert "it reloads when a file changes" in last
         assert "1 worker × 1 thread" in instance.log
-        assert ("one worker serves, not 4" in instance.log) == ("4" in arguments)
+        assert ("one worker runs, not 4" in instance.log) == ("4" in arguments)
         assert instance.stop() == 0
 
 

@@ -100,7 +100,7 @@ def test_check_and_doctor_without_a_file_take_that_of_the_directory(bolide, conf
     for command in ("check", "doctor"):
         said = bolide(command)
         assert "bolide.ini of this directory:\n" in said
-        assert "no file is named" not in said
+        assert "no file is given" not in said
 
 
 @pytest.mark.parametrize(

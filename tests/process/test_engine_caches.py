@@ -79,7 +79,7 @@ def test_a_cache_whose_engine_is_cut_off_holds_no_request_longer_than_the_limit(
     ("words", "what"),
     [
         ("name=x,engine=redis://", "`cache2`: the engine's address: it has no host"),
-        ("name=x,engine=memcached://h", "`cache2`: the engine's address: it is no address of an engine"),
+        ("name=x,engine=memcached://h", "`cache2`: the engine's address: it is not the address of an engine"),
         ("engine=redis://h", "`cache2` with `engine` has no name"),
         ("name=pages,items=5", "there are two caches with the name `pages`"),
     ],

@@ -242,7 +242,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"log_config": {}}, TypeError, "leave it out"),
         ({"http": "8000"}, ValueError, "would be a UNIX socket"),
         ({"port": 70_000}, ValueError, "is not a port"),
-        ({"uds": "/run/a", "port": 1}, ValueError, "exclude each other"),
+        ({"uds": "/run/a", "port": 1}, ValueError, "can't be combined"),
         ({"ssl_keyfile": "a.key"}, ValueError, "ssl_certfile"),
         ({"log_level": "loud"}, ValueError, "critical"),
         ({"threads": object()}, TypeError, "an option must be a text"),

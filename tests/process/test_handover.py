@@ -89,7 +89,7 @@ def test_a_kill_for_memory_keeps_the_other_connections(start, tmp_path):
     instance.connect().send(b"GET /grow/300 HTTP/1.1\r\nHost: a\r\n\r\n")
     for one in kept[:CONNECTIONS]:
         one.send("/pid")
-    instance.wait_for_log(rf"^bolide: killing worker 1 \(pid {before}\) for its memory")
+    instance.wait_for_log(rf"^bolide: killing worker 1 \(pid {before}\) because of its memory use")
     # Some of them may be answered before the kill.
     for one in kept[:CONNECTIONS]:
         one.read()
@@ -107,7 +107,7 @@ def test_requests_behind_a_worker_that_outlasts_its_mercy_are_answered_by_the_ne
     instance.wait_for_log(r"^bolide: ready: .* of generation 2 in")
     assert {one.read() for one in kept[:CONNECTIONS]}.isdisjoint(killed)
     assert {one.ask() for one in kept}.isdisjoint(killed)
-    instance.wait_for_log(r"has not finished within 2 s \(worker-reload-mercy\)|has not finished within 2 s \(reload-mercy\)")
+    instance.wait_for_log(r"did not finish within 2 s \(worker-reload-mercy\)|did not finish within 2 s \(reload-mercy\)")
     wait_until_killed(stuck)
 
 
@@ -115,7 +115,7 @@ def test_harakiri_beside_a_canary_loses_only_the_stuck_request(start, tmp_path):
     instance = begin(start, "wsgi", *LIMIT, *LONG, alarms=True)
     kept = opened(instance, 2 * CONNECTIONS)
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 serves")
+    instance.wait_for_log(r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 handles requests")
     # One of the two workers is the canary.
     stuck, killed = stick(instance, tmp_path, 2)
     for one in kept[:CONNECTIONS]:
@@ -188,7 +188,7 @@ def test_an_idle_connection_within_tls_is_closed_in_order_before_a_kill(start, t
         # Without close_notify this raises SSLEOFError.
         assert client.socket.recv(100) == b""
     wait_until_killed(stuck)
-    instance.wait_for_log(r"; a request that waits on another connection is lost$")
+    instance.wait_for_log(r"; a request that was waiting on another connection is lost$")
 
 
 def test_an_idle_connection_of_http2_gets_goaway_before_a_kill(start, tmp_path):

@@ -41,7 +41,7 @@ def test_the_short_help_fits_a_terminal_and_the_long_one_has_everything(bolide):
         assert " VALUE" not in text
 
 
-#: Flags of the command line that the tutorials use. They are no options of these names.
+#: Flags of the command line that the tutorials use. They are not options of these names.
 TAUGHT = ("--reload", "--port", "--host", "--workers")
 
 

@@ -111,7 +111,7 @@ def test_overwritten_memory_is_replaced_by_the_next_generation(begin, call):
     value(instance.address(), "overwritten()")
     answers(instance, call)
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r'^bolide: cache "c": a process of the application has overwritten it: it begins empty$')
+    instance.wait_for_log(r'^bolide: cache "c": a process of the application has overwritten it, so it starts empty$')
     instance.wait_for_log("ready: 2 workers of generation 2")
     assert instance.stop() == 0
 
@@ -126,7 +126,7 @@ def test_a_cut_file_of_a_cache_costs_its_content_and_no_process_of_root(ends, be
     ground.act("truncate -s 0 kept")
     answers(instance, call)
     instance.wait_for_log(
-        r'^bolide: cache "kept": its file can\'t be read: .*: another process has changed its size; a reload begins an empty one$'
+        r'^bolide: cache "kept": its file can\'t be read: .*: another process has changed its size; a reload creates an empty one$'
     )
     # A prototype repairs what a dead process held, and leaves a cut file alone.
     (prototype,) = instance.prototypes()
@@ -139,7 +139,7 @@ def test_a_cut_file_of_a_cache_costs_its_content_and_no_process_of_root(ends, be
     else:
         os.kill(prototype, signal.SIGKILL)
     instance.wait_for_generation(2)
-    instance.wait_for_log(r'^bolide: cache "kept": .*kept is not used, because it has 0 bytes, not \d+: the cache begins empty$')
+    instance.wait_for_log(r'^bolide: cache "kept": .*kept is not used, because it has 0 bytes, not \d+: the cache starts empty$')
     assert value(instance.address(), "uwsgi.cache_set('new', 'x')") == "True"
     assert "1 of 10 items" in answers(instance, call)
     assert instance.stop() == 0
@@ -152,7 +152,7 @@ def test_a_cut_file_of_a_queue_has_its_size_again_after_a_reload(begin, ground, 
     ground.act("truncate -s 0 queue")
     answers(instance, call)
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: queue: its file was cut: what stood behind its end is lost$")
+    instance.wait_for_log(r"^bolide: queue: its file was truncated, and the items behind its end are lost$")
     instance.wait_for_log("ready: 2 workers of generation 2")
     assert os.stat(file).st_size == size
     assert instance.stop() == 0

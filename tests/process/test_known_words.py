@@ -7,7 +7,7 @@ import pytest
 from support.server import program
 from support.waiting import TIMEOUT_SECONDS
 
-#: Words of nginx, of other servers, and general ones, most of which are no options.
+#: Words of nginx, of other servers, and general ones, most of which are not options.
 WORDS = """
 client_max_body_size client_body_timeout client_header_buffer_size proxy_read_timeout proxy_pass proxy_set_header
 keepalive_timeout gzip gzip_types gzip_static limit_conn limit_req upstream server_name real_ip set_real_ip_from access_log

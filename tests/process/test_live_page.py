@@ -93,7 +93,7 @@ def next_event(lines):
 
 
 def event_after(requests, address):
-    """Returns the first event that counts so many requests, because a worker counts a request after its response."""
+    """Returns the first event that counts this number of requests, because a worker counts a request after its response."""
     stream, lines = events_of(address)
     with stream, lines:
         while True:

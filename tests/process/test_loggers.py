@@ -244,8 +244,8 @@ def test_a_program_that_ends_is_started_again_and_reads_the_lines_that_came_mean
 def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tmp_path):
     starts = tmp_path / "starts"
     instance = says(f"req-logger = pipe:echo x >> {starts}; exit 1", alarms=True)
-    instance.wait_for_log(r"exited with status 1 soon after its start; it was not restarted for 100 ms; restarted \(pid \d+\)$")
-    instance.wait_for_log(r"exited with status 1 soon after its start; it was not restarted for 400 ms; restarted \(pid \d+\)$")
+    instance.wait_for_log(r"exited with status 1 soon after startup; it was not restarted for 100 ms; restarted \(pid \d+\)$")
+    instance.wait_for_log(r"exited with status 1 soon after startup; it was not restarted for 400 ms; restarted \(pid \d+\)$")
     ask(instance, "1")
     assert instance.stop() == 0
 

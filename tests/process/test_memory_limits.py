@@ -32,7 +32,7 @@ def test_a_worker_with_too_much_memory_is_replaced_and_no_request_is_lost(start,
     assert load.losses == []
     assert observer.most <= PROCESSES + 1
     said = instance.wait_for_log(
-        rf"^bolide: worker \d \(pid {fat}\) has (\d+) MiB of memory \({option} = {limit}\): it is replaced"
+        rf"^bolide: worker \d \(pid {fat}\) uses (\d+) MiB of memory \({option} = {limit}\): it is replaced"
     )
     assert int(said[1]) >= limit
     # No other worker was replaced.
@@ -65,16 +65,16 @@ def test_evil_reload_kills_a_worker_with_what_it_serves(start, option, limit, re
     with contextlib.suppress(Closed):
         instance.get(request_)
     (fat,) = wait_until(lambda: before - set(instance.workers()), "its end")
-    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) has \d+ MiB of memory \({option} = {limit}\)$")
-    instance.wait_for_log(rf"^bolide: killing worker \d \(pid {fat}\) for its memory")
+    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) uses \d+ MiB of memory \({option} = {limit}\)$")
+    instance.wait_for_log(rf"^bolide: killing worker \d \(pid {fat}\) because of its memory use")
     wait_until(lambda: len(instance.workers()) == PROCESSES, "its replacement")
 
 
 def test_workers_that_are_too_fat_from_their_start_are_tried_again_after_growing_pauses(start):
     instance = start("--evil-reload-on-rss", "1", ready=False)
-    instance.wait_for_log(r"killing worker \d \(pid \d+\) for its memory", count=3)
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) because of its memory use", count=3)
     # The intervals are those of any worker that fails early.
-    instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had too much memory soon after its start; next attempt in 400 ms$")
+    instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) used too much memory soon after startup; next attempt in 400 ms$")
 
 
 def test_under_pressure_the_fattest_worker_is_replaced(start, tmp_path):
@@ -115,5 +115,5 @@ def test_an_abort_under_limit_as_names_the_limit(start, tmp_path, options, endin
     with contextlib.suppress(Closed):
         instance.get("/")
     died = instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) was killed by SIGABRT.*$")
-    words = ", probably because it could not get memory within limit-as = 3000 MiB"
+    words = ", probably because it could not allocate memory within limit-as = 3000 MiB"
     assert (words in died[0]) == ending

@@ -68,7 +68,7 @@ def test_metrics_keep_their_values_over_a_reload_also_if_there_are_others_then(s
     server.configure(CONFIGURATION.replace("metric = orders", "metric = new\nmetric = orders"))
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(r"^bolide: ready: ", count=2)
-    server.wait_for_text("bolide: reload: metrics: there are others now: those that stay keep their values")
+    server.wait_for_text("bolide: reload: metrics: the set of metrics has changed, and those that remain keep their values")
     # The worker of the first generation, which does not know other metrics, may still accept a connection.
     asked = ("uwsgi.metric_get('orders')", "uwsgi.metric_inc('new')")
     wait_until(lambda: evaluate(server.address(), *asked) == ["7", "True"], "the new worker knows both metrics")

@@ -128,7 +128,7 @@ def test_a_message_that_takes_longer_than_the_mercy_is_cut_off_with_a_line(shop)
     mail.get("/1/a")
     (first,) = wait_for_notes(mail, "begins", 1)
     reload_by_command(mail)
-    mail.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) has not finished within 1 s \(mule-reload-mercy\): killing it")
+    mail.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) did not finish within 1 s \(mule-reload-mercy\): killing it")
     mail.get("/1/b")
     wait_for_notes(mail, "begins", 2)
 
@@ -144,7 +144,7 @@ def test_a_full_queue_refuses_and_is_counted(shop, call):
     mail.wait_for_log("the queue of messages to mule 1 is full, and refused a message")
     assert mail.log.count("is full") == 1
     assert read_statistics(str(mail.directory / "stats.sock"))["refused_messages"] == 40 - accepted
-    assert f"mules: {40 - accepted} messages found their queue full\n" in call("status", str(mail.process.pid))[1]
+    assert f"mules: {40 - accepted} messages were refused because their queue was full\n" in call("status", str(mail.process.pid))[1]
     assert mail.get("/1/" + "x" * 10000).text == "False"
 
 
@@ -316,7 +316,7 @@ def test_a_mule_with_too_much_memory_is_replaced_after_its_message(shop):
     mail = shop("mules = 1", "mule-reload-on-rss = 150", source=source + "uwsgi.mule_msg_hook = take\n")
     mail.get("/1/much")
     (first,) = wait_for_notes(mail, "much", 1)
-    mail.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) has \d+ MiB of memory, the limit is 150 MiB: it is replaced")
+    mail.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) uses \d+ MiB of memory, and the limit is 150 MiB: it is replaced")
     wait_until(lambda: processes.look(first) is None, "its end")
     mail.get("/1/more")
     assert wait_for_notes(mail, "more", 1) != [first]
@@ -336,7 +336,7 @@ def test_the_mules_of_an_upgrade_take_the_messages_that_wait(shop, call):
     wait_for_notes(mail, "a", 1)
     status, said = call("upgrade", str(mail.process.pid))
     assert status == 0, said
-    mail.wait_for_log("upgrade: the new master .* serves, this one ends")
+    mail.wait_for_log("upgrade: the new master .* is ready, and this one exits")
     gate(mail)
     assert wait_for_notes(mail, "c", 1) != mail.notes("a")
     assert mail.words() == ["a", "b", "c"]

@@ -90,7 +90,7 @@ def test_a_mule_whose_code_raises_is_in_the_log_and_comes_again_with_a_pause(sho
     instance.expects_alarms = True
     wait_for_notes(instance, "works", 2)
     instance.wait_for_log(r"^mule 1: RuntimeError: no hay")
-    instance.wait_for_log(r"mule 1 \(pid \d+\) exited with status 1 soon after its start; next attempt in 200 ms")
+    instance.wait_for_log(r"mule 1 \(pid \d+\) exited with status 1 soon after startup; next attempt in 200 ms")
     assert instance.get("/").text == "hello"
 
 

@@ -230,7 +230,7 @@ def test_what_becomes_of_spans_is_counted_and_shown(spanned, call):
         assert counted(metrics) == (0, 0, 0)
         instance.get("/?n=1")
         wait_until(lambda: counted(metrics) == (0, 1, 0), "the failed span in the metrics")
-        instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not take spans: status 401; 1 span has failed$")
+        instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not accept spans: status 401; 1 span has failed$")
         instance.get("/?n=2")
         wait_until(lambda: counted(metrics) == (1, 1, 0), "the span in the metrics")
         assert len(collector.requests) == 3
@@ -240,7 +240,7 @@ def test_what_becomes_of_spans_is_counted_and_shown(spanned, call):
         assert re.search(r"^spans: 1 exported, 1 failed, 0 dropped$", said, re.M), said
         assert re.search(r"^exporter \(pid \d+\): serving", call("top", "--once", instance.pid)[1], re.M)
         # One line a minute.
-        assert instance.log.count("does not take spans") == 1
+        assert instance.log.count("does not accept spans") == 1
 
 
 def test_a_collector_that_hangs_delays_no_request_and_its_spans_are_told_at_the_end(spanned):
@@ -250,7 +250,7 @@ def test_a_collector_that_hangs_delays_no_request_and_its_spans_are_told_at_the_
         wait_until(lambda: collector.requests, "the first batch")
         assert all(instance.get().status == 200 for _ in range(20))
         assert instance.stop() == 0
-        instance.wait_for_log(r"^bolide: otlp \(.*\): 21 spans are lost: the collector has not taken them in time$")
+        instance.wait_for_log(r"^bolide: otlp \(.*\): 21 spans are lost, because the collector did not accept them in time$")
 
 
 def test_spans_beyond_what_can_wait_are_dropped_and_counted_and_requests_go_on(spanned):
@@ -271,13 +271,13 @@ def test_spans_beyond_what_can_wait_are_dropped_and_counted_and_requests_go_on(s
         exported, failed, dropped = counted(metrics)
         assert (exported, failed) == (len(collector.spans), 0)
         assert dropped > 0
-        instance.wait_for_log(r"^bolide: otlp \(.*\): \d+ spans were dropped: they come faster than the collector takes them;")
+        instance.wait_for_log(r"^bolide: otlp \(.*\): \d+ spans were dropped, because they came faster than the collector accepts them;")
 
 
 def test_no_collector_is_told_once_and_requests_are_served(spanned, free_port):
     instance = spanned(f"http://127.0.0.1:{free_port()}", alarms=True)
     instance.get()
-    instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not take spans: Connection refused .*; trying again$")
+    instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not accept spans: Connection refused .*; trying again$")
     assert instance.get().status == 200
     assert instance.stop() == 0
 
@@ -335,7 +335,7 @@ def test_a_collector_with_https_must_have_a_certificate_that_is_trusted(spanned,
         other = Authority(tmp_path / "other", name="Other Root")
         instance = spanned(collector, environment={"SSL_CERT_FILE": str(other.certificate)}, alarms=True)
         instance.get()
-        instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not take spans: invalid peer certificate: UnknownIssuer")
+        instance.wait_for_log(r"^bolide: otlp \(.*\): the collector does not accept spans: invalid peer certificate: UnknownIssuer")
         assert len(collector.spans) == 1
 
 

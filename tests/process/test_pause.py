@@ -194,7 +194,7 @@ def test_a_signal_and_a_letter_pause_and_resume_in_turn(pausable, tmp_path):
                 end()
                 assert client.read_response().text == "/waits"
             wait_until(lambda: paused.worker_states() == ["serving"], "the worker serves")
-    said = f"no request starts, and clients wait until `bolide resume {paused.instance.pid}`, or SIGTSTP again"
+    said = f"new requests wait until `bolide resume {paused.instance.pid}`, or SIGTSTP again"
     paused.instance.wait_for_log(rf"^bolide: paused \(SIGTSTP\): {said} \(Ctrl-Z in its terminal\)$")
     paused.instance.wait_for_log(rf"^bolide: paused \(master-fifo {fifo}\): {said}")
     paused.instance.wait_for_log(r"^bolide: resumed \(SIGTSTP\): requests start again$")
@@ -234,7 +234,7 @@ def test_status_and_statistics_tell_of_a_pause(pausable, tmp_path):
     assert said.startswith(f"master {paused.instance.pid}: paused, generation 1, ")
     assert f"worker 1 (pid {paused.instance.worker()}) of generation 1: paused" in said
     paused.instance.send_signal(signal.SIGUSR1)
-    paused.instance.wait_for_log("^bolide: status: paused: no request starts$")
+    paused.instance.wait_for_log("^bolide: status: paused: new requests wait$")
     paused.resume()
     wait_until(lambda: worker_of(str(stats))["status"] == "idle", "the worker serves")
 

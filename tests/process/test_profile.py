@@ -153,7 +153,7 @@ def test_workers_of_a_reload_are_sampled_too_and_ctrl_c_ends_a_profile_with_its_
 def test_wrong_arguments_are_refused_before_anything_is_read(start, call, tmp_path):
     start(module="states")
     for arguments, words in [
-        (("profile",), "write for how many seconds"),
+        (("profile",), "specify the number of seconds"),
         (("profile", "0"), "from 1 to 3600"),
         (("profile", "1", "--rate", "5000"), "from 1 to 1000"),
         (("profile", "1", "--output", tmp_path / "missing" / "x"), "No such file"),

@@ -76,7 +76,7 @@ def test_each_query_of_the_dashboard_finds_data(start, prometheus, tmp_path):
     def median_of_all():
         for target in ("/pid", "/cached", "/sleep/0.05", "/sleep/0.05", "/sleep/0.05"):
             instance.get(target)
-        # NaN, for which nothing was counted yet, is no data.
+        # NaN, for which nothing was counted yet, is not data.
         urls = (plain, native)
         missing = [name for name in asked for url in urls if not any(value == value for value in query(url, name[1]))]
         if missing:

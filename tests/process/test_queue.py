@@ -35,7 +35,7 @@ def test_a_queue_keeps_its_items_over_a_reload_and_an_upgrade_and_begins_empty_w
         assert value(address, "uwsgi.queue_push('lost')") == "True"
         server.configure((CONFIGURATION + "pidfile2 = {directory}/shop.pid\n").replace("queue = 8", "queue = 9"))
         os.kill(int((server.directory / "shop.pid").read_text()), signal.SIGHUP)
-        server.wait_for_text("bolide: reload: queue: its settings have changed: it begins empty")
+        server.wait_for_text("bolide: reload: queue: its settings have changed, so it starts empty")
         wait_until(lambda: evaluate(address, "uwsgi.queue_size", "uwsgi.queue_last()") == ["9", "None"], "the new queue")
     finally:
         stop(server.directory)
@@ -75,11 +75,11 @@ def test_a_file_that_is_no_queue_is_put_aside_and_one_of_another_size_or_instanc
     lines = CONFIGURATION + f"queue-store = {tmp_path}/kept\n"
     (tmp_path / "kept").write_bytes(b"x" * (8 * 64 + 16))
     server = serve(lines)
-    server.wait_for_text("bolide: queue: its file is not that of a queue, and is renamed to")
+    server.wait_for_text("bolide: queue: its file is not a queue, so it is renamed to")
     assert value(server.address(), "uwsgi.queue_push('new'), uwsgi.queue_pull()") == "(True, b'new')"
     assert (tmp_path / "kept.broken").read_bytes() == b"x" * (8 * 64 + 16)
     for configuration, words in (
-        (lines, "another instance works with it: give each instance a file of its own"),
+        (lines, "another instance uses it: give each instance its own file"),
         (lines.replace("queue = 8", "queue = 9"), "it has 528 bytes, and a queue of 9 blocks of 64 bytes has 592: "),
     ):
         other = serve.prepare(configuration)

@@ -103,7 +103,7 @@ def test_a_request_that_outlives_reload_mercy_ends_with_the_old_generation(start
     wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
     instance.reload(2)
     assert client.is_closed()
-    instance.wait_for_text("has not finished within 1 s (reload-mercy): killing it while it serves GET /wait")
+    instance.wait_for_text("did not finish within 1 s (reload-mercy): killing it while it serves GET /wait")
 
 
 @pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
@@ -132,7 +132,7 @@ def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
     with Load(instance.address()) as load:
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(
-            r"^bolide: generation 2 could not be loaded \(its workers die before they serve\): generation 1 keeps"
+            r"^bolide: generation 2 could not be loaded \(its workers exit before they are ready\): generation 1 keeps"
         )
         load.wait_for_more()
     assert load.losses == []
@@ -162,7 +162,7 @@ def write_gated(directory):
 
 #: A generation for which another one waits may load for as long as a test takes, or is abandoned immediately.
 PATIENT, IMPATIENT = ({"BOLIDE_TEST_LOAD_PATIENCE_MS": time} for time in ("600000", "1"))
-FOLLOWS = r"^bolide: reload: generation 2 is still starting \(for .*\): one more reload follows it, which {} asks for$"
+FOLLOWS = r"^bolide: reload: generation 2 is still starting \(for .*\): one more reload follows it, requested by {}$"
 
 
 @pytest.mark.parametrize("asker", ASKERS)
@@ -214,7 +214,7 @@ def test_a_generation_that_takes_too_long_is_abandoned_for_the_reload_that_waits
         instance.wait_for_log("^loading$", count=number)
     gate.touch()
     instance.wait_for_generation(4)
-    given_up = r"^bolide: reload: generation {}, which is still starting, is abandoned for a new one that SIGHUP asks for$"
+    given_up = r"^bolide: reload: generation {}, which is still starting, is abandoned for a new one, requested by SIGHUP$"
     for number in (2, 3):
         instance.wait_for_log(given_up.format(number))
 
@@ -353,7 +353,7 @@ def test_load_timeout_gives_a_generation_up_that_does_not_serve_in_time(hang, st
     write(tmp_path, "hanging", before=before)
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log(
-        r"^bolide: generation 2 could not be loaded \(it did not serve within 10 s \(load-timeout\)\): generation 1 keeps"
+        r"^bolide: generation 2 could not be loaded \(it was not ready within 10 s \(load-timeout\)\): generation 1 keeps"
     )
     wait_until(lambda: len(instance.processes()) == 3, "the end of all that hung")
     assert instance.body() == "sound"
@@ -363,7 +363,7 @@ def test_load_timeout_ends_a_start_that_hangs(fail, tmp_path):
     (tmp_path / "shop.py").write_text("import time\ntime.sleep(300)\n")
     status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "shop", "--load-timeout", "1")
     assert status == LOAD_FAILED
-    reason = "it did not serve within 1 s (load-timeout)"
+    reason = "it was not ready within 1 s (load-timeout)"
     assert lines[-1] == f"bolide: the application could not be loaded: {reason}; nothing is served"
 
 
@@ -380,7 +380,7 @@ def test_load_timeout_replaces_a_worker_that_is_stopped_before_it_serves(start, 
     before = instance.worker()
     (tmp_path / "stop").touch()
     processes.kill(before)
-    instance.wait_for_log(r"^bolide: worker 1 \(.*\) does not serve yet \(load-timeout\): killing it")
+    instance.wait_for_log(r"^bolide: worker 1 \(.*\) was not ready in time \(load-timeout\): killing it")
     assert instance.body().isdigit()
     assert before not in instance.workers()
 
@@ -392,7 +392,7 @@ def test_a_second_reload_does_not_wait_for_the_requests_of_the_first(start, tmp_
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(rf"^bolide: ready: 2 workers of generation {number} in")
         held += [hold(instance, tmp_path, f"{number}-{place}") for place in range(2)]
-    assert "must end within" not in instance.log
+    assert "must finish within" not in instance.log
     for client, gate in held:
         gate.touch()
         assert client.read_response().text == "waited"
@@ -406,9 +406,9 @@ def test_reloads_beyond_the_rows_of_the_scoreboard_hurry_the_oldest_generation_a
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(rf"^bolide: ready: 1 worker of generation {number} in")
     instance.wait_for_log(
-        r"^bolide: reload: there is no room for generation \d: 1 worker of generation 1, still finishing, must end within 2 s$"
+        r"^bolide: reload: there is no room for generation \d: 1 worker of generation 1 must finish within 2 s$"
     )
-    instance.wait_for_log(r"has not made room for a newer generation: killing it while it serves GET /wait")
+    instance.wait_for_log(r"did not make room for a newer generation: killing it while it serves GET /wait")
     # The newest of the held ones is not the one that had to end.
     client, gate = held[-1]
     gate.touch()

@@ -44,7 +44,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
         assert re.search(rolled_back, said), said
         instance.wait_for_log(rf"^bolide: {rolled_back}, generation 1 keeps serving$")
         instance.wait_for_log(
-            r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 serves beside those of generation 1 for 1 h"
+            r"^bolide: canary: worker 1 \(pid \d+\) of generation 2 handles requests beside those of generation 1 for 1 h"
         )
         wait_until_generation_is_gone(instance, 2)
         assert sorted(instance.workers()) == before
@@ -153,8 +153,8 @@ def test_a_further_reload_gives_the_canary_up_and_begins_with_another(start, tmp
         for number in (2, 3):
             write(tmp_path, "version " + "x" * number)
             instance.send_signal(signal.SIGHUP)
-            instance.wait_for_log(rf"^bolide: canary: worker 1 \(pid \d+\) of generation {number} serves")
-        instance.wait_for_log("generation 2, which is still starting, is abandoned for a new one that SIGHUP asks for$")
+            instance.wait_for_log(rf"^bolide: canary: worker 1 \(pid \d+\) of generation {number} handles requests")
+        instance.wait_for_log("generation 2, which is still starting, is abandoned for a new one, requested by SIGHUP$")
         wait_until(lambda: len(instance.prototypes()) == 2, "the end of generation 2")
         load.wait(lambda: load.bodies["version xxx"] > 0, "the newest code")
     assert load.losses == []
@@ -220,7 +220,7 @@ def test_a_canary_beside_workers_that_have_ended_is_refused(fail, tmp_path):
         "--reload-canary", "3", "--reload-order", "stop-first", "--module", "shop", "--http-socket", "127.0.0.1:0"
     )
     assert status != 0
-    assert any("`reload-canary` and `reload-order = stop-first` exclude each other" in line for line in lines), lines
+    assert any("`reload-canary` and `reload-order = stop-first` can't be combined" in line for line in lines), lines
 
 
 def test_a_canary_is_asked_for_the_probe_and_so_are_the_workers_after_it(start, tmp_path):

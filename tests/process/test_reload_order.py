@@ -30,7 +30,7 @@ def test_an_application_that_holds_a_lock_is_reloaded_and_clients_wait(start, tm
         instance.reload(2)
         load.wait(lambda: load.bodies["young"] > 0, "the new version")
     assert load.losses == []
-    instance.wait_for_text("generation 1 ends first (reload-order), clients wait until generation 2 serves")
+    instance.wait_for_text("generation 1 ends first (reload-order), clients wait until generation 2 is ready")
     write(tmp_path, "youngest")
     instance.reload(3)
     assert instance.body() == "youngest"

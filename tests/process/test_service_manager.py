@@ -162,7 +162,7 @@ def test_the_manager_waits_for_a_canary_and_is_notified_of_its_rollback(manager,
     assert manager.hears()["READY"] == "1"
     instance.send_signal(signal.SIGHUP)
     assert manager.hears()["RELOADING"] == "1"
-    assert manager.hears()["STATUS"].endswith("of generation 2 serves beside those of generation 1 for 5 min")
+    assert manager.hears()["STATUS"].endswith("of generation 2 handles requests beside those of generation 1 for 5 min")
     # Longer than the default timeout of a service manager for a reload.
     assert manager.hears() == {"EXTEND_TIMEOUT_USEC": "360000000"}
     canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])

@@ -99,7 +99,7 @@ def test_a_target_that_the_instance_does_not_have_is_said_and_gets_nothing(start
     more = "uwsgi.register_signal(40, 'worker7', noting('lost'))\nuwsgi.register_signal(41, 'nonsense', noting('lost'))"
     site = served(start, tmp_path, more=more, alarms=True)
     site.instance.wait_for_text("signal 40 has the target `worker7`: there are 1 workers; it is dropped whenever it is raised")
-    site.instance.wait_for_text("signal 41 has the target `nonsense`: it is no target")
+    site.instance.wait_for_text("signal 41 has the target `nonsense`: it is not a target")
     site.run("[uwsgi.signal(number) for number in (40, 41, 1)]")
     site.wait_for_notes("any1", 1)
     assert site.notes("lost") == []
@@ -127,7 +127,7 @@ def test_more_signals_than_may_wait_are_dropped_and_counted(start, tmp_path, fre
     wait_until((tmp_path / "handler.waiting").exists, "the handler")
     site.release("handler")
     site.run("[uwsgi.signal(1) for _ in range(1000)]")
-    site.instance.wait_for_log(r"^bolide: signals are dropped, because 64 wait for their target already: ")
+    site.instance.wait_for_log(r"^bolide: signals are dropped, because 64 are already waiting for their target: ")
 
     def is_complete():
         signals = json.loads(call("status", "--json", site.instance.pid)[1])["signals"]

@@ -37,7 +37,7 @@ def test_an_import_that_does_not_end_is_named_with_its_line(fail, tmp_path):
     _, lines = fail(*LIMITED)
     told = "loading the application takes longer than 2 s; it is at shop.py:4 in wait_for_the_database"
     assert [line for line in lines if line.endswith(told)], lines
-    assert lines[-1].startswith("bolide: the application could not be loaded: it did not serve within 4 s (load-timeout)")
+    assert lines[-1].startswith("bolide: the application could not be loaded: it was not ready within 4 s (load-timeout)")
     assert not [line for line in lines if "reload" in line]
 
 
@@ -89,7 +89,7 @@ def test_a_worker_that_does_not_come_to_serve_is_named_with_its_stack(start, tmp
     (tmp_path / "shop.py").write_text(HANGING)
     instance = start("--lazy-apps", "--processes", "2", module="shop", ready=False, environment=SOON)
     for number in (1, 2):
-        instance.wait_for_log(rf"^bolide: worker {number} \(pid \d+\) does not serve yet; its Python stack:$")
+        instance.wait_for_log(rf"^bolide: worker {number} \(pid \d+\) is not ready yet; its Python stack:$")
     instance.wait_for_log("in wait_for_the_database$", count=2)
     assert instance.stop() == 0
     assert "bolide: stop: the application is still being loaded; " in instance.log

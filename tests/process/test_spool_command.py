@@ -84,10 +84,10 @@ def test_failed_jobs_are_retried_and_jobs_are_dropped(call, jobs):
         (["list", "absent"], "there is no directory or file `absent`"),
         (["show", "{directory}", "uwsgi_spoolfile_on_absent"], "there is no job `uwsgi_spoolfile_on_absent`"),
         (["drop", "{directory}", "../../etc/passwd"], "there is no job `../../etc/passwd`"),
-        (["drop", "{directory}"], "name the jobs"),
+        (["drop", "{directory}"], "specify the jobs"),
         (["retry", "{directory}"], "or write `--all`"),
         (["mend", "{directory}", "a"], "there is no action `mend`"),
-        (["list"], "name an action, and a directory"),
+        (["list"], "specify an action, and a directory"),
         (["list", "--fast", "{directory}"], "there is no flag `--fast`"),
     ],
 )

@@ -203,7 +203,7 @@ def test_a_second_start_of_the_same_command_line_names_the_first(fail, tmp_path,
     try:
         _, lines = fail(*arguments)
         pid = shop.process.pid
-        assert f"port {port} of 127.0.0.1 is in use: this is served already, by pid {pid}; `bolide reload {pid}`" in lines[-1]
+        assert f"port {port} of 127.0.0.1 is in use: pid {pid} already serves this; `bolide reload {pid}`" in lines[-1]
         assert shop.stop() == 0
     finally:
         shop.finish()

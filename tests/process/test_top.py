@@ -36,7 +36,7 @@ def test_top_without_a_terminal_prints_lines_with_the_requests_in_flight(start, 
     assert status == DONE
     assert said.startswith(f"master {instance.pid}: serving, generation 1, ")
     assert re.search(r"^\d+\.\d requests/s, \d+\.\d errors/s, .*, queue \d+ of \d+$", said, re.M)
-    assert re.search(r"^generation 1: serving, age .*, 2 of 2 workers, began to serve after ", said, re.M), said
+    assert re.search(r"^generation 1: serving, age .*, 2 of 2 workers, ready after ", said, re.M), said
     assert len(re.findall(r"^worker [12] \(pid \d+\) of generation 1: serving, up .* MiB, ", said, re.M)) == 2
     assert re.search(r"^worker [12]: GET /sleep/3\?token=\S+ \(for .*, waits\)$", said, re.M), said
     assert "secret" not in said

@@ -142,9 +142,9 @@ def test_a_cheap_instance_says_what_it_waits_for(start, call, screen):
     instance = start("--cheap", "--processes", "2", alarms=True)
     said = call("top", "--once", instance.pid)[1]
     assert "\n0.0 requests/s, 0.0 errors/s, " in said, said
-    assert "\nno worker runs (cheap): the first connection starts some\n" in said, said
+    assert "\nno worker is running (cheap): the first connection starts them\n" in said, said
     top = screen(instance.pid, columns=80, lines=24)
-    why = "no worker runs (cheap): the first connection starts some"
+    why = "no worker is running (cheap): the first connection starts them"
     top.wait_until_shown(lambda lines: why in lines, why)
     assert "-0.0" not in top.emulated.text()
     assert instance.get("/").status == 200

@@ -31,7 +31,7 @@ REQUESTS = 700
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """Other tests on the CPUs are no reason to refuse a record."""
+    """Other tests on the CPUs are not a reason to refuse a record."""
     monkeypatch.setenv("BOLIDE_TEST_QUIET_CPUS", "1")
 
 
@@ -125,7 +125,7 @@ def test_the_proposal_is_written_only_on_request_and_the_old_file_is_kept(shop, 
     (tmp_path / "uwsgi.ini").chmod(0o640)
     status, said = call("tune", "--write", "uwsgi.ini")
     assert status == DONE, said
-    assert f"written; the file as it was is {tmp_path}/uwsgi.ini.before-tune" in said
+    assert f"written; the original file is {tmp_path}/uwsgi.ini.before-tune" in said
     assert (tmp_path / "uwsgi.ini.before-tune").read_text() == before
     assert "; bolide tune: " in (tmp_path / "uwsgi.ini").read_text()
     assert (tmp_path / "uwsgi.ini").stat().st_mode & 0o777 == 0o640
@@ -144,7 +144,7 @@ def test_a_trial_reloads_and_keeps_what_is_better(shop, call, tmp_path):
         assert re.search(r"^kept: p99 ", said, re.M)
         assert "; bolide tune: " in text
     else:
-        assert re.search(r"^not kept: .*; the file and the instance are again as they were$", said, re.M)
+        assert re.search(r"^not kept: .*; the file and the instance are as they were before$", said, re.M)
         assert "; bolide tune: " not in text
     assert not load.losses
 
@@ -158,7 +158,7 @@ def test_a_proposal_that_does_not_load_is_taken_back(shop, call, tmp_path):
         load.wait_for_more(1)
         status, said = call("tune", "--try", "--seconds", "2", "uwsgi.ini")
     assert status == REFUSED
-    assert "the file is again as it was" in said, said
+    assert "the original file is restored" in said, said
     assert (tmp_path / "uwsgi.ini").read_text() == before
     assert not load.losses
 
@@ -209,5 +209,5 @@ def test_what_can_not_be_proposed_is_said(start, call, tmp_path):
     for flag in ("--write", "--try"):
         status, said = call("tune", "--json", flag, instance.pid)
         assert status == MISUSED
-        assert f"`--json` and `{flag}` exclude each other" in said, said
-    assert "`--fast` has no meaning here" in call("tune", "--fast")[1]
+        assert f"`--json` and `{flag}` can't be combined" in said, said
+    assert "`--fast` is not expected here" in call("tune", "--fast")[1]

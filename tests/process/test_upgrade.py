@@ -98,7 +98,7 @@ def test_requests_behind_a_stuck_worker_are_answered_by_the_new_master(upgradabl
     assert {one.read() for one in kept[:5]}.isdisjoint(old)
     assert {one.ask() for one in kept}.isdisjoint(old)
     assert not gate.exists()
-    instance.wait_for_log(r"has not finished within 3 s")
+    instance.wait_for_log(r"did not finish within 3 s")
 
 
 def test_a_request_in_flight_is_finished_by_the_master_before(upgradable, tmp_path):
@@ -158,7 +158,7 @@ def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
     instance.send_signal(signal.SIGKILL)
     instance.process.wait()
     instance.wait_until_gone()
-    instance.wait_for_log("^bolide: the master that this one was to replace has ended")
+    instance.wait_for_log("^bolide: the master that this one was to replace has exited")
 
 
 def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_path):
@@ -174,7 +174,7 @@ def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_pa
     )
     assert "generation 2" not in instance.log
     hold.unlink()
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this master keeps serving$")
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) is not ready: .*: this master keeps serving$")
     instance.wait_for_log(r"^bolide: generation 2 could not be loaded")
     assert instance.body() == "old"
 
@@ -187,7 +187,7 @@ def test_binary_path_is_the_program_of_the_new_master(upgradable, tmp_path):
     instance.send_signal(UPGRADE)
     instance.wait_for_log(f"^wrapped .*--binary-path {wrapper}")
     instance.wait_for_log(
-        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this master keeps serving$"
+        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it was ready: this master keeps serving$"
     )
     assert instance.body() == "old"
 

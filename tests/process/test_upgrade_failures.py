@@ -16,7 +16,7 @@ LOAD_SECONDS = 10
 
 def broken_code(tmp_path):
     write(tmp_path, "broken", before="def (:\n")
-    return "does not serve: the application could not be loaded: SyntaxError"
+    return "is not ready: the application could not be loaded: SyntaxError"
 
 
 def wrong_configuration(tmp_path):
@@ -38,18 +38,18 @@ def missing_program(_tmp_path):
 
 def ending_program(tmp_path):
     program("#!/bin/sh\nexit 7\n")(tmp_path)
-    return "exited with status 7 before it served"
+    return "exited with status 7 before it was ready"
 
 
 def hanging_program(tmp_path):
     program("#!/bin/sh\nexec sleep 1000\n")(tmp_path)
-    return f"does not serve: not within {LOAD_SECONDS + 5} s (load-timeout)"
+    return f"is not ready: not within {LOAD_SECONDS + 5} s (load-timeout)"
 
 
 def hanging_code(tmp_path):
     (tmp_path / "hold").touch()
     write(tmp_path, "hanging", before=HELD.format(path=str(tmp_path / "hold")))
-    return f"it did not serve within {LOAD_SECONDS} s (load-timeout)"
+    return f"it was not ready within {LOAD_SECONDS} s (load-timeout)"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_second_upgrade_is_refused_at_once_and_does_not_affect_the_first(upgra
             status, said = call(*arguments, instance.pid)
             assert (status, f"one is already in progress (pid {pid})" in said) == (REFUSED, True), said
         (tmp_path / "hold").unlink()
-        assert first.result() == (DONE, f"master {instance.pid}: the new master (pid {pid}) serves\n")
+        assert first.result() == (DONE, f"master {instance.pid}: the new master (pid {pid}) is ready\n")
     assert pid_of(tmp_path) == int(pid)
 
 
@@ -114,6 +114,6 @@ def test_no_upgrade_begins_while_a_reload_goes_on(upgradable, call, tmp_path):
     assert call("reload", instance.pid)[0] == DONE
     status, said = call("upgrade", instance.pid)
     assert status == REFUSED
-    assert "a reload is in progress; try again when it has ended" in said
+    assert "a reload is in progress; try again when it is done" in said
     (tmp_path / "hold").unlink()
     instance.wait_for_generation(2)

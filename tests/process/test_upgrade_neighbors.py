@@ -165,7 +165,7 @@ def test_the_old_master_reports_the_new_main_pid_and_only_the_main_process_notif
         pings[sender] += said == {"WATCHDOG": "1"}
         if "MAINPID" in said:
             main = int(said["MAINPID"])
-            assert said == {"MAINPID": str(main), "READY": "1", "STATUS": "upgraded, the new master serves"}
+            assert said == {"MAINPID": str(main), "READY": "1", "STATUS": "upgraded, the new master is ready"}
     assert main == pid_of(tmp_path)
     assert instance.process.wait(TIMEOUT_SECONDS) == 0
     # From then on it reports for the service.
@@ -250,7 +250,7 @@ def test_a_daemon_goes_on_where_the_upgrade_fails(upgradable, alone, tmp_path):
     (pid,) = map(int, wait_until(lambda: lines_of(pids), "the daemon"))
     write(tmp_path, "broken", before="def (:\n")
     instance.send_signal(UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this master keeps serving$")
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) is not ready: .*: this master keeps serving$")
     assert is_alive(pid)
     assert lines_of(pids) == [str(pid)]
 

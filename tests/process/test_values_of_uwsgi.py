@@ -24,10 +24,10 @@ TAKEN = {
     "a logger of Python for all": ("logger = python:uwsgi", "lines go to the log itself, not to a logger of Python"),
     "a comma in a daemon's command": (
         "attach-daemon2 = cmd=sh -c 'sleep 600' --autoscale=4,1 --logfile=x",
-        "`1 --logfile` is passed over, as in uWSGI; the command is `sh -c 'sleep 600' --autoscale=4`",
+        "`1 --logfile` is ignored, as in uWSGI; the command is `sh -c 'sleep 600' --autoscale=4`",
     ),
-    "a daemon's word without a value": ("attach-daemon2 = cmd=sleep 600,fast", "`fast` is passed over, as in uWSGI"),
-    "a key that no job has": ("cron2 = month=12,day=31,hour=23,minute=59,often=yes true", "`often` is passed over, as in uWSGI"),
+    "a daemon's word without a value": ("attach-daemon2 = cmd=sleep 600,fast", "`fast` is ignored, as in uWSGI"),
+    "a key that no job has": ("cron2 = month=12,day=31,hour=23,minute=59,often=yes true", "`often` is ignored, as in uWSGI"),
 }
 #: Lines that ask for what is the case, without a word about startup.
 NOTHING = [
@@ -90,7 +90,7 @@ def test_http_to_another_server_is_an_error(target, serve):
     server = serve.prepare(f"wsgi-file = {{apps}}/echo.py\nhttp-to = {target}", listen=listen)
     server.launch()
     assert server.wait_for_exit() == 1
-    assert "is not supported: it is no socket of this instance" in server.lines[-1]
+    assert "is not supported: it is not a socket of this instance" in server.lines[-1]
 
 
 @pytest.mark.parametrize("option", ["shared-socket", "undeferred-shared-socket"])

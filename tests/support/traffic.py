@@ -1,7 +1,7 @@
 """Clients of every kind at the same time, all in one process, that count each failed request and the reason.
 
 A request has failed if it was sent and its whole response, or the right one, did not come. A server may do the following at a
-reload, which is no failure: announce an end (`Connection: close`, GOAWAY, a close frame), or close a kept connection without a
+reload, which is not a failure: announce an end (`Connection: close`, GOAWAY, a close frame), or close a kept connection without a
 request in flight.
 
 Some clients keep something in flight until the next turn (:meth:`Traffic.turn`), so that a reload always interrupts it: an upload
@@ -294,7 +294,7 @@ class Traffic:
             self._check(answer, b"part\n" * count + b"end\n", "streams")
 
     def _idle(self):
-        """A kept connection with a request at the moment of the turn. A connection that the server has closed by then is no loss:
+        """A kept connection with a request at the moment of the turn. A connection that the server has closed by then is not a loss:
         no request was in flight.
         """
         with self._connect() as client:

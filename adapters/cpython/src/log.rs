@@ -18,7 +18,7 @@ static IS_JUDGED: AtomicBool = AtomicBool::new(false);
 /// `(address, method, target, protocol, status, body bytes, microseconds)`. True: the line is written.
 static JUDGE: OnceLock<Py<PyAny>> = OnceLock::new();
 
-/// Writes whole lines, each with its newline. Never blocks: see the room `log`.
+/// Writes whole lines, each with its newline. Never blocks: see the crate `log`.
 #[pyfunction]
 pub fn write_log(lines: &[u8]) {
     bolide_log::write(lines);

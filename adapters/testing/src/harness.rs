@@ -266,7 +266,7 @@ pub fn settings(options: &[&str]) -> Settings {
     .collect();
     match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
         Ok(Reading::Run { settings, .. }) => *settings,
-        Ok(_) => panic!("the options don't start anything"),
+        Ok(_) => panic!("the options do not start anything"),
         Err(failure) => panic!("{:?}", failure.diagnostics),
     }
 }

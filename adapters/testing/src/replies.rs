@@ -53,11 +53,11 @@ impl Head {
         let first = lines.next().unwrap_or_default();
         let status = first.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|digits| digits.parse().ok());
         let mut head =
-            Head { status: status.ok_or_else(|| format!("{first:?} is no status line"))?, length: None, is_chunked: false };
+            Head { status: status.ok_or_else(|| format!("{first:?} is not a status line"))?, length: None, is_chunked: false };
         for line in lines.filter(|line| !line.is_empty()) {
-            let (name, value) = line.split_once(": ").ok_or_else(|| format!("{line:?} is no field"))?;
+            let (name, value) = line.split_once(": ").ok_or_else(|| format!("{line:?} is not a field"))?;
             if name.eq_ignore_ascii_case("content-length") {
-                head.length = Some(value.parse().map_err(|_| format!("{value:?} is no length"))?);
+                head.length = Some(value.parse().map_err(|_| format!("{value:?} is not a length"))?);
             }
             head.is_chunked |= name.eq_ignore_ascii_case("transfer-encoding") && value == "chunked";
         }
@@ -71,7 +71,7 @@ fn chunks(bytes: &[u8]) -> Result<(Vec<u8>, usize, bool), String> {
     loop {
         let Some(line) = find(&bytes[used..], b"\r\n") else { return Ok((content, bytes.len(), false)) };
         let digits = String::from_utf8_lossy(&bytes[used..used + line]).into_owned();
-        let length = usize::from_str_radix(&digits, 16).map_err(|_| format!("{digits:?} is no size of a chunk"))?;
+        let length = usize::from_str_radix(&digits, 16).map_err(|_| format!("{digits:?} is not a size of a chunk"))?;
         used += line + 2;
         let Some(chunk) = bytes.get(used..used + length + 2) else { return Ok((content, bytes.len(), false)) };
         if !chunk.ends_with(b"\r\n") {

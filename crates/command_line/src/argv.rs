@@ -249,7 +249,7 @@ impl<'a> Arguments<'a> {
 
     fn value_of(&mut self, option: &str) -> Result<String, ArgumentError> {
         self.rest.next().cloned().ok_or_else(|| ArgumentError {
-            message: format!("`{option}` needs a value, and none follows"),
+            message: format!("`{option}` needs a value"),
             unknown: None,
             advice: None,
         })

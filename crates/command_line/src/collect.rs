@@ -244,7 +244,7 @@ impl TypedOptions {
         }
         if let Some(pairs) = value.as_deref().and_then(|value| bolide_other_servers::word(name, value)) {
             if pairs.is_empty() {
-                let message = format!("`--{name} {text}`: nothing to do: it is a word of another server");
+                let message = format!("`--{name} {text}`: nothing to do, because it is an option of another server");
                 self.notes.push(Diagnostic::note(Some(&location), message));
             }
             return pairs.iter().try_for_each(|(key, value)| reader.add(key, Some(value), &location));

@@ -86,7 +86,7 @@ const SECONDS: &[&str] = &["SECONDS"];
 
 const TOP_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--every", words: SECONDS, help: "look again after this time, instead of 1 s" },
-    flag("--once", "print lines once, with the rates of one interval, and end"),
+    flag("--once", "print lines once, with the rates of one interval, and exit"),
 ];
 const TOP_EXAMPLES: &[Example] = &[
     ("bolide top", "the instance of this directory; `h` shows the keys"),
@@ -122,7 +122,7 @@ const PROFILE_EXAMPLES: &[Example] = &[
 
 const CRASH_FLAGS: &[CommandFlag] = &[flag("--all", "also show all remembered requests and native modules")];
 const CRASH_EXAMPLES: &[Example] =
-    &[("bolide crash /var/lib/shop/crashes/crash-1764105600-000001-4711.json", "the report that the log has named")];
+    &[("bolide crash /var/lib/shop/crashes/crash-1764105600-000001-4711.json", "the report that the log mentions")];
 const TRACE_FLAGS: &[CommandFlag] = &[
     flag("--locals", "also show local variables, with short values"),
     flag("--server", "also show the server's own functions in front of the application"),
@@ -177,7 +177,7 @@ impl ObservingCommand {
         while let Some(word) = words.next() {
             if !word.starts_with('-') || word == "-" {
                 if request.arguments.len() == row.arguments_most {
-                    return Err(format!("`{word}` is one argument too many"));
+                    return Err(format!("`{word}` is an unexpected argument"));
                 }
                 request.arguments.push(word.clone());
                 continue;
@@ -185,13 +185,13 @@ impl ObservingCommand {
             let (name, written) =
                 word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
             let Some(flag) = row.flags.iter().find(|flag| flag.name == name) else {
-                return Err(format!("`{name}` has no meaning here"));
+                return Err(format!("`{name}` is not expected here"));
             };
             let value = match (flag.words, written) {
                 ([], Some(_)) => return Err(format!("`{name}` does not take a value")),
                 ([], None) => None,
                 (_, Some(value)) => Some(value),
-                ([value, ..], None) => Some(words.next().cloned().ok_or_else(|| format!("`{name}` lacks its value: {value}"))?),
+                ([value, ..], None) => Some(words.next().cloned().ok_or_else(|| format!("`{name}` needs a value: {value}"))?),
             };
             request.flags.push((flag.name, value));
         }
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn invalid_arguments_are_refused_with_the_reason() {
         let cases = [
-            ("--force", "`--force` has no meaning here"),
-            ("a b c", "`c` is one argument too many"),
+            ("--force", "`--force` is not expected here"),
+            ("a b c", "`c` is an unexpected argument"),
             ("--json=1", "`--json` does not take a value"),
         ];
         for (text, expected) in cases {

@@ -82,8 +82,8 @@ pub const MANUALS: [&str; 2] = ["man", "markdown"];
 const CHECK_FLAGS: &[CommandFlag] = &[
     flag("--strict", "exit with 1 if there are warnings"),
     flag("--load", "also import the application, in a separate Python; nothing is served"),
-    flag("--no-paths", "paths and users belong to another machine: problems with them do not count"),
-    flag("--partial", "the command line adds a socket or an application to the file: their absence does not count"),
+    flag("--no-paths", "paths and users belong to another machine, so problems with them are not reported"),
+    flag("--partial", "the command line adds a socket or an application to the file, so their absence is not reported"),
     flag("--env", "no file: check variables such as UWSGI_MODULE"),
     CommandFlag { name: "--format", words: &FORMATS, help: "the format of the report" },
     flag("--json", "the same as `--format json`"),
@@ -121,7 +121,7 @@ const CHECK_EXAMPLES: &[Example] = &[
 ];
 const DOCTOR_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
 const DOCTOR_EXAMPLES: &[Example] = &[
-    ("bolide doctor uwsgi.ini", "before the first start on a machine"),
+    ("bolide doctor uwsgi.ini", "before the first startup on a machine"),
     ("bolide doctor", "the configuration of this directory; without one, the machine alone"),
 ];
 const CONFIG_EXAMPLES: &[Example] =

@@ -222,7 +222,7 @@ fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, C
         Some(part) => Ok(PrivateKey([part.bytes, b"\n"].concat())),
         None if parts.iter().any(Part::is_certificate) && path == chain => Err(CertificateError::new(
             format!("{shown} has no key beside the certificate"),
-            "name the key's file after the certificate's",
+            "write the key's file after the certificate's",
         )),
         None if parts.iter().any(Part::is_certificate) => Err(CertificateError::new(
             format!("the key {shown} is a certificate, and does not contain a key"),

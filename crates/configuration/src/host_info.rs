@@ -187,7 +187,7 @@ fn quota_v2(text: &str) -> Option<u32> {
     quota_v1(quota, period)
 }
 
-/// CPUs that a quota in microseconds for each period allows, rounded up; `None` is no limit.
+/// CPUs that a quota in microseconds for each period allows, rounded up; `None` means unlimited.
 fn quota_v1(quota: &str, period: &str) -> Option<u32> {
     let quota: u64 = quota.trim().parse().ok()?;
     let period: u64 = period.trim().parse().ok()?;

@@ -154,13 +154,13 @@ impl InstanceCommand {
                 text if self == InstanceCommand::Workers && request.change == 0 && request.number.is_none() => {
                     (request.change, request.number) = workers(text)?;
                 }
-                text if text.starts_with("--") => return Err(format!("`{text}` has no meaning here")),
+                text if text.starts_with("--") => return Err(format!("`{text}` is not expected here")),
                 text if request.instance.is_none() => request.instance = Some(text.to_owned()),
                 text => return Err(format!("`{text}`: an instance is already named")),
             }
         }
         match () {
-            () if request.now && request.chain => Err("`--chain` and `--now` exclude each other".to_owned()),
+            () if request.now && request.chain => Err("`--chain` and `--now` can't be combined".to_owned()),
             () if self == InstanceCommand::Workers && request.change == 0 && request.number.is_none() => {
                 Err("no number is named".to_owned())
             }

@@ -60,7 +60,7 @@ mod tests {
         let key = "-----BEGIN EC PRIVATE KEY-----\nBBBB\n-----END EC PRIVATE KEY-----\n";
         assert_eq!(labels(&format!("subject=x\n{one}\n# issuer\n{key}{one}")), ["CERTIFICATE", "EC PRIVATE KEY", "CERTIFICATE"]);
         for end in 0..one.len() - 1 {
-            assert!(labels(&one[..end]).is_empty(), "{end} bytes are no whole part");
+            assert!(labels(&one[..end]).is_empty(), "{end} bytes are not a whole part");
         }
         assert!(labels("-----BEGIN CERTIFICATE-----\nAAAA\n-----END PRIVATE KEY-----").is_empty());
         assert_eq!(parts(format!("x{one}").as_bytes())[0].bytes, one.trim_end().as_bytes());

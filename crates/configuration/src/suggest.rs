@@ -17,7 +17,7 @@ pub fn nearest_of(unknown: &str, words: &[&'static str]) -> Option<&'static str>
 pub fn distance(wanted: &str, name: &str) -> Option<usize> {
     let bound = match wanted.chars().count() {
         0..MIN_LENGTH => 0,
-        // A number is no typing error.
+        // A number is not a typing error.
         MIN_LENGTH if !wanted.bytes().all(|byte| byte.is_ascii_alphabetic()) => 0,
         length => MAX_CHANGES.min(length / 3),
     };

@@ -40,9 +40,9 @@ pub struct Helper {
     pub task: Task,
     /// Maximum time for work in progress at shutdown or a reload, in milliseconds; `None` is that of workers.
     pub reload_mercy_ms: Option<u64>,
-    /// Maximum time for one piece of its work, in milliseconds; `None` is no limit.
+    /// Maximum time for one piece of its work, in milliseconds; `None` means unlimited.
     pub harakiri_ms: Option<u64>,
-    /// It is replaced between two pieces of work if it has more memory than this; `None` is no limit.
+    /// It is replaced between two pieces of work if it has more memory than this; `None` means unlimited.
     pub most_resident_bytes: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! The row of an engine on the network (a Redis or Valkey server): what the processes of an instance know about it together.
 //!
 //! Each number is written by any process at any time, and none is ever held, so the death of a process leaves the row whole. The
-//! room `distributed` decides with it; the master reads its state for `bolide status`.
+//! crate `distributed` decides with it; the master reads its state for `bolide status`.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

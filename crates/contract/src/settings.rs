@@ -354,7 +354,7 @@ crate::with_defaults! {
         pub head_bytes: usize = 65_536,
         /// Number of header fields: beyond it 431.
         pub header_count: usize = 128,
-        /// Bytes of a body (`limit-post`): beyond it 413. `None` is no limit.
+        /// Bytes of a body (`limit-post`): beyond it 413. `None` means unlimited.
         pub body_bytes: Option<u64>,
         /// Bytes of a body that are kept in memory (`post-buffering`); the rest goes to an unlinked temporary file.
         pub body_memory_bytes: usize = 1024 * 1024,

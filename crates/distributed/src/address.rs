@@ -91,7 +91,7 @@ impl Address {
 
     /// The error says what is wrong and what to write, without the address itself.
     pub fn parse(text: &str, purpose: Purpose) -> Result<Address, String> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it is no address of an engine; {FORM}"))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it is not the address of an engine; {FORM}"))?;
         if text.contains(['#', ' ', '\t']) {
             return Err("it has a # or a space; write %23 or %20".to_owned());
         }
@@ -121,7 +121,7 @@ impl Address {
             "rediss" | "valkeys" => {
                 host_and_port(host).map(|(host, port)| Place::Tls { host, port, authority: query.authority.clone() })?
             }
-            _ => return Err(format!("it is no address of an engine; {FORM}")),
+            _ => return Err(format!("it is not the address of an engine; {FORM}")),
         };
         if query.authority.is_some() && !matches!(address.place, Place::Tls { .. }) {
             return Err("`ca` is for TLS alone; write rediss://, or leave `ca` out".to_owned());
@@ -139,7 +139,7 @@ fn host_and_port(text: &str) -> Result<(String, u16), String> {
         Some((host, port)) if host.parse::<Ipv6Addr>().is_ok() => {
             (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
         }
-        Some(_) => return Err("its host is no IPv6 address; write redis://[::1]:6379/0".to_owned()),
+        Some(_) => return Err("its host is not an IPv6 address; write redis://[::1]:6379/0".to_owned()),
         None => text.split_once(':').map_or((text, Some("")), |(host, port)| (host, Some(port))),
     };
     if host.is_empty() {
@@ -246,7 +246,7 @@ fn name(key: &str, value: String) -> Result<String, String> {
 /// Reads `%2F` and the like.
 fn decoded(text: &str, what: &str) -> Result<String, String> {
     let bytes = percent_decode_str(text).decode_utf8();
-    bytes.map(String::from).map_err(|_| format!("its {what} is no UTF-8 text; write another one"))
+    bytes.map(String::from).map_err(|_| format!("its {what} is not UTF-8 text; write another one"))
 }
 
 #[cfg(test)]
@@ -297,14 +297,14 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_what_to_write() {
         for (wrong, told) in [
-            ("memcached://h", "no address of an engine"),
+            ("memcached://h", "not the address of an engine"),
             ("redis://", "no host"),
             ("redis:///0", "no host"),
             ("redis://h:0", "port is not"),
             ("redis://h:70000", "port is not"),
             ("redis://[::1", "its host has a sign"),
             ("redis://[::1]x", "port is not"),
-            ("redis://[x]:1", "no IPv6 address"),
+            ("redis://[x]:1", "not an IPv6 address"),
             ("redis://u:p#a@h", "write %23"),
             ("redis://u:p/a@h", "its port is not"),
             ("redis://h/zero", "database is not a number"),
@@ -314,7 +314,7 @@ mod tests {
             ("redis://h?ca=/x", "for TLS alone"),
             ("redis+unix://relative.sock", "no absolute path"),
             ("unix:///x", "redis+unix"),
-            ("redis:h", "no address of an engine"),
+            ("redis:h", "not the address of an engine"),
             ("redis://h?prefix=%7Ba%7D", "without braces"),
         ] {
             let error = parse(wrong).expect_err(wrong);

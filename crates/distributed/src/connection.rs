@@ -127,7 +127,7 @@ impl Write for Stream {
     }
 }
 
-/// Begins TLS: the counterpart of what the room `tls` has for clients, with the same cryptography. The handshake runs with the
+/// Begins TLS: the counterpart of what the crate `tls` has for clients, with the same cryptography. The handshake runs with the
 /// first bytes that are written.
 fn secure(channel: Channel, host: &str, authority: Option<&Path>) -> io::Result<SecureChannel> {
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;

@@ -91,7 +91,7 @@ impl Engine {
         self.call(&command, script.answer_bytes)
     }
 
-    /// The key of a part of this room's data: `PREFIX:KIND:NAME:`.
+    /// The key of a part of this crate's data: `PREFIX:KIND:NAME:`.
     pub(crate) fn key(&self, kind: &str, name: &str) -> Vec<u8> {
         format!("{}:{kind}:{name}:", self.address.prefix).into_bytes()
     }

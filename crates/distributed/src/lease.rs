@@ -39,7 +39,7 @@ impl Lease {
         self.token
     }
 
-    /// Returns whether this process has taken it, and is no fork of the one that has.
+    /// Returns whether this process has taken it, and is not a fork of the one that has.
     pub fn is_own(&self) -> bool {
         self.taken_by == std::process::id()
     }

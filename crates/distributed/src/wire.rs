@@ -5,7 +5,7 @@
 
 use std::io::{self, Read};
 
-/// Arrays in arrays. The deepest answer that this room asks for is a list of lists.
+/// Arrays in arrays. The deepest answer that this crate asks for is a list of lists.
 const MAX_DEPTH: u32 = 4;
 /// Bytes of a line: a number, a status, or the text of an error.
 const MAX_LINE_BYTES: usize = 4096;

@@ -411,7 +411,7 @@ impl<L: Language> Shared<L> {
         self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
     }
 
-    /// Handles time limits, `max-requests`, and an end that the application has asked for.
+    /// Handles time limits, `max-requests`, and an exit that the application has requested.
     pub(crate) fn run_timers(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
         if !state.housekeeping.pauses.is_empty() {
             end_pauses(self, &mut state.connections, &mut state.housekeeping, thread);

@@ -205,7 +205,7 @@ impl Files {
         None
     }
 
-    /// `static-serve = only`: the answer to a path below a prefix that is no file.
+    /// `static-serve = only`: the answer to a path below a prefix that is not a file.
     pub(crate) fn answer_for_missing(&self, method: &[u8]) -> Answer {
         let allowed = Head::default().with("Allow", METHODS);
         match method {

@@ -273,7 +273,7 @@ mod tests {
         let mut found = BTreeSet::new();
         assert!(python.find_greenlets(&memory, &mut found));
         assert_eq!(found, BTreeSet::from([0x60_0010, 0x80_0010]));
-        // They point to no frame: they run, have not begun or have ended, or are no greenlets any more.
+        // They point to no frame: they run, have not begun or have ended, or are not greenlets any more.
         assert_eq!(python.greenlets(&memory, &found, Detail::default()).0, []);
     }
 

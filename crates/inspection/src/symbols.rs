@@ -38,7 +38,7 @@ impl Symbols {
     /// Finds the symbols of the file that is mapped from `start` on.
     ///
     /// # Errors
-    /// It is no ELF file of 64 bits, or exports nothing.
+    /// It is not an ELF file of 64 bits, or exports nothing.
     pub fn of_file(memory: &impl Memory, start: u64) -> Read<Symbols> {
         if memory.array::<5>(start)? != *b"\x7fELF\x02" {
             return Err(Unreadable::Nothing);

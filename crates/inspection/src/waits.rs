@@ -90,7 +90,7 @@ pub fn wait(pid: i32, thread: u32, memory: &impl Memory) -> Option<Wait> {
     of_text(&text, memory, watched)
 }
 
-/// `text` is `7 0x7f… 0x1 0xffffffff …`: the call's number and its arguments. `running` and `-1 …` are no call.
+/// `text` is `7 0x7f… 0x1 0xffffffff …`: the call's number and its arguments. `running` and `-1 …` are not calls.
 fn of_text(text: &str, memory: &impl Memory, watched: impl Fn(i32) -> String) -> Option<Wait> {
     let mut words = text.split_whitespace();
     let number: libc::c_long = words.next()?.parse().ok().filter(|number| *number >= 0)?;

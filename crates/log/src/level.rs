@@ -25,7 +25,7 @@ const ERROR_WORDS: [&str; 14] = [
     "killing worker ",
     "internal error",
     "the worker exits",
-    "did not serve within",
+    "was not ready within",
     "did not call start_response",
     "ERROR",
 ];

@@ -72,7 +72,7 @@ pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: 
         log_sink::line(&format!("ready: {}{how_long}{advice}", workers_in_words(count)));
     }
     if count == 0 && !settings.listeners.is_empty() {
-        log_sink::line("no worker serves yet (cheap): the first connection starts some");
+        log_sink::line("no worker is running yet (cheap): the first connection starts them");
     }
     if let Some(endpoint) = endpoints.iter().find(|endpoint| endpoint.is_web()) {
         let developed = if settings.development.is_some() { " (it reloads when a file changes; Ctrl-C stops)" } else { "" };

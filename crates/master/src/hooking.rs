@@ -92,7 +92,7 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
     }
 }
 
-/// Runs the hooks of the master's start, as the user of the application.
+/// Runs the hooks of the master's startup, as the user of the application.
 ///
 /// # Errors
 /// The first hook that fails, a child that can't be created, or a signal that ends startup.

@@ -87,7 +87,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     }
     bolide_log::finish();
     if let Some(parent_pipe) = parent_pipe {
-        parent_pipe.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
+        parent_pipe.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers were ready"));
     }
     status
 }
@@ -104,8 +104,7 @@ fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &m
     if confinement::take_immediate_identity(&settings.confinement)?
         && let Some(why) = configuration.obstacle_to_reloads()
     {
-        warnings
-            .push(format!("WARNING: no reload will work: the user of immediate-uid can't read the whole configuration: {why}"));
+        warnings.push(format!("WARNING: reloads will fail: the user of immediate-uid can't read the whole configuration: {why}"));
     }
     Ok(())
 }
@@ -165,7 +164,7 @@ fn prepare(
     alarms.begin(&settings);
     let files = Logs::new(&settings.logging, privileges.as_ref());
     let logs = LogKeeping::new(files, LogReach::new(&settings.logging, log_absences, now_ms()), log_programs, printed);
-    let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
+    let unshared = |error: io::Error| StartError::new(format!("the shared memory can't be created: {error}"));
     let mut emptied = Vec::new();
     let memories =
         Memories::at_start(&settings.services, handed_memories, privileges.as_ref(), &mut emptied).map_err(unshared)?;

@@ -89,10 +89,12 @@ impl Takeover {
             return Err(format!("one is already in progress (pid {})", successor.pid));
         }
         if Pid::this().as_raw() == 1 {
-            return Err("the first process of a container can't be replaced, because the container would end with it; start a \
-                container of the new image beside this one, and stop this one when that serves (a rolling deployment); for new \
-                code only, reload"
-                .to_owned());
+            return Err(
+                "PID 1 of a container can't be replaced, because the container would exit with it; start a container of \
+                the new image beside this one, and stop this one when the new one is ready (a rolling deployment); if only the \
+                code is new, reload"
+                    .to_owned(),
+            );
         }
         if provision.settings().confinement.namespaces.contains(&Namespace::Network) {
             return Err(
@@ -106,7 +108,7 @@ impl Takeover {
         }
         let is_ordered = generations.forming().is_some_and(|forming| forming.reason == Reason::Ordered);
         if generations.reload.stage() == Stage::Planned || is_ordered {
-            return Err("a reload is in progress; try again when it has ended".to_owned());
+            return Err("a reload is in progress; try again when it is done".to_owned());
         }
         let trouble = |error: std::io::Error| format!("a new master can't be created: {error}");
         let (near, far) = UnixStream::pair().map_err(trouble)?;
@@ -147,7 +149,7 @@ impl Takeover {
             SuccessorStage::Starting { until_ms, why, .. } if now_ms >= *until_ms => {
                 *until_ms = u64::MAX;
                 let most = duration(load_ms.map_or(SUCCESSOR_MS, |most| most.saturating_add(BEGIN_MS)));
-                log_sink::line(&format!("upgrade: the new master (pid {pid}) does not serve within {most}: killing it"));
+                log_sink::line(&format!("upgrade: the new master (pid {pid}) was not ready within {most}: killing it"));
                 why.clear();
                 why.push(Step::Failed.byte());
                 why.extend(format!("not within {most} (load-timeout)").bytes());
@@ -284,8 +286,8 @@ impl Processes for Takeover {
         successor.take_news();
         let cause = Cause::from_status(status);
         let why = match successor.why() {
-            Some(why) => format!("the new master (pid {pid}) does not serve: {}", printable(&why)),
-            None => format!("the new master (pid {pid}) {} before it served", cause.words()),
+            Some(why) => format!("the new master (pid {pid}) is not ready: {}", printable(&why)),
+            None => format!("the new master (pid {pid}) {} before it was ready", cause.words()),
         };
         log_sink::line(&format!("upgrade: {why}: this master keeps serving"));
         Some(Aftermath::UpgradeFailed(why))

@@ -20,8 +20,8 @@ pub fn load_string(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) -> bool {
         return false;
     }
     // SAFETY: both ranges have the bytes that are copied, and they do not overlap, since `to` is borrowed alone. Other processes
-    // may write to the words in the meantime: to the compiler an instruction of assembly is no data race. The direction flag is
-    // clear, as the ABI requires.
+    // may write to the words in the meantime: to the compiler an instruction of assembly is not a data race. The direction flag
+    // is clear, as the ABI requires.
     unsafe {
         asm!(
             "rep movsb",

@@ -54,8 +54,8 @@ impl fmt::Display for Mismatch {
             Mismatch::Unmapped(error) => write!(formatter, "it can't be mapped: {error}"),
             Mismatch::Bytes { found, expected } => write!(formatter, "it has {found} bytes, not {expected}"),
             Mismatch::NoHead => formatter.write_str("it is not a memory of Bolide, or was never finished"),
-            Mismatch::Version => formatter.write_str("it is of another version of Bolide"),
-            Mismatch::Shape => formatter.write_str("it was made with other settings"),
+            Mismatch::Version => formatter.write_str("it is from another version of Bolide"),
+            Mismatch::Shape => formatter.write_str("it was created with other settings"),
         }
     }
 }
@@ -283,9 +283,9 @@ mod tests {
             change(&mut other);
             attach(&other).unwrap_or_default()
         };
-        assert_eq!(other(&|identity| identity.version = 2), "it is of another version of Bolide");
-        assert_eq!(other(&|identity| identity.kind = MemoryKind::Queue), "it is of another version of Bolide");
-        assert_eq!(other(&|identity| identity.shape = 3), "it was made with other settings");
+        assert_eq!(other(&|identity| identity.version = 2), "it is from another version of Bolide");
+        assert_eq!(other(&|identity| identity.kind = MemoryKind::Queue), "it is from another version of Bolide");
+        assert_eq!(other(&|identity| identity.shape = 3), "it was created with other settings");
         assert_eq!(other(&|identity| identity.bytes = 3), "it has 14096 bytes, not 4099");
     }
 }

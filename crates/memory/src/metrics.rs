@@ -33,7 +33,7 @@ pub fn begin(settings: &Settings, mapping: &Mapping) -> io::Result<()> {
     let count = metric_list::count(settings);
     if count > Settings::MAX {
         return Err(io::Error::other(format!(
-            "there would be {count} of them, and {} is the most: write `metrics-no-cores = true`",
+            "there would be {count} of them, and the maximum is {}: set `metrics-no-cores = true`",
             Settings::MAX
         )));
     }

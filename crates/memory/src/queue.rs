@@ -342,7 +342,7 @@ impl Items<'_> {
         if slot >= queue.slots {
             return None;
         }
-        // A length that is out of bounds, by a memory error of the application, is no item.
+        // A length that is out of bounds, by a memory error of the application, is not an item.
         let length = usize::try_from(queue.length(slot)).ok().filter(|length| (1..=queue.item_bytes()).contains(length))?;
         let mut item = vec![0; length];
         queue.data.copy_out(queue.block(slot) + ITEM_HEADER_BYTES, &mut item).then_some(item)

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
-/// A lock in shared memory. Zeroed memory is no lock yet: [`RobustLock::begin`] makes it one.
+/// A lock in shared memory. Zeroed memory is not a lock yet: [`RobustLock::begin`] makes it one.
 #[repr(C, align(64))]
 pub struct RobustLock {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
@@ -93,7 +93,7 @@ impl RobustLock {
     /// Waits for the lock, however long it takes.
     ///
     /// # Errors
-    /// This thread holds the lock already (`EDEADLK`), or the memory is no lock.
+    /// This thread holds the lock already (`EDEADLK`), or the memory is not a lock.
     #[inline]
     pub fn lock(&self) -> io::Result<Guard<'_>> {
         // SAFETY: a mutex that `begin` has made; every process maps the same memory.
@@ -104,7 +104,7 @@ impl RobustLock {
     /// Takes the lock if it is free. Returns `None` if another thread or process holds it.
     ///
     /// # Errors
-    /// The memory is no lock.
+    /// The memory is not a lock.
     #[inline]
     pub fn try_lock(&self) -> io::Result<Option<Guard<'_>>> {
         // SAFETY: as in `lock`.
@@ -167,7 +167,7 @@ impl RobustLock {
     /// process whose pid is not written is taken for this one's.
     ///
     /// # Errors
-    /// The memory is no lock.
+    /// The memory is not a lock.
     pub fn recover(&self, pid: u32) -> io::Result<Left<'_>> {
         if [0, pid].contains(&self.owner())
             && let Some(mut guard) = self.try_lock()?

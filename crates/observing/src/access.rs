@@ -85,11 +85,11 @@ fn become_user_of(pid: i32) -> bool {
 pub fn in_words(pid: i32, why: &NoPython) -> String {
     match why {
         NoPython::Unreadable(Unreadable::Forbidden) => format!("its memory can't be read: {}", advice(pid)),
-        NoPython::Unreadable(Unreadable::Ended) => "it has ended in the meantime".to_owned(),
+        NoPython::Unreadable(Unreadable::Ended) => "it has exited in the meantime".to_owned(),
         NoPython::Unreadable(Unreadable::Nothing | Unreadable::TooMuch) => {
             "its memory changed too much while it was read; try it again".to_owned()
         }
         NoPython::NotFound => "it does not run a Python whose state can be found".to_owned(),
-        NoPython::Unsupported(what) => format!("{what}; stacks can be read of CPython 3.{MIN_MINOR} to 3.{MAX_MINOR}"),
+        NoPython::Unsupported(what) => format!("{what}; stacks can be read for CPython 3.{MIN_MINOR} to 3.{MAX_MINOR}"),
     }
 }

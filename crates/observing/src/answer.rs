@@ -47,7 +47,7 @@ impl GenerationRow {
         let step = match state.as_str() {
             "forming" => text(&one["step"]),
             "draining" => format!("{} left", counted(in_flight, "request")),
-            _ => one["formed_in_ms"].as_u64().map_or(String::new(), |took| format!("began to serve after {}", duration(took))),
+            _ => one["formed_in_ms"].as_u64().map_or(String::new(), |took| format!("ready after {}", duration(took))),
         };
         GenerationRow { number: number(&one["number"]), state, age_ms: number(&one["age_ms"]), members: members + &helpers, step }
     }

@@ -30,12 +30,12 @@ const INTERPRETER: [&str; 7] = ["libpython", "python3", "_ctypes", "libffi", "li
 pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
     let refused = |why: String| Ending::Refused((EXIT_REFUSED, why));
     let Some(path) = request.arguments.first() else {
-        return Err(refused("name a report: bolide crash FILE; `crash-reports = DIR` says where they are".to_owned()));
+        return Err(refused("specify a report: bolide crash FILE; `crash-reports = DIR` says where they are".to_owned()));
     };
     let read = regular_file::read(Path::new(path), MAX_REPORT_BYTES);
     let text = read.map_err(|error| refused(format!("{path}: {error}")))?;
     let report = serde_json::from_slice::<Value>(&text).ok().filter(|report| report["format"].is_u64());
-    let Some(report) = report else { return Err(refused(format!("{path} is no crash report of Bolide"))) };
+    let Some(report) = report else { return Err(refused(format!("{path} is not a crash report of Bolide"))) };
     say(output, &told(&report, request.has("--all")))
 }
 
@@ -61,7 +61,7 @@ fn told(report: &Value, with_all: bool) -> String {
             format!("{name}: {status} in {}, begun {} before the end", ms(&request["ms"]), ms(&request["began_ms_ago"]))
         })
         .collect();
-    part(&mut text, "Answered before, latest first", &last);
+    part(&mut text, "Earlier requests, latest first", &last);
     if let Some(module) = report["fault"]["module"].as_str() {
         let offset = report["fault"]["offset"].as_u64().unwrap_or(0);
         let of = symbol.map(|symbol| format!(", in {symbol}")).unwrap_or_default();
@@ -91,7 +91,7 @@ fn happened(report: &Value) -> String {
         report["lived_ms"].as_u64().map(|lived| format!(", which had served for {},", duration(lived))).unwrap_or_default();
     let why = match report["killed_for"].as_str() {
         Some("harakiri") => "was killed because a request took longer than `harakiri`".to_owned(),
-        Some("memory") => "was killed because it had more memory than its limit".to_owned(),
+        Some("memory") => "was killed because it used more memory than its limit".to_owned(),
         _ => field(report, "cause"),
     };
     format!("Worker {worker} (pid {pid}){lived} {why}.")
@@ -121,17 +121,17 @@ fn cause(report: &Value, symbol: Option<&str>) -> String {
         (_, Some(libc_signal::ILL), _) => {
             format!("The CPU does not support an instruction{place}: the module was built for another CPU.")
         }
-        (_, Some(libc_signal::FPE), _) => format!("Native code has divided by zero{place}."),
+        (_, Some(libc_signal::FPE), _) => format!("Native code divided by zero{place}."),
         (_, Some(libc_signal::KILL), _) if report["by_kernel"] == true => {
             "The kernel was out of memory and chose this process.".to_owned()
         }
         (_, Some(libc_signal::KILL), _) => {
-            "Another process has sent SIGKILL. The kernel's counters do not show a kill for lack of memory: look for scripts and \
+            "Another process sent SIGKILL. The kernel's counters do not show a kill for lack of memory: look for scripts and \
             supervisors."
                 .to_owned()
         }
-        (_, Some(signal), _) => format!("Another process, or the application itself, has sent signal {signal}."),
-        (_, _, Some(status)) => format!("Code in the process has called os._exit({status}), or a library exit({status})."),
+        (_, Some(signal), _) => format!("Another process, or the application itself, sent signal {signal}."),
+        (_, _, Some(status)) => format!("Code in the process called os._exit({status}), or a library exit({status})."),
         _ => "Unknown.".to_owned(),
     }
 }
@@ -257,7 +257,7 @@ mod tests {
         for (more, words) in [
             (json!({ "signal": 11, "fault": { "module": "/lib/x.so", "offset": 1 } }), "accessed invalid memory in x.so"),
             (json!({ "signal": 9, "by_kernel": true }), "The kernel was out of memory"),
-            (json!({ "signal": 9 }), "Another process has sent SIGKILL"),
+            (json!({ "signal": 9 }), "Another process sent SIGKILL"),
             (json!({ "signal": 6, "settings": { "limit-as": 1 } }), "within `limit-as`"),
             (json!({ "signal": 9, "killed_for": "harakiri" }), "longer than `harakiri`"),
             (json!({ "status": 3 }), "os._exit(3)"),

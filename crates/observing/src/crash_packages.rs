@@ -53,7 +53,7 @@ fn line(package: &Path, files: &[&str], died_at: SystemTime, bytes_left: &mut u6
     let own: Vec<&str> = files.iter().copied().filter(|file| has(file)).collect();
     let (name, version) = package.file_name()?.to_str()?.strip_suffix(END)?.rsplit_once('-')?;
     let is_newer = facts.modified().is_ok_and(|changed| changed > died_at);
-    let doubt = if is_newer { ", installed after this end" } else { "" };
+    let doubt = if is_newer { ", installed after the crash" } else { "" };
     (!own.is_empty()).then(|| format!("{name} {version}{doubt}: {}", own.join(", ")))
 }
 
@@ -72,7 +72,7 @@ mod tests {
         let module = directory.join("numpy/core/x.so");
         let modules = ["/lib/libc.so.6", module.to_str().expect("a path")];
         assert_eq!(packages_of(&modules, u64::from(u32::MAX)), ["numpy 1.26.4: numpy/core/x.so"]);
-        assert_eq!(packages_of(&modules, 5), ["numpy 1.26.4, installed after this end: numpy/core/x.so"]);
+        assert_eq!(packages_of(&modules, 5), ["numpy 1.26.4, installed after the crash: numpy/core/x.so"]);
         assert_eq!(packages_of(&["/none/site-packages/x.so", "site-packages"], 5), [""; 0]);
         fs::remove_dir_all(directory.parent().expect("a directory")).expect("removed");
     }

@@ -49,7 +49,7 @@ pub type Refusal = (i32, String);
 pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     let Some(text) = instance else { return find_of_directory() };
     if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
-        // A pid that is no instance's may be a port.
+        // A pid that is not an instance's may be a port.
         return match channel_of(pid) {
             Some(stream) => Ok(Located::Channel(stream, pid)),
             None => of_address(text)?.map_or_else(|| of_pid(pid, &format!("pid {pid}")), Ok),
@@ -58,7 +58,7 @@ pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     let path = PathBuf::from(text);
     let Ok(found) = std::fs::metadata(&path) else {
         let none = || {
-            let why = "there is no such file: name a pidfile, a configuration, a pid or a port";
+            let why = "there is no such file: specify a pidfile, a configuration, a pid or a port";
             Err((EXIT_NO_INSTANCE, format!("{text}: {why}")))
         };
         return of_address(text)?.map_or_else(none, Ok);
@@ -93,11 +93,11 @@ pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value
     let (stream, pid) = match find(instance)? {
         Located::Channel(stream, pid) => (stream, pid),
         Located::Process(pid) => {
-            let why = format!("process {pid}: its control socket is not known here; name its `control-socket`");
+            let why = format!("process {pid}: its control socket is not known here; specify its `control-socket`");
             return Err((EXIT_NO_ANSWER, why));
         }
         Located::Fifo(path) => {
-            let why = format!("{}: a FIFO does not answer; name the pidfile or the configuration", path.display());
+            let why = format!("{}: a FIFO does not answer; specify the pidfile or the configuration", path.display());
             return Err((EXIT_NO_ANSWER, why));
         }
     };
@@ -112,7 +112,7 @@ pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value
 pub fn no_answer(pid: i32, error: &std::io::Error) -> Refusal {
     let why = match error.kind() {
         std::io::ErrorKind::WouldBlock => format!("no answer within {}", duration(ANSWER_MS)),
-        _ => "no answer: it belongs to another user, or has ended in the meantime".to_owned(),
+        _ => "no answer: it belongs to another user, or has exited in the meantime".to_owned(),
     };
     (EXIT_NO_ANSWER, format!("master {pid}: {why}"))
 }
@@ -234,7 +234,7 @@ fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
 fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
-        let why = format!("{named}: several instances are running; name one by its pid or its port:{}", list(&meant));
+        let why = format!("{named}: several instances are running; choose one by its pid or its port:{}", list(&meant));
         return Err((EXIT_NO_INSTANCE, why));
     }
     Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))

@@ -37,5 +37,5 @@ fn check(found: &fs::Metadata, most_bytes: u64) -> io::Result<()> {
 }
 
 fn too_large(bytes: u64, most_bytes: u64) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {bytes} bytes, and {most_bytes} are the most"))
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {bytes} bytes, and the maximum is {most_bytes}"))
 }

@@ -168,7 +168,7 @@ fn write_logs(answer: &Value, said: &mut String) {
 /// Writes the lines about mules' messages, caches and engines.
 fn write_services(answer: &Value, said: &mut String) {
     if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
-        let _ = writeln!(said, "mules: {refused} messages found their queue full");
+        let _ = writeln!(said, "mules: {refused} messages were refused because their queue was full");
     }
     for cache in answer["caches"].as_array().into_iter().flatten() {
         let number = |key: &str| cache[key].as_u64().unwrap_or(0);

@@ -81,7 +81,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         return unix(text, pair);
     }
     if text.starts_with('=') {
-        return Err(error(format!("`{text}`: a shared socket can't be named here")).advise("name the address itself"));
+        return Err(error(format!("`{text}`: a shared socket can't be used here")).advise("name the address itself"));
     }
     match text.rsplit_once(':') {
         Some((host, port)) => tcp(host, port, text, pair),
@@ -125,7 +125,7 @@ fn without_scheme(text: &str) -> Option<&str> {
 fn unix(text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     if text.len() > MAX_PATH_BYTES {
         return Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is too long for the path of a UNIX socket"))
-            .advise(format!("the kernel takes at most {MAX_PATH_BYTES} bytes, and these are {}", text.len())));
+            .advise(format!("the kernel takes at most {MAX_PATH_BYTES} bytes, and this has {}", text.len())));
     }
     let doubt = |message: String| Some(Diagnostic::warning(Some(&pair.location), message));
     let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -230,7 +230,7 @@ mod tests {
             ("'/run/app.sock'", "leave the quotes out: `socket = /run/app.sock`"),
             ("http://127.0.0.1:8000/", "write `socket = 127.0.0.1:8000`"),
             ("tcp://localhost:80", "write `socket = localhost:80`"),
-            (long.as_str(), "the kernel takes at most 107 bytes, and these are 108"),
+            (long.as_str(), "the kernel takes at most 107 bytes, and this has 108"),
         ] {
             assert_eq!(address(text).expect_err(text).advice.as_deref(), Some(advice), "{text}");
         }

@@ -28,7 +28,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     /// as `--host`
     flag("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
         .letter_of('p', &[Flask, Daphne]),
-    /// `--host` and `--port` have no effect beside it. The socket has uvicorn's mode 666, or that of a socket that exists, and is
+    /// `--host` and `--port` have no effect with it. The socket has uvicorn's mode 666, or that of a socket that exists, and is
     /// removed at shutdown
     flag("uds", &[Uvicorn, Granian], Made(only_unix, "`http-socket = unix:PATH`")),
     flag("unix-socket", &[Waitress, Daphne], Made(unix, "`http-socket = unix:PATH`")).letter_of('u', &[Daphne]),
@@ -51,7 +51,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("no-ipv6", &[Waitress], Nothing(NAME_IT)),
     flag("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    /// `uwsgi` or `http`. Beside `--socket` it is uWSGI's, and sets the protocol of that socket
+    /// `uwsgi` or `http`. With `--socket` it is uWSGI's, and sets the protocol of that socket
     flag("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
         .setting("protocol"),
     flag(

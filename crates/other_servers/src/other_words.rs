@@ -99,7 +99,7 @@ pub fn containing(part: &str, most: usize) -> Vec<(String, KnownWord)> {
     found
 }
 
-/// The flags of other servers that the command line takes, which are no options of these names, and the help of each.
+/// The flags of other servers that the command line takes, which are not options of these names, and the help of each.
 pub fn taken_flags() -> impl Iterator<Item = (&'static ServerSetting, String)> {
     let is_first = |row: &ServerSetting| crate::long(None, row.flag).is_some_and(|first| std::ptr::eq(first, row));
     let taken = move |row: &&'static ServerSetting| {

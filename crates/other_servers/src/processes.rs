@@ -10,7 +10,7 @@ use super::values;
 /// The class of workers whose requests are greenlets.
 pub(super) const GEVENT: &str = "gevent";
 
-const NO_RUNTIME: &str = "there are no runtime threads beside the application's";
+const NO_RUNTIME: &str = "there are no runtime threads other than the application's";
 
 pub const FLAGS: &[ServerSetting] = settings![
     /// each worker loads the application, while `processes` alone loads it once
@@ -41,7 +41,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag(
         "worker-connections",
         &[Gunicorn],
-        Kept(Subject::WorkerConnections, connections, "`gevent = NUMBER` beside `-k gevent`, else nothing"),
+        Kept(Subject::WorkerConnections, connections, "`gevent = NUMBER` with `-k gevent`, else nothing"),
     )
     .setting("worker_connections"),
     /// per worker
@@ -69,7 +69,7 @@ pub const FLAGS: &[ServerSetting] = settings![
         &[Uvicorn],
         Nothing("Bolide does not poll workers, and `harakiri = SECONDS` ends a request that hangs"),
     ),
-    /// gunicorn's timeout limits the silence of a sync worker, and `harakiri` the time of a request. Beside `-k uvicorn…`,
+    /// gunicorn's timeout limits the silence of a sync worker, and `harakiri` the time of a request. With `-k uvicorn…`,
     /// `asgi`, `gthread` or `gevent`, whose workers are never silent, it has no effect, and Bolide logs this
     flag("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
         .letter('t').setting("timeout"),
@@ -104,9 +104,9 @@ pub const FLAGS: &[ServerSetting] = settings![
     flag("blocking-threads-idle-timeout", &[Granian], Nothing("the lifetime of an idle thread can't be set")),
     /// mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them. `gunicorn.dirty.stash` does not work. Use
     /// `uwsgi.cache_set` instead
-    flag("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
+    flag("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, with `--dirty-workers`"))
         .setting("dirty_apps"),
-    flag("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, beside `--dirty-app`"))
+    flag("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, together with `--dirty-app`"))
         .setting("dirty_workers"),
     /// without it, Bolide does not limit a call, and gunicorn limits it to 300 s
     flag("dirty-timeout", &[Gunicorn], Option("mule-harakiri")).setting("dirty_timeout"),

@@ -30,7 +30,7 @@ fn test_shared_settings_are_options_and_settings_of_others_alone_are_not() {
         let is_ours = catalog().get(flag.flag).is_some();
         match flag.meaning {
             Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
-                assert!(is_ours, "--{} is no option of ours", flag.flag);
+                assert!(is_ours, "--{} is not an option of ours", flag.flag);
             }
             // uWSGI's command if a pidfile follows, which `command_line` distinguishes.
             Meaning::Made(..) if flag.flag == "reload" => assert!(is_ours),
@@ -65,7 +65,7 @@ fn test_flags_become_options_and_advice_names_options() {
         for text in texts {
             for written in text.split('`').skip(1).step_by(2) {
                 for option in written.split(' ').filter_map(|word| word.strip_prefix("--")) {
-                    assert!(known(option), "{}: --{option} is no option", flag.flag);
+                    assert!(known(option), "{}: --{option} is not an option", flag.flag);
                 }
             }
         }

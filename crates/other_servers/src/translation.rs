@@ -128,11 +128,11 @@ pub struct Translation {
     pub log_level: Option<String>,
     /// The log level excludes request lines.
     pub(super) quiet: bool,
-    /// Options of Bolide's own on the line, beside which another server's default does not count.
+    /// Options of Bolide's own on the line, with which another server's default does not count.
     pub own: OwnOptions,
     /// The line may be uvicorn's or granian's, and standard output is not a terminal.
     pub requests_on_stdout: bool,
-    /// The UNIX sockets of options that are no `bind`.
+    /// The UNIX sockets of options that are not `bind`.
     pub(super) unix_sockets: Vec<(UnixOption, SettingPlace, String)>,
     /// The setting that is being read.
     pub(super) place: SettingPlace,

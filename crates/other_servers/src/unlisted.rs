@@ -11,7 +11,7 @@ const ONE_LOOP: &str = "`loop` names the event loop";
 /// Fields of reverse proxies that `trusted-headers` knows.
 const FIELDS: [&str; 6] =
     ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded"];
-const LOADING: &str = "workers load the application before they serve";
+const LOADING: &str = "workers load the application before they accept connections";
 
 pub const FLAGS: &[ServerSetting] = settings![
     flag("trusted-proxy", &[Waitress], Option("trusted-proxies")),
@@ -21,7 +21,7 @@ pub const FLAGS: &[ServerSetting] = settings![
     switch("no-clear-untrusted-proxy-headers", &[Waitress], Done("applications get these fields unchanged")),
     switch("log-untrusted-proxy-headers", &[Waitress], Nothing("fields of other clients have no effect")),
     switch("no-log-untrusted-proxy-headers", &[Waitress], Done("they are not logged")),
-    flag("threading-mode", &[Granian], Nothing("there are no runtime threads beside the application's")),
+    flag("threading-mode", &[Granian], Nothing("there are no runtime threads other than the application's")),
     switch("loop-opt", &[Granian], Nothing(ONE_LOOP)),
     switch("no-loop-opt", &[Granian], Done(ONE_LOOP)),
     switch("opt", &[Granian], Nothing(ONE_LOOP)),

@@ -206,7 +206,7 @@ impl Prototype {
     }
 
     fn take_control(&mut self) -> io::Result<OwnedFd> {
-        self.control.take().ok_or_else(|| io::Error::other("a process begins its work once only"))
+        self.control.take().ok_or_else(|| io::Error::other("a process starts its work only once"))
     }
 
     /// Waits for an order that involves the language. Ends of children come before orders.

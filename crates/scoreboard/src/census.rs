@@ -1,5 +1,5 @@
 //! How many connections a worker has, by state and protocol: a count that the worker takes from time to time, in shared memory.
-//! It is no counter that requests move, so it costs them nothing.
+//! It is not a counter that requests move, so it costs them nothing.
 //!
 //! One thread at a time writes; others read. It knows neither row nor memory.
 

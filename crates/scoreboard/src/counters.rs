@@ -5,7 +5,7 @@ use crate::atomics::{AtomicU64, Ordering::Relaxed};
 
 /// Numbers in shared memory, or one of them.
 pub trait Shared {
-    /// `()` for numbers that are no part of a sum.
+    /// `()` for numbers that are not part of a sum.
     type Copied: Summed;
 
     /// Reads them. Each is read separately: a request that ends in the meantime may be in one and not in another.
@@ -30,7 +30,7 @@ pub fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// How many there are at present. It also falls, so it is no part of a sum over processes, of which some have ended.
+/// How many there are at present. It also falls, so it is not part of a sum over processes, of which some have ended.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);

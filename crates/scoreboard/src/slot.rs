@@ -164,7 +164,7 @@ pub struct Remembered {
 /// The end of a remembered request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// 0: the answer has not begun, or the work was no request.
+    /// 0: the answer has not begun, or the work was not a request.
     pub status: u16,
     pub microseconds: u64,
 }
@@ -305,7 +305,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for
-    /// the request that it works on; 0 is no request.
+    /// the request that it works on; 0 if there is no request.
     pub fn enter_phase(&self, number: u64, phase: Phase) {
         let entry = self.entry(number);
         let end = entry.end.load(Relaxed);

@@ -54,7 +54,7 @@ pub fn varint(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-/// Reads a message: each field with its number, and its value as a number or as bytes. It ends where the text is no message.
+/// Reads a message: each field with its number, and its value as a number or as bytes. It ends where the text is not a message.
 pub fn fields(mut message: &[u8]) -> Vec<(u64, u64, &[u8])> {
     let mut found = Vec::new();
     while found.len() < MAX_FIELDS

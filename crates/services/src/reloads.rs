@@ -69,7 +69,7 @@ impl ReloadFacts {
         self.last = Some(LastReload { at_s, failure });
     }
 
-    /// Notes the end of an upgrade. It is no reload of this master.
+    /// Notes the end of an upgrade. It is not a reload of this master.
     pub fn note_upgrade(&mut self, is_done: bool) {
         self.by_cause[ReloadCause::Upgrade as usize][usize::from(!is_done)] += 1;
     }

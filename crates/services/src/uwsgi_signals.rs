@@ -66,7 +66,7 @@ pub fn target_of(text: &str, members: &Members) -> Result<Target, String> {
             if let Some(number) = numbered("farm") {
                 return within(number, farms, "farms").map(|number| Target::Any(Pool::Farm(number)));
             }
-            Err("it is no target".to_owned())
+            Err("it is not a target".to_owned())
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::format::{HEAD_BYTES, Layout, MAX_BODY_BYTES, MAX_VARIABLES_BYTES, Rea
 pub const MAX_ATTEMPTS: usize = 3;
 /// Most bytes of the notes about the attempts at a job that are read.
 const MAX_NOTES_BYTES: u64 = 4096;
-/// Age in seconds from which on a file with the beginning of a job belongs to no writer any more.
+/// Age in seconds from which a file with the beginning of a job no longer has a writer.
 const UNFINISHED_SECONDS: u64 = 60;
 /// Age in seconds from which on a file in `.new` belongs to no writer any more.
 const ABANDONED_SECONDS: u64 = 3600;

@@ -28,7 +28,7 @@ pub enum Reading {
     Job(Layout),
     /// The packet ends before the length that it states: it is being written, or its writer died.
     Unfinished,
-    /// It can't become a job by more bytes. The reason completes "it is no job: ".
+    /// It can't become a job by more bytes. The reason completes "it is not a job: ".
     Junk(&'static str),
 }
 

@@ -89,7 +89,7 @@ fn listed(directory: &Directory, place: Place) -> Option<Listed> {
     Some(Listed { place, state, bytes: there.len() })
 }
 
-/// The content of a job at a path. `None`: a process works on it, or it is no whole job.
+/// The content of a job at a path. `None`: a process is working on it, or it is incomplete.
 ///
 /// # Errors
 /// The error of the file system.
@@ -136,7 +136,7 @@ pub fn drop(directory: &Directory, place: &Place) -> io::Result<()> {
 
 fn open(path: &Path, there: &Metadata) -> io::Result<File> {
     if !there.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }

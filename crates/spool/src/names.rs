@@ -98,7 +98,7 @@ pub fn order(left: &[u8], right: &[u8]) -> Ordering {
     }
 }
 
-/// The time of a value of `at`: seconds since 1970, of which uWSGI ignores the fraction. `None`: it is no time.
+/// The time of a value of `at`: seconds since 1970, of which uWSGI ignores the fraction. `None`: it is not a time.
 pub fn time_of(value: &[u8]) -> Option<u64> {
     let whole = value.split(|byte| *byte == b'.').next().unwrap_or_default();
     let text = std::str::from_utf8(whole).ok().filter(|_| is_number(whole))?;

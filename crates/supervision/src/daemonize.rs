@@ -138,7 +138,7 @@ fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: 
         None => {
             shown.show();
             log_sink::line(&format!(
-                "not started: process {child}, which was to serve in the background, ended without a message"
+                "not started: process {child}, which was to run in the background, exited without a message"
             ));
             EXIT_LOST
         }

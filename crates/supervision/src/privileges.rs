@@ -44,9 +44,7 @@ pub fn resolve_immediate(confinement: &Confinement) -> Result<Option<Privileges>
         (OF_MASTER.group, group.is_some() && privileges.gid.as_raw() == 0),
     ] {
         if is_root {
-            return Err(StartError::new(format!(
-                "{option} = root does not drop privileges: name an ordinary user, or leave it out"
-            )));
+            return Err(StartError::new(format!("{option} = root does not drop privileges: set an ordinary user, or omit it")));
         }
     }
     Ok(Some(privileges))
@@ -159,7 +157,7 @@ fn groups_of(user: &str, gid: Gid) -> Result<Vec<Gid>, StartError> {
     getgrouplist(&name, gid).map_err(|error| trouble(error.to_string()))
 }
 
-/// Only root may change its identity; naming the present one is no change.
+/// Only root may change its identity; naming the present one is not a change.
 fn unprivileged(user: Option<Found>, group: Option<Gid>, options: Options) -> Result<(), StartError> {
     if let Some(Found { uid, record }) = user
         && uid != geteuid()

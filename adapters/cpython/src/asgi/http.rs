@@ -139,7 +139,8 @@ impl HttpState {
         matches!(self.stage, ResponseStage::Complete | ResponseStage::Silent) && self.unsent.is_empty()
     }
 
-    /// The client has all of an answer without a body: [`HttpState::swallow`] handles later messages, wherever the connection is.
+    /// There is no body, so the client already has all of the answer: [`HttpState::swallow`] handles later messages, wherever the
+    /// connection is.
     pub fn is_silent(&self) -> bool {
         self.stage == ResponseStage::Silent
     }

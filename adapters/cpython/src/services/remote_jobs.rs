@@ -166,7 +166,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// Without a thread the reservation lasts for its time alone.
+    /// Without a thread, the reservation is not extended.
     fn start(queue: Arc<JobQueue>, job: ReservedJob) -> Keeper {
         let is_over = Arc::new((Mutex::new(false), Condvar::new()));
         let seen = is_over.clone();

@@ -104,7 +104,7 @@ fn a_helper_that_fails_early_is_forked_again_after_a_pause_and_workers_serve_mea
     let instance = Instance::of_file(&options("broken"));
     wait_for(&instance, "born", 1, 3);
     for pause in ["100 ms", "200 ms"] {
-        instance.wait_for_log(&format!("exited with status 1 soon after its start; next attempt in {pause}"));
+        instance.wait_for_log(&format!("exited with status 1 soon after startup; next attempt in {pause}"));
     }
     assert_eq!(instance.get("/echo"), "GET /echo\n");
     instance.signal(Signal::SIGHUP);
@@ -182,7 +182,7 @@ fn a_helper_that_does_not_end_is_killed_when_its_mercy_is_over() {
     instance.signal(Signal::SIGHUP);
     instance.wait_for_log("ready: 2 workers of generation 2");
     let second = wait_for(&instance, "works", 2, 1)[0];
-    let killed = |pid: Pid| format!("helper 1 (pid {pid}) has not finished within 1 s (reload-mercy): killing it");
+    let killed = |pid: Pid| format!("helper 1 (pid {pid}) did not finish within 1 s (reload-mercy): killing it");
     assert!(instance.log().contains(&killed(first)) && !is_alive(first), "{}", instance.log());
     instance.signal(Signal::SIGTERM);
     assert_eq!(instance.wait_for_end().code(), Some(0));

@@ -69,7 +69,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
     if rest.is_empty() && !environment {
         let Some(file) = directory::configuration(&host.directory) else {
-            let why = "no file is named, and this directory has no bolide.ini; --env checks variables such as UWSGI_MODULE";
+            let why = "no file is given, and there is no bolide.ini in this directory; --env checks variables such as \
+                UWSGI_MODULE";
             return Reading::usage_error(Subcommand::Check, why);
         };
         report.subject = Some(file);
@@ -156,11 +157,11 @@ fn diagnostics(arguments: &[String], host: &HostInfo, loads: bool) -> (Vec<Diagn
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostics)) => return (diagnostics, None),
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            let message = "this controls a running instance and ends: it does not serve";
+            let message = "this controls a running instance and exits; it does not start a server";
             return only(Diagnostic::note(Some(&Location::command_line()), message));
         }
         Err(EarlyExit::Print { .. } | EarlyExit::Help | EarlyExit::Version) => {
-            let message = "this prints something and ends: it does not serve";
+            let message = "this prints something and exits; it does not start a server";
             return only(Diagnostic::note(Some(&Location::command_line()), message));
         }
     };

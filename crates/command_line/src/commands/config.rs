@@ -28,7 +28,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         arguments.iter().cloned().partition(|argument| ["--json", "--all"].contains(&argument.as_str()));
     let has = |name: &str| flags.iter().any(|flag| flag == name);
     if rest.is_empty() {
-        return Reading::usage_error(Subcommand::Config, "neither a file nor an application is named");
+        return Reading::usage_error(Subcommand::Config, "neither a file nor an application is given");
     }
     let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
@@ -39,7 +39,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             return Reading::usage_error(
                 Subcommand::Config,
-                "this controls a running instance and ends: no options are in effect",
+                "this controls a running instance and exits, so no options are in effect",
             );
         }
         Err(EarlyExit::Help) => return Reading::help(host),

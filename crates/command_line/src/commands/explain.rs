@@ -28,7 +28,7 @@ const MAX_WORDS: usize = 8;
 /// Runs `bolide explain`.
 pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
-        return Reading::usage_error(Subcommand::Explain, "no option is named");
+        return Reading::usage_error(Subcommand::Explain, "no option is given");
     }
     // Several words may be one term, as in `bolide explain rate limit`.
     let term = arguments.join(" ");

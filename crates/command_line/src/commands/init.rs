@@ -66,7 +66,7 @@ fn flags(arguments: &[String]) -> Result<(bool, Option<String>, Vec<String>), St
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     match user.as_deref() {
         Some(_) if !with_unit => Err(format!("`{USER}` is the user of a unit: it needs `{SYSTEMD}`")),
-        Some("root" | "0") => Err("an application needs no rights of root: name another user".to_owned()),
+        Some("root" | "0") => Err("an application does not need root's rights: choose another user".to_owned()),
         Some(name) if !is_name(name) || name.starts_with('-') => Err(format!("`{USER}` needs the name of a user")),
         _ => Ok((with_unit, user, rest)),
     }
@@ -82,9 +82,9 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
         [] => None,
         [text] if !text.starts_with('-') => Some(text.as_str()),
         [first, ..] if first.starts_with('-') => {
-            return Reading::usage_error(Subcommand::Init, &format!("`{first}` has no meaning here"));
+            return Reading::usage_error(Subcommand::Init, &format!("`{first}` is not expected here"));
         }
-        [_, extra, ..] => return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: an application is already named")),
+        [_, extra, ..] => return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: there is already an application")),
         [_] => None,
     };
     let directory = &host.directory;
@@ -100,7 +100,7 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
     let Some(found) = all.first() else {
         return failed(
             "no known application was found in this directory".to_owned(),
-            "name one: `bolide package.module:callable`",
+            "specify one: `bolide package.module:callable`",
         );
     };
     let Some(name) = found.name() else {
@@ -133,8 +133,8 @@ fn write_configuration(arguments: &[String], host: &HostInfo) -> Reading {
 fn named(text: &str, all: &[Finding], host: &HostInfo) -> Result<Vec<Finding>, Diagnostic> {
     let named = positional(text.to_owned()).read(&host.directory, &[])?;
     let ApplicationSource::Module(module) = named.source else {
-        return Err(Diagnostic::error(None, format!("`{text}` is no module that can be imported"))
-            .advise("write `wsgi-file = FILE` into a bolide.ini of your own"));
+        return Err(Diagnostic::error(None, format!("`{text}` is not a module that can be imported"))
+            .advise("write `wsgi-file = FILE` into your own bolide.ini"));
     };
     let root = named.directory.as_deref().and_then(|root| root.strip_prefix(&host.directory).ok());
     let file = host.directory.join(root.unwrap_or(&PathBuf::new())).join(module.replace('.', "/")).with_extension("py");
@@ -162,11 +162,11 @@ fn unnamed(found: &Finding) -> (String, String) {
     match &found.callable {
         Callable::NeedsArguments(name) => (
             format!("{file} creates {framework} application with `{name}`, which requires arguments that are not known"),
-            format!("name them: `bolide \"{module}:{name}('…')\"`"),
+            format!("specify them: `bolide \"{module}:{name}('…')\"`"),
         ),
         _ => (
             format!("{file} creates {framework} application, but its name can't be determined"),
-            format!("name it: `bolide {module}:NAME`, or `bolide '{module}:FUNCTION()'` for a function that returns it"),
+            format!("specify it: `bolide {module}:NAME`, or `bolide '{module}:FUNCTION()'` for a function that returns it"),
         ),
     }
 }

@@ -67,7 +67,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             _ => return Reading::usage_error(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
         }
     }
-    let Some(source) = source else { return Reading::usage_error(Subcommand::Init, "no file is named") };
+    let Some(source) = source else { return Reading::usage_error(Subcommand::Init, "no file is given") };
     match create(&source, form, host) {
         Ok(text) => Reading::Print { text, status: 0 },
         Err(diagnostic) => Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
@@ -113,7 +113,7 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let Some((start, (program, arguments))) = chosen else {
         return Err(Diagnostic::error(None, format!("{source} does not start a known server")).advise(
             "the known servers are gunicorn, uvicorn, hypercorn, granian, waitress, daphne, flask run, fastapi run and \
-                uwsgi; a shell script may be named itself",
+                uwsgi; a shell script can also be given directly",
         ));
     };
     around(start, host, &mut plan);
@@ -147,7 +147,7 @@ fn other_processes(text: &str, start: &Start, plan: &mut Plan) {
         }
         let why = match name {
             "release" => "it runs before startup: run it in the deployment, or as `hook-asap = exec:COMMAND`".to_owned(),
-            _ => format!("it is another process: `attach-daemon2 = cmd={command}`, or a unit of its own"),
+            _ => format!("it is another process: use `attach-daemon2 = cmd={command}`, or its own unit"),
         };
         plan.missing(format!("{name}: {command}"), why);
     }
@@ -240,7 +240,7 @@ fn reason(row: &ServerSetting) -> String {
     match row.meaning {
         Meaning::Nothing(why) | Meaning::Done(why) => format!("nothing to do: {why}"),
         Meaning::Refused(advice) => advice.to_owned(),
-        _ => format!("write the option yourself: `bolide explain --{}` names it", row.flag),
+        _ => format!("write the option yourself: see `bolide explain --{}`", row.flag),
     }
 }
 
@@ -276,7 +276,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo,
     } else if file.is_some() {
         plan.missing(
             name,
-            "its effects beside its settings (environment variables, for example) are not carried over; \
+            "its other effects (environment variables, for example) are not carried over; \
             `gunicorn-hooks = FILE` executes it",
         );
     }

@@ -327,7 +327,7 @@ impl LintContext<'_> {
             names.into_iter().filter(|(_, text, _, is_known)| is_strange(text, *is_known)).map(|(pair, text, what, _)| {
                 let value = pair.value.as_deref().unwrap_or_default();
                 let message = format!("`{} = {value}`: there is no {what} `{text}` here", pair.key);
-                let advice = "with it startup fails; create it, or write a number";
+                let advice = "startup fails with it; create it, or write a number";
                 Diagnostic::warning(Some(&pair.location), message).advise(advice).local()
             });
         let found: Vec<Diagnostic> = found.collect();
@@ -382,6 +382,26 @@ impl LintContext<'_> {
             }
         }
         self.diagnostics.extend(found);
+        self.socket_of_one_user(settings);
+    }
+
+    /// Reports a socket that a reverse proxy of another user can't connect to, which answers 502 then: connect(2) to a socket
+    /// file needs the right to write to it, and the usual umask leaves that to its owner.
+    fn socket_of_one_user(&mut self, settings: &Settings) {
+        if ["chmod-socket", "chown-socket", "umask", "uid"].iter().any(|name| self.last(name).is_some()) {
+            return;
+        }
+        let file = settings.listeners.iter().find_map(|listener| match &listener.address {
+            Address::Unix(path) => Some((path, &listener.origin)),
+            _ => None,
+        });
+        if let Some((path, origin)) = file {
+            let location = self.located(origin);
+            let message = format!("only the user that starts Bolide can connect to the socket {}", path.display());
+            let advice = "for a reverse proxy of another user, set `chown-socket = USER:GROUP` with its group, and \
+                `chmod-socket = 660`";
+            self.diagnostics.push(Diagnostic::note(Some(&location), message).advise(advice));
+        }
     }
 
     /// Reports options of asynchronous applications if there is no such application.
@@ -408,7 +428,7 @@ impl LintContext<'_> {
                 format!("`{} = {processes}` is far more than the {cpus} CPUs here", pair.key),
             );
             self.diagnostics
-                .push(diagnostic.advise("`processes = auto` follows the machine; `threads` serve requests that wait"));
+                .push(diagnostic.advise("`processes = auto` follows the machine; `threads` help with requests that wait"));
         }
     }
 }

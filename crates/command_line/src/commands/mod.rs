@@ -61,7 +61,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Version if rest.is_empty() => Reading::version(),
         Subcommand::Grafana if rest.is_empty() => Reading::Print { text: DASHBOARD.to_owned(), status: 0 },
         Subcommand::Schema | Subcommand::Version | Subcommand::Grafana => {
-            Reading::usage_error(command, "no argument means anything here")
+            Reading::usage_error(command, "no argument is expected here")
         }
         Subcommand::Help => help_about(rest, host),
         Subcommand::Completions => completions(rest),
@@ -93,7 +93,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
         return match arguments {
             [] => Reading::Print { text: help::short(paint), status: 0 },
             words if bolide_other_servers::other_words::about(&words.join(" ")).is_some() => explain::run(words),
-            _ => Reading::usage_error(Subcommand::Help, "one command or option is named"),
+            _ => Reading::usage_error(Subcommand::Help, "one command or option is expected"),
         };
     };
     if let Some(command) = Subcommand::named(topic) {
@@ -112,7 +112,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
 
 fn manual(arguments: &[String]) -> Reading {
     if let [_, further, ..] = arguments {
-        return Reading::usage_error(Subcommand::Manual, &format!("`{further}` has no meaning here"));
+        return Reading::usage_error(Subcommand::Manual, &format!("`{further}` is not expected here"));
     }
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => return Reading::Manual { page: crate::manual::man::page() },
@@ -123,9 +123,9 @@ fn manual(arguments: &[String]) -> Reading {
 }
 
 fn completions(arguments: &[String]) -> Reading {
-    let Some(shell) = arguments.first() else { return Reading::usage_error(Subcommand::Completions, "no shell is named") };
+    let Some(shell) = arguments.first() else { return Reading::usage_error(Subcommand::Completions, "no shell is given") };
     if let Some(further) = arguments.get(1) {
-        return Reading::usage_error(Subcommand::Completions, &format!("`{further}` has no meaning here"));
+        return Reading::usage_error(Subcommand::Completions, &format!("`{further}` is not expected here"));
     }
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },

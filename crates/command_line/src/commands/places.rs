@@ -72,6 +72,6 @@ fn missing(pair: &Pair, text: &str, path: &Path) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("`{text}`: there is no directory {}", directory.display());
-    let advice = "with it startup fails; create the directory, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
+    let advice = "startup fails with it; create the directory, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
     Some(Diagnostic::warning(Some(&pair.location), message).advise(advice).local())
 }

@@ -31,7 +31,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         return usage(&format!("there is no flag `{unknown}`"));
     }
     let [action, place, jobs @ ..] = words.as_slice() else {
-        return usage("name an action, and a directory of jobs or a configuration");
+        return usage("specify an action, and a directory of jobs or a configuration");
     };
     let Selected { directories, notes } = match directories_of(place, host) {
         Ok(selected) => selected,
@@ -48,9 +48,9 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         ("drop", [_, ..]) => {
             on_each(&directories, jobs, |directory, place| changed(directory, place, "is deleted", inspection::drop))
         }
-        ("list", _) => usage("`list` does not take names of jobs"),
-        ("show" | "drop", _) => usage("name the jobs, as `list` shows them"),
-        ("retry", _) => usage("name the jobs, as `list` shows them, or write `--all`"),
+        ("list", _) => usage("`list` does not take job names"),
+        ("show" | "drop", _) => usage("specify the jobs as `list` shows them"),
+        ("retry", _) => usage("specify the jobs as `list` shows them, or write `--all`"),
         (other, _) => usage(&format!("there is no action `{other}`; the actions are {}", SPOOL_ACTIONS.join(", "))),
     }
 }
@@ -88,7 +88,7 @@ fn directories_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
     let (settings, diagnostics) = bolide_options::resolve::resolve(&configuration, application.as_ref(), host, &KnownServers);
     let settings = settings.ok_or_else(|| {
         let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-        format!("`{name}` can't be used; name the directory of the jobs instead\n{}", lines.join("\n"))
+        format!("`{name}` can't be used; specify the directory of the jobs instead\n{}", lines.join("\n"))
     })?;
     if settings.spooling.directories.is_empty() {
         return Err(format!("`{name}` has no `spooler`"));
@@ -215,7 +215,7 @@ fn on_each(directories: &[Directory], jobs: &[&String], act: impl Fn(&Directory,
     Reading::Print { text, status }
 }
 
-/// The place of a job by its path, or by its name as `list` shows it. `None`: it is no name of a job.
+/// The place of a job by its path, or by its name as `list` shows it. `None`: it is not a name of a job.
 fn place_of(directory: &Directory, name: &str) -> Option<Place> {
     let below = Path::new(name).strip_prefix(directory.path()).unwrap_or(Path::new(name));
     let below = below.strip_prefix(bolide_spool::directory::FAILED).unwrap_or(below);
@@ -237,7 +237,7 @@ fn show(directory: &Directory, place: &Place, is_json: bool) -> Result<String, S
     let path = if waiting.symlink_metadata().is_ok() { waiting } else { directory.failed_path_of(place) };
     let name = shown(&place.shown());
     let content = inspection::content(&path).map_err(|error| format!("job {name}: {error}"))?;
-    let content = content.ok_or_else(|| format!("job {name}: a process works on it, or it is no whole job"))?;
+    let content = content.ok_or_else(|| format!("job {name}: a process is working on it, or it is incomplete"))?;
     Ok(if is_json { format!("{:#}\n", content_object(place, &content)) } else { content_text(&name, &content) })
 }
 
@@ -296,7 +296,7 @@ fn check_user(directory: &Directory) -> Result<(), String> {
         return Ok(());
     }
     let name = User::from_uid(Uid::from_raw(owner)).ok().flatten().map_or_else(|| format!("#{owner}"), |user| user.name);
-    Err(format!("the directory is of the user {name}: run this command as that user (`sudo -u {name} bolide spool …`)"))
+    Err(format!("the directory belongs to the user {name}: run this command as that user (`sudo -u {name} bolide spool …`)"))
 }
 
 fn shown_bytes(bytes: &[u8]) -> String {

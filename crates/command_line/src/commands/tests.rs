@@ -120,6 +120,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("processes = 2\nprocesses = 3", "`processes` has no effect: it is set again at uwsgi.ini:6"),
         ("http = :8080", "this address is already served, see uwsgi.ini:3"),
         ("chmod-socket = 660", "no socket here is a file"),
+        ("socket = app.sock", "note: only the user that starts Bolide can connect to the socket "),
         ("virtualenv = gone", "there is no directory"),
         ("procname-prefix = shop ; name", "the comment is part of the value"),
         ("master = false\nharakiri = 5", "in uWSGI it does nothing without `master = true`"),

@@ -28,7 +28,7 @@ fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
 }
 
-/// A flag that is no name of an option.
+/// A flag that is not a name of an option.
 struct TypedFlag {
     name: &'static str,
     has_value: bool,

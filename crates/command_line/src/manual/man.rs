@@ -64,7 +64,7 @@ pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
 
 /// Exit statuses of startup, in addition to those of the commands.
 const STATUSES: [(i32, &str); 3] = [
-    (0, "after an ordered stop"),
+    (0, "after an orderly shutdown"),
     (1, "the configuration is invalid, or startup failed"),
     (EXIT_LOAD_FAILED, "the application can't be loaded"),
 ];

@@ -179,7 +179,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                         "nothing is served there, since no option names it",
                         "`http` serves the application itself",
                         "connections without a header of the PROXY protocol are refused",
-                        "the script has the place of the only worker",
+                        "the script runs in place of the only worker",
                     ]
                     .iter()
                     .any(|known| one.message.contains(known))
@@ -255,7 +255,7 @@ fn test_options_that_the_documents_name_are_options() {
                 continue;
             }
             // Names that the example of `declare-option` declares.
-            assert!(catalog().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is no option");
+            assert!(catalog().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is unknown");
             looked_at += 1;
         }
     }

@@ -190,7 +190,7 @@ fn test_omitted_ciphers_are_reported_and_an_empty_list_is_an_error() {
     let suites = settings.listeners[0].tls.as_ref().map(|tls| tls.cipher_suites.clone()).unwrap_or_default();
     assert_eq!(suites.last().map(String::as_str), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
     let told = error(&directory, "https = :8001,app.pem,app.key,RC4-SHA");
-    assert!(told.contains("no cipher of `RC4-SHA` is supported"), "{told}");
+    assert!(told.contains("none of the ciphers in `RC4-SHA` is supported"), "{told}");
 }
 
 #[test]

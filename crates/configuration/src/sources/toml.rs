@@ -48,7 +48,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
             let line = line_at(value.span().start);
             let text = scalar(value.get_ref(), text.get(value.span()).unwrap_or_default()).ok_or_else(|| Malformed {
                 line,
-                message: format!("`{key}`: a value must be a text, a number, a boolean, or a list of them"),
+                message: format!("`{key}`: a value must be a string, a number, a boolean, or a list of them"),
             })?;
             made.pairs.push(RawPair { key: key.to_string(), value: text, line });
         }

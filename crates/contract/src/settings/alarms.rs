@@ -61,7 +61,7 @@ pub enum AlarmAction {
     Mule(u32),
     /// `curl`: a request, or a mail.
     Curl(CurlRequest),
-    /// `crash-reports`, which is no alarm of a configuration: the message becomes a file in this directory.
+    /// `crash-reports`, which is not an alarm of a configuration: the message becomes a file in this directory.
     Report(PathBuf),
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// One line of internal routing, as written. The room `routes` interprets it.
+/// One line of internal routing, as written. The crate `routes` interprets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteRule {
     /// The option: `route`, `response-route-if`, `error-route-label`.
@@ -73,7 +73,7 @@ impl Compression {
     pub const MIN_BYTES: u64 = 1024;
     /// A compromise of size and speed for answers that are generated for each request.
     pub const LEVEL: u32 = 5;
-    /// Text formats. `text/event-stream` is excluded: see the room `engine`.
+    /// Text formats. `text/event-stream` is excluded: see the crate `engine`.
     pub const TYPES: &'static [&'static str] = &[
         "text/*",
         "application/json",

@@ -1,5 +1,5 @@
-//! Settings of hooks: actions at the phases of an instance's life. Plain data: the options room builds it, the room `hooks` runs
-//! it.
+//! Settings of hooks: actions at the phases of an instance's life. Plain data: the crate `options` builds it, the crate `hooks`
+//! runs it.
 
 use std::path::PathBuf;
 

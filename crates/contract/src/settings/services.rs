@@ -96,7 +96,7 @@ pub struct Store {
     pub path: PathBuf,
     /// Seconds between two writes to the disk; 0 leaves the time to the kernel.
     pub sync_s: u64,
-    /// A file that is no cache's is removed (`store_delete`); otherwise it is renamed.
+    /// A file that is not a cache's is removed (`store_delete`); otherwise it is renamed.
     pub deletes_foreign: bool,
 }
 

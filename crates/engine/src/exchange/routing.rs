@@ -1,6 +1,6 @@
 //! Internal routing in a worker: presents requests to the rules, and executes their decisions.
 //!
-//! The rules themselves are in the room `routes`. It runs on the thread that read the request, before the application is called,
+//! The rules themselves are in the crate `routes`. It runs on the thread that read the request, before the application is called,
 //! and only if the settings have rules for requests or answers.
 
 use std::borrow::Cow;

@@ -33,7 +33,7 @@ thread_local! {
     static EXCEPTIONS: RefCell<VecDeque<(String, String)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Whether [`note_exception`] has a use.
+/// Whether [`note_exception`] is needed.
 pub fn wants_exceptions() -> bool {
     IS_ON.load(Relaxed)
 }

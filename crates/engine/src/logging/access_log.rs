@@ -1,7 +1,7 @@
 //! Request lines, formatted into a buffer and written once per iteration of the event loop.
 //!
 //! Without `log-format` the format is that of uWSGI 2.0, byte for byte; other formats are in `log_format` and `log_styles`. The
-//! room `log` writes the lines without blocking. Worker threads run it.
+//! crate `log` writes the lines without blocking. Worker threads run it.
 
 use std::io::Write;
 

@@ -74,7 +74,7 @@ impl MemoryTrim {
         if is_worth_it {
             trim();
         }
-        // Memory that stays in use is no reason to try again.
+        // Memory that stays in use is not a reason to try again.
         self.least_bytes = if is_worth_it { resident() } else { self.least_bytes.min(before) };
         self.goes_on = is_worth_it && connections > 0;
     }

@@ -1,4 +1,4 @@
-//! TLS of a connection: the records in the bytes of its socket. The room `tls` has certificates, keys and tickets.
+//! TLS of a connection: the records in the bytes of its socket. The crate `tls` has certificates, keys and tickets.
 //!
 //! It does not know about protocols or the application. Worker threads run it.
 

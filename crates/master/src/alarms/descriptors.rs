@@ -80,7 +80,7 @@ impl Descriptors {
         // The kernel wants room for a whole number of an eventfd, which comes in one piece.
         let mut bytes = vec![0; one.bytes - one.taken];
         let trouble = match read(&one.copy, &mut bytes) {
-            Ok(0) => "it has reached its end".to_owned(),
+            Ok(0) => "end of file".to_owned(),
             Ok(count) if one.taken + count < one.bytes => {
                 one.taken += count;
                 return Vec::new();
@@ -92,7 +92,7 @@ impl Descriptors {
             Err(Errno::EAGAIN | Errno::EINTR) => return Vec::new(),
             Err(error) => error.to_string(),
         };
-        bolide_log::quiet_line(&format!("descriptor {number} of alarm-fd is not watched any more: {trouble}"));
+        bolide_log::quiet_line(&format!("descriptor {number} of alarm-fd is no longer watched: {trouble}"));
         self.list.remove(position);
         Vec::new()
     }

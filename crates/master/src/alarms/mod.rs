@@ -213,14 +213,14 @@ impl Processes for Alarms {
         }
         let mut lines = self.actions.take_complaints();
         if std::mem::take(&mut self.lost) > 0 {
-            lines.push("messages of alarms were lost: they were raised faster than the master could take them".to_owned());
+            lines.push("alarm messages were lost, because they were raised faster than the master could process them".to_owned());
         }
         if std::mem::take(&mut self.untaken) > 0 {
-            lines.push("messages of alarms were dropped: the queue of their mule is full".to_owned());
+            lines.push("alarm messages were dropped, because the queue of their mule is full".to_owned());
         }
         if let Some((name, count)) = self.unknown.take() {
             let times = if count == 1 { String::new() } else { format!(" {count} times") };
-            lines.push(format!("an alarm `{name}` was raised{times}, and none is configured with this name"));
+            lines.push(format!("an alarm `{name}` was raised{times}, but no alarm of this name is configured"));
         }
         if !lines.is_empty() {
             self.complaint_ms = now_ms + COMPLAINT_MS;

@@ -89,8 +89,8 @@ impl Actions {
     /// Kills actions that take too long, or that the end of the instance does not wait for.
     pub fn kill_late(&mut self, now_ms: u64) {
         let limit = match self.end_ms {
-            Some(_) => "has not ended with the instance".to_owned(),
-            None => format!("has not ended within {}", duration(MAX_ACTION_MS)),
+            Some(_) => "did not exit with the instance".to_owned(),
+            None => format!("did not exit within {}", duration(MAX_ACTION_MS)),
         };
         self.running.kill_late(&limit, now_ms).iter().for_each(|line| bolide_log::quiet_line(line));
     }
@@ -99,7 +99,7 @@ impl Actions {
     pub fn take_complaints(&mut self) -> Vec<String> {
         let words = |(alarm, count): (String, u64)| {
             let messages = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
-            format!("alarm {alarm}: {messages} dropped, because {MAX_WAITING} are waiting for earlier actions to end")
+            format!("alarm {alarm}: {messages} dropped, because {MAX_WAITING} are waiting for earlier actions to finish")
         };
         self.dropped.drain(..).map(words).collect()
     }

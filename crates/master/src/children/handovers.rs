@@ -77,7 +77,7 @@ impl Children {
                 Next::Kill(kill_reason) => self.kill_and_log(id, kill_reason, provision, now_ms),
                 Next::Spare => {
                     if let Some(child) = self.find(id) {
-                        log_sink::line(&format!("harakiri: {child} has ended its request at the last moment: it is not killed"));
+                        log_sink::line(&format!("harakiri: {child} finished its request at the last moment and is not killed"));
                     }
                     self.spare(id);
                 }

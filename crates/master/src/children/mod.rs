@@ -236,7 +236,7 @@ impl Children {
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
         {
             // The deadline stands: if the order could not be sent, the child is killed then.
-            log_sink::line(&format!("{child} could not be told to end: {error}"));
+            log_sink::line(&format!("{child} could not be told to exit: {error}"));
         }
         self.wake_helper(child);
     }
@@ -289,22 +289,22 @@ impl Children {
         let (mercy_ms, mercy_option) = mercy_of(child, provision);
         let mercy = duration(mercy_ms);
         let line = match kill_reason {
-            KillReason::Mercy if child.is_prototype() => format!("{child} has not ended in time: killing it"),
+            KillReason::Mercy if child.is_prototype() => format!("{child} did not exit in time: killing it"),
             KillReason::Mercy if child.ready_ms.is_none() => {
-                format!("{child} does not serve yet and does not take orders: killing it")
+                format!("{child} is not ready and does not follow orders: killing it")
             }
-            KillReason::Mercy => format!("{child} has not finished within {mercy} ({mercy_option}): killing it{served}"),
+            KillReason::Mercy => format!("{child} did not finish within {mercy} ({mercy_option}): killing it{served}"),
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
-            KillReason::Memory => format!("killing {child} for its memory{served}"),
-            KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
+            KillReason::Memory => format!("killing {child} because of its memory use{served}"),
+            KillReason::Unreachable => format!("{child} can no longer be reached: killing it{served}"),
             KillReason::StopNow | KillReason::Signaled => format!("killing {child}{served}"),
             KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
-            KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
-            KillReason::NoRoom => format!("{child} has not made room for a newer generation: killing it{served}"),
+            KillReason::Late => format!("{child} was not ready in time (load-timeout): killing it"),
+            KillReason::NoRoom => format!("{child} did not make room for a newer generation: killing it{served}"),
             KillReason::InterpreterStays => {
                 let most = duration(INTERPRETER_END_MS);
                 format!(
-                    "{child} has answered everything, but its interpreter has not ended within {most}: killing it; a non-daemon \
+                    "{child} has answered everything, but its interpreter did not exit within {most}: killing it; a non-daemon \
                         thread or an exit handler keeps it alive"
                 )
             }
@@ -530,8 +530,8 @@ fn lost_beside(worker: &Child, in_flight: usize, board: &Scoreboard) -> String {
     let open = worker.row().and_then(|row| board.row(row)).map_or(0, |row| row.connections.load(Relaxed) as usize);
     match (handover.waiting, open.saturating_sub(in_flight)) {
         (Some(0), _) | (None, 0) => String::new(),
-        (Some(1), _) => "; a request that waits on another connection is lost".to_owned(),
-        (Some(count), _) => format!("; {count} requests that wait on other connections are lost"),
+        (Some(1), _) => "; a request that was waiting on another connection is lost".to_owned(),
+        (Some(count), _) => format!("; {count} requests that were waiting on other connections are lost"),
         (None, count) => format!("; {} could not be handed over in time", counted(count as u64, "other connection")),
     }
 }

@@ -37,7 +37,7 @@ struct Row(Signal, [(Effect, &'static str); 2]);
 
 const REPLACED: &str = "It is replaced. Its requests are completed, and a worker's replacement accepts requests before it exits.";
 const ENDED: &str = "It exits immediately, and is replaced. Its open connections without a request go to the other workers.";
-const NO_EFFECT_ALONE: &str = "None, but the log says that it arrived.";
+const NO_EFFECT_ALONE: &str = "None, but it is logged.";
 const ROWS: [Row; 4] = [
     Row(
         Signal::SIGTERM,
@@ -51,7 +51,7 @@ const ROWS: [Row; 4] = [
     ),
     Row(
         Signal::SIGHUP,
-        [(Effect::Replace, REPLACED), (Effect::Reload, "Reload. Several of them while a generation starts cause one reload.")],
+        [(Effect::Replace, REPLACED), (Effect::Reload, "Reload. Several signals during a reload cause one more reload.")],
     ),
     Row(Signal::SIGINT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),
     Row(Signal::SIGQUIT, [(Effect::End, ENDED), (Effect::Nothing, NO_EFFECT_ALONE)]),

@@ -55,7 +55,7 @@ pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
     let shown = pidfile.display();
     let name = command.name();
     let signal = commands::of_request(&command.to_instance(None)).and_then(|command| command.row().portable_signal);
-    let no_signal = || (EXIT_NOT_SENT, format!("no signal means `{name}`"));
+    let no_signal = || (EXIT_NOT_SENT, format!("no signal corresponds to `{name}`"));
     match signal.ok_or_else(no_signal).and_then(|signal| Ok((send_signal(signal, pidfile)?, signal))) {
         Ok((pid, signal)) => {
             log_sink::line(&format!("{shown}: sent {} to the instance with pid {pid} ({name})", signal.as_str()));
@@ -114,7 +114,7 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     // A shutdown with `--now` is not waited for.
     let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
         let hint = row.map_or("", |row| row.hints.1).replace("{pid}", &pid.to_string());
-        let why = format!("its control socket is not known here; name its `control-socket`{hint}");
+        let why = format!("its control socket is not known here; specify its `control-socket`{hint}");
         return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
     };
     match kill(Pid::from_raw(pid), signal) {
@@ -130,11 +130,11 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, Refusa
     let shown = path.display();
     let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
     let Some(row) = commands::of_request(request).map(Command::row) else {
-        return refuse("a FIFO does not answer; name the pidfile or the configuration");
+        return refuse("a FIFO does not answer; specify the pidfile or the configuration");
     };
     let Some((letter, _)) = row.letters.first() else { return refuse(row.hints.0) };
     if request.waits {
-        return refuse("a FIFO does not answer; name the pidfile or the configuration");
+        return refuse("a FIFO does not answer; specify the pidfile or the configuration");
     }
     let letters = letter.to_string().repeat(request.change.unsigned_abs().max(1) as usize);
     // Opening a FIFO without a reader fails immediately.
@@ -152,7 +152,7 @@ fn send_signal(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     let text = guarded_files::read_text(path, pidfile::MAX_BYTES, Rights::Own).map_err(|error| {
         // `--reload` of other servers does not take files, so the application may have been written behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
-        (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
+        (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; specify the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
     // In a container the master may be PID 1; elsewhere PID 1 is not a server.
@@ -161,7 +161,7 @@ fn send_signal(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     check(pid).map_err(not_sent)?;
     match kill(pid, signal) {
         Ok(()) => Ok(pid),
-        Err(Errno::ESRCH) => Err(not_sent(format!("process {pid} has ended"))),
+        Err(Errno::ESRCH) => Err(not_sent(format!("process {pid} has exited"))),
         Err(Errno::EPERM) => Err(not_sent(format!("process {pid} belongs to another user; try it as that user, or as root"))),
         Err(error) => Err(not_sent(format!("process {pid}: {error}"))),
     }

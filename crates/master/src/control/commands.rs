@@ -83,9 +83,9 @@ pub const UNSUPPORTED_LETTERS: &[(char, &str, &str)] = &[
     ('S', "there is no subscription server to notify", "Nothing, because there are no subscriptions."),
 ];
 
-const NO_SOCKET_HINT: &str = "no letter of the FIFO does that; name the pidfile or the configuration";
+const NO_SOCKET_HINT: &str = "no letter of the FIFO does that; specify the pidfile or the configuration";
 const TOGGLE_HINTS: (&str, &str) =
-    ("its letter `p` toggles a pause; name the pidfile or the configuration", "; `kill -TSTP {pid}` pauses it, or resumes it");
+    ("its letter `p` toggles a pause; specify the pidfile or the configuration", "; `kill -TSTP {pid}` pauses it, or resumes it");
 
 /// Returns a row with the log line only.
 const fn row(done: &'static str) -> CommandRow {
@@ -173,7 +173,7 @@ commands! {
     /// Like `Reload`, without time for requests in flight: the old generation ends as soon as the new one serves.
     ReloadBrutally => CommandRow {
         letters: &[
-            ('R', "Reload without waiting for requests in flight when the new generation serves."),
+            ('R', "Reload, and do not wait for requests in flight once the new generation is ready."),
             ('W', "As `R`."),
         ],
         command_line: Some((InstanceCommand::Reload, Form::Now)),
@@ -221,7 +221,7 @@ commands! {
     Pause => CommandRow {
         command_line: Some((InstanceCommand::Pause, Form::Plain)),
         hints: TOGGLE_HINTS,
-        ..row("pausing: no request starts until it is resumed")
+        ..row("pausing: new requests wait until it is resumed")
     },
     /// Begin requests again.
     Resume => CommandRow {
@@ -234,8 +234,8 @@ commands! {
         letters: &[('p', "Pause, as SIGTSTP, or resume a paused instance.")],
         signals: &[(
             signal(Signal::SIGTSTP),
-            "Pause. Requests in flight are completed, no other starts, and clients wait. A second one resumes. Ctrl-Z in its \
-                terminal has the same effect. It never stops the master, and the log says what it did.",
+            "Pause. Requests in flight are completed, no new ones start, and clients wait. A second one resumes. Ctrl-Z in its \
+                terminal has the same effect. It never stops the master, and it is logged.",
         )],
         is_cumulative: true,
         ..row("pausing, or resuming")
@@ -312,7 +312,7 @@ pub fn of_letters(letters: &[u8]) -> Vec<Letter> {
 /// Returns the command of a request at the control socket.
 ///
 /// # Errors
-/// The reason why the request is no command, as text.
+/// The reason why the request is not a command, as text.
 pub fn of_question(question: &Value) -> Result<Command, String> {
     let asked = question["ask"].as_str().unwrap_or_default();
     let is = |flag: &str| question[flag].as_bool() == Some(true);

@@ -41,7 +41,7 @@ const DEFAULT_DISPOSITION: &[Signal] = &[
 ];
 
 /// The manual's sentence about all other signals.
-const OTHERS: &str = "None, but the log says that it arrived. No signal stops the master silently.";
+const OTHERS: &str = "None, but it is logged. No signal stops the master silently.";
 
 /// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master
 /// calls this before it starts anything, so that no signal is lost from then on.

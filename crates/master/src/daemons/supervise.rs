@@ -193,7 +193,7 @@ impl SupervisedDaemon {
             (_, Some(now)) => {
                 self.missing = 0;
                 self.start_ms = None;
-                Some(format!("daemon {name}: its pidfile says {now}"))
+                Some(format!("daemon {name}: its pidfile contains {now}"))
             }
             (Some(before), None) => {
                 let pause = self.pause_before_next(now_ms);
@@ -206,9 +206,9 @@ impl SupervisedDaemon {
                     return None;
                 }
                 self.missing = 0;
-                let late = format!("its pidfile has named no process for {} s", self.daemon.checks);
+                let late = format!("its pidfile has not contained a running process for {} s", self.daemon.checks);
                 if self.child.is_some() {
-                    return Some(format!("daemon {}: {late}, and its command has not gone to the background", self.name));
+                    return Some(format!("daemon {}: {late}, and its command did not go to the background", self.name));
                 }
                 let pause = self.pause_before_next(now_ms);
                 Some(format!("daemon {}: {late}; restarting {pause}", self.name))
@@ -361,7 +361,7 @@ mod tests {
         );
         daemon.start_ms = None;
         assert_eq!(daemon.check_files(1000, 1000), Vec::<String>::new());
-        assert!(daemon.check_files(1000, 2000)[0].contains("named no process for 2 s"));
+        assert!(daemon.check_files(1000, 2000)[0].contains("has not contained a running process for 2 s"));
         assert!(daemon.start_ms.is_some());
     }
 }

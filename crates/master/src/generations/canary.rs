@@ -64,7 +64,7 @@ impl Generations {
             ended_old: Answers::default(),
         });
         let length = duration(length_ms);
-        let what = format!("{canary} of generation {number} serves beside those of generation {serving} for {length}");
+        let what = format!("{canary} of generation {number} handles requests beside those of generation {serving} for {length}");
         log_sink::line(&format!("canary: {what} (reload-canary)"));
         notifier.status(&what);
         notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));

@@ -84,7 +84,7 @@ impl Generations {
         if serving.is_empty() {
             let old = serving.number;
             log_sink::line(&format!(
-                "canary: no worker of generation {old} serves (cheap) to compare generation {number} with: no canary"
+                "canary skipped: no worker of generation {old} is running (cheap) to compare generation {number} with"
             ));
             return None;
         }
@@ -134,7 +134,7 @@ impl Generations {
         if now_ms >= forming.notice_ms {
             forming.notice_ms = now_ms + notice_ms();
             let is_loaded = forming.loaded_in_ms.is_some();
-            let what = if is_loaded { "not all of its workers serve yet" } else { "it still loads the application" };
+            let what = if is_loaded { "not all of its workers are ready yet" } else { "it is still loading the application" };
             log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
             log_stacks_of_late_workers(number, children);
         }
@@ -174,7 +174,7 @@ impl Generations {
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signaled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
         } else if forming.reason != Reason::First && forming.early_failures >= MAX_EARLY_FAILURES {
-            Some("its workers die before they serve".to_owned())
+            Some("its workers exit before they are ready".to_owned())
         } else {
             None
         }
@@ -243,7 +243,7 @@ fn log_stacks_of_late_workers(number: u32, children: &Children) {
     let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
     for worker in children.active_workers(number).filter(is_late) {
         let Some(pid) = worker.pid else { continue };
-        log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
+        log_sink::line(&format!("{worker} is not ready yet; its Python stack:"));
         // A worker that is just exiting has no stack to write.
         let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), stack_signal());
     }

@@ -88,7 +88,7 @@ pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, c
             slot.lived();
             "; it is replaced".to_owned()
         } else {
-            format!(" soon after its start; next attempt in {}", duration(slot.failed_early(now_ms)))
+            format!(" soon after startup; next attempt in {}", duration(slot.failed_early(now_ms)))
         }
     });
     // A kill already has a log line, and an ordered end needs none.

@@ -1,6 +1,6 @@
 //! Generations of the application: the one that serves, and the reload that forms the next. `forming` has how a generation forms.
-//! The supervisor carries out what its success or failure means for the rest of the instance, which this room does not know. The
-//! master runs it.
+//! The supervisor carries out what its success or failure means for the rest of the instance, which this module does not know.
+//! The master runs it.
 
 pub mod canary;
 pub mod forming;

@@ -75,8 +75,7 @@ fn shorten_oldest_deadlines(newer: u32, children: &mut Children, now_ms: u64) {
     if shortened > 0 {
         let (workers, most) = (workers_in_words(shortened), duration(NO_ROOM_MS));
         log_sink::line(&format!(
-            "reload: there is no room for generation {newer}: {workers} of generation {oldest}, still finishing, must end within \
-                {most}"
+            "reload: there is no room for generation {newer}: {workers} of generation {oldest} must finish within {most}"
         ));
     }
 }

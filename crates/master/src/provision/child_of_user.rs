@@ -55,7 +55,7 @@ pub fn run(privileges: Option<&Privileges>, kept: &[RawFd], most_ms: u64, work: 
     match answer?.split_first() {
         Some((1, answer)) => Ok(answer.to_vec()),
         Some((_, why)) => Err(io::Error::other(String::from_utf8_lossy(why).into_owned())),
-        None => Err(io::Error::other("the child that does it has ended")),
+        None => Err(io::Error::other("the child process that does it has exited")),
     }
 }
 

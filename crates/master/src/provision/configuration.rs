@@ -229,7 +229,7 @@ impl Configuration {
             "the user `{user}` (uid) may {words}: it is read as that user, and settings that need root's rights keep their values"
         )];
         let named = harmless.named(&self.sources.privileged, &answer.said);
-        lines.extend(named.iter().map(|option| format!("{option}: keeps its value until a restart: root acts on it")));
+        lines.extend(named.iter().map(|option| format!("{option}: keeps its value until a restart, because root acts on it")));
         Ok((Answer { settings: harmless.settings, ..answer }, lines))
     }
 
@@ -320,6 +320,6 @@ fn read_as_user(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, V
     };
     let answer = child_of_user::run(Some(privileges), &[], READING_MS, work).map_err(trouble)?;
     let outcome: Wire =
-        serde_json::from_slice(&answer).map_err(|_| trouble(io::Error::other("the child that reads it has ended")))?;
+        serde_json::from_slice(&answer).map_err(|_| trouble(io::Error::other("the child process that reads it has exited")))?;
     outcome.map(|(settings, warnings, said)| Answer { settings, warnings, said })
 }

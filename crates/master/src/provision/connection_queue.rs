@@ -118,7 +118,7 @@ impl ConnectionQueue {
                     self.is_full = true;
                     return;
                 }
-                // The sender's packet is no connection. The next one may be.
+                // The sender's packet is not a connection. The next one may be.
                 Ok(Taken::Lost) | Err(_) => {}
             }
         }

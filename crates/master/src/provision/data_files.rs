@@ -17,7 +17,7 @@ use bolide_supervision::system;
 
 /// Only the user of the application reads what it stores.
 const FILE_MODE: u32 = 0o600;
-/// The end of the name of a file that is no queue.
+/// The end of the name of a file that is not a queue.
 const SET_ASIDE: &str = ".broken";
 
 /// Opens the file that holds the bytes of a memory. `None`: it has no file. `said` gets a line about a file that was there.
@@ -43,7 +43,7 @@ pub fn restore_size(wanted: &Wanted, data: &OwnedFd, said: &mut Vec<String>) -> 
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
     if nix::sys::stat::fstat(data)?.st_size < length {
         nix::fcntl::posix_fallocate(data, 0, length)?;
-        said.push("queue: its file was cut: what stood behind its end is lost".to_owned());
+        said.push("queue: its file was truncated, and the items behind its end are lost".to_owned());
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ fn open_queue(
     let found = file.metadata().map_err(located)?.len();
     if found != 0 && found != bytes {
         let Queue { slots, block_bytes, .. } = settings;
-        let advice = "write the values that it was made with, or remove it";
+        let advice = "set the values that it was created with, or remove it";
         return Err(located(io::Error::other(format!(
             "it has {found} bytes, and a queue of {slots} blocks of {block_bytes} bytes has {bytes}: {advice}"
         ))));
@@ -74,7 +74,7 @@ fn open_queue(
             return Ok(file.into());
         }
         let aside = set_aside(&store.path, rights).map_err(located)?;
-        said.push(format!("queue: its file is not that of a queue, and is renamed to {}: it begins empty", aside.display()));
+        said.push(format!("queue: its file is not a queue, so it is renamed to {}, and the queue starts empty", aside.display()));
         file = open_regular(&store.path, rights).map_err(located)?;
         lock(&file).map_err(located)?;
     }
@@ -97,17 +97,17 @@ fn open_regular(path: &Path, rights: Rights<'_>) -> io::Result<File> {
 fn lock(file: &File) -> io::Result<()> {
     match system::lock_file(file)? {
         true => Ok(()),
-        false => Err(io::Error::other("another instance works with it: give each instance a file of its own")),
+        false => Err(io::Error::other("another instance uses it: give each instance its own file")),
     }
 }
 
-/// Renames a file that is no queue, which may be of value to its owner.
+/// Renames a file that is not a queue, which may be of value to its owner.
 fn set_aside(path: &Path, rights: Rights<'_>) -> io::Result<PathBuf> {
     let mut name = OsString::from(path.as_os_str());
     name.push(SET_ASIDE);
     let aside = PathBuf::from(name);
     if !guarded_files::is_missing(&aside, rights) {
-        let words = format!("it is not the file of a queue, and {} exists already: remove one of them", aside.display());
+        let words = format!("it is not the file of a queue, and {} already exists: remove one of them", aside.display());
         return Err(io::Error::other(words));
     }
     guarded_files::rename(path, &aside, rights)?;

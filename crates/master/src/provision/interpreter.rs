@@ -98,7 +98,7 @@ pub fn enter_directory(settings: &Settings) -> Result<(), StartError> {
 /// Returns the error for a prototype's program that could not be executed, with a hint at the cause.
 pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
     let hint = match error.raw_os_error() {
-        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
+        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or omit uid and gid",
         Some(libc::ENOENT) => {
             "the program, the interpreter of its first line, or its loader does not exist; with chroot its libraries must be \
                 inside"

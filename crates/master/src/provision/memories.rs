@@ -114,9 +114,9 @@ impl Memories {
                     && let (Some(old), Some(new)) = (old.held.mapping(), made.held.mapping())
                 {
                     MetricValues::of(new).adopt(now, &MetricValues::of(old), before);
-                    said.push("metrics: there are others now: those that stay keep their values".to_owned());
+                    said.push("metrics: the set of metrics has changed, and those that remain keep their values".to_owned());
                 } else if made.wanted.store().is_none() && made.data.is_none() {
-                    said.push(format!("{}: its settings have changed: it begins empty", words(&made.wanted)));
+                    said.push(format!("{}: its settings have changed, so it starts empty", words(&made.wanted)));
                 }
             }
             Ok(Rc::new(made))
@@ -153,7 +153,7 @@ impl Memories {
                             place.data = wanted.data_name().map(|name| take_data(&mut handed, &name)).transpose()?;
                         }
                         said.push(format!(
-                            "{}: that of the previous master can't be taken over ({why}): it begins empty",
+                            "{}: the previous master's can't be taken over ({why}), so it starts empty",
                             words(&wanted)
                         ));
                     }
@@ -172,7 +172,7 @@ impl Memories {
             let name = words(&memory.wanted);
             let restored = memory.data.as_ref().map(|data| data_files::restore_size(&memory.wanted, data, &mut said));
             if let Some(Err(error)) = restored {
-                said.push(format!("{name}: its file was cut, and can't get its size again: {error}"));
+                said.push(format!("{name}: its file was truncated, and can't be extended again: {error}"));
             }
             if memory.is_whole() {
                 continue;
@@ -183,13 +183,14 @@ impl Memories {
             match Memory::create(memory.wanted.clone(), memory.identity, place, &mut said) {
                 Ok(new) => {
                     if !new.wanted.is_in_file() {
-                        said.push(format!("{name}: a process of the application has overwritten it: it begins empty"));
+                        said.push(format!("{name}: a process of the application has overwritten it, so it starts empty"));
                     }
                     *memory = Rc::new(new);
                 }
-                Err(error) => {
-                    said.push(format!("{name}: a process of the application has spoilt it, and it can't be made again: {error}"))
-                }
+                Err(error) => said.push(format!(
+                    "{name}: a process of the application has damaged it, and it can't be created again: \
+                        {error}"
+                )),
             }
         }
         said
@@ -346,7 +347,7 @@ impl Memory {
         {
             let name = words(&self.wanted);
             log_sink::line(&format!(
-                "{name}: its file can't be read: {error}: another process has changed its size; a reload begins an empty one"
+                "{name}: its file can't be read: {error}: another process has changed its size; a reload creates an empty one"
             ));
         }
         counts.unwrap_or_default()
@@ -397,7 +398,7 @@ mod tests {
         assert_eq!(changed, Vec::<String>::new());
         let other = first.for_settings(&services(&["a", "c"], 20), None, &mut changed).expect("made");
         assert!(!Rc::ptr_eq(&first.list[0], &other.list[0]));
-        assert_eq!(changed, ["cache \"a\": its settings have changed: it begins empty"]);
+        assert_eq!(changed, ["cache \"a\": its settings have changed, so it starts empty"]);
         assert_eq!(other.files().len(), 3, "with the locks");
     }
 
@@ -412,7 +413,7 @@ mod tests {
         let new = Memories::at_start(&wanted, handed, None, &mut changed).expect("made");
         assert_eq!(new.files().len(), 3, "with the locks");
         assert_eq!(changed.len(), 1);
-        assert!(changed[0].starts_with("cache \"b\": that of the previous master can't be taken over (it has"), "{changed:?}");
+        assert!(changed[0].starts_with("cache \"b\": the previous master's can't be taken over (it has"), "{changed:?}");
     }
 
     #[test]
@@ -434,8 +435,8 @@ mod tests {
         assert!(new.list.iter().all(|memory| sealed_memory::is_sealed(&memory.held.descriptor())));
         assert_eq!(
             said[0],
-            "cache \"a\": that of the previous master can't be taken over (its size is not sealed, as in older versions of \
-                Bolide): it begins empty"
+            "cache \"a\": the previous master's can't be taken over (its size is not sealed, as in older versions of \
+                Bolide), so it starts empty"
         );
     }
 }

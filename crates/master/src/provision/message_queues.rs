@@ -48,7 +48,7 @@ impl MessageQueues {
         }
         if smallest < bytes {
             return Ok(vec![format!(
-                "mule-msg-size = {bytes}: the kernel gives a queue {smallest} bytes at most: raise net.core.wmem_max"
+                "mule-msg-size = {bytes}: the kernel allows a queue of at most {smallest} bytes: raise net.core.wmem_max"
             )]);
         }
         Ok(Vec::new())
@@ -61,7 +61,7 @@ impl MessageQueues {
         self.list.retain(|queue| {
             let is_needed = needed.contains(&queue.name);
             if !is_needed && has_messages(queue.take.as_fd()) {
-                lines.push(format!("{} is not configured any more: the messages in its queue are dropped", queue.name));
+                lines.push(format!("{} is no longer configured, so the messages in its queue are dropped", queue.name));
             }
             is_needed
         });
@@ -137,7 +137,7 @@ mod tests {
         let mut bytes = [0; 9];
         assert_eq!(recv(queues.files()[2].take, &mut bytes, MsgFlags::MSG_PEEK), Ok(5));
         let lines = queues.keep_for(&settings(1, &[]));
-        assert_eq!(lines, ["mule 2 is not configured any more: the messages in its queue are dropped"]);
+        assert_eq!(lines, ["mule 2 is no longer configured, so the messages in its queue are dropped"]);
         assert_eq!(names(&queues), ["mules", "mule 1"]);
     }
 

@@ -48,7 +48,7 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
     let is_empty = opened.is_new || opened.file.metadata()?.len() == 0;
     let is_locked = system::lock_file(&opened.file)?;
     if !is_locked && !is_ours {
-        return Err(io::Error::other("another instance works with it: give each instance a file of its own"));
+        return Err(io::Error::other("another instance uses it: give each instance its own file"));
     }
     if is_empty && is_locked {
         return create(opened, identity, None);
@@ -63,17 +63,17 @@ pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Optio
     let said = if !is_locked || mapping::has_head(&opened.file) {
         // Old workers may still work with it, so its size does not change under them: another file takes its name.
         opened.known(&store.path, rights)?.remove()?;
-        format!("{} is not used, because {why}: the cache begins empty", store.path.display())
+        format!("{} is not used, because {why}: the cache starts empty", store.path.display())
     } else if store.deletes_foreign {
         opened.known(&store.path, rights)?.remove()?;
-        format!("{} is removed (store_delete), because {why}: the cache begins empty", store.path.display())
+        format!("{} is removed (store_delete), because {why}: the cache starts empty", store.path.display())
     } else {
         let aside = set_aside(&store.path, rights)?;
-        format!("{} is renamed to {}, because {why}: the cache begins empty", store.path.display(), aside.display())
+        format!("{} is renamed to {}, because {why}: the cache starts empty", store.path.display(), aside.display())
     };
     let opened = open_file(&store.path, rights)?;
     if !system::lock_file(&opened.file)? {
-        return Err(io::Error::other("another instance works with it: give each instance a file of its own"));
+        return Err(io::Error::other("another instance uses it: give each instance its own file"));
     }
     create(opened, identity, Some(said))
 }
@@ -125,7 +125,7 @@ fn create(opened: OpenedFile, identity: &Identity, said: Option<String>) -> io::
     Ok(StoreFile { file: opened.file, is_new: true, said })
 }
 
-/// Renames a file that is no cache's, which may be of value to its owner.
+/// Renames a file that is not a cache's, which may be of value to its owner.
 fn set_aside(path: &Path, rights: Rights<'_>) -> io::Result<PathBuf> {
     let mut name = OsString::from(path.as_os_str());
     name.push(SET_ASIDE);

@@ -45,7 +45,7 @@ impl Losses {
             None => format!("signals that were raised too quickly ({})", counted(count, "time")),
         };
         let list: Vec<String> = std::mem::take(&mut self.since_line).into_iter().map(what).collect();
-        Some(format!("signals are dropped, because {MAX_PENDING} wait for their target already: {}", list.join(", ")))
+        Some(format!("signals are dropped, because {MAX_PENDING} are already waiting for their target: {}", list.join(", ")))
     }
 
     pub fn wake_ms(&self) -> Option<u64> {

@@ -293,7 +293,7 @@ impl Signaling {
     fn run_timer(&mut self, timer: Timer, now_ms: u64) {
         if self.clock.running().len() >= MAX_TIMERS {
             let number = timer.number;
-            return log_sink::line(&format!("signal {number}: {MAX_TIMERS} timers run already: another one is ignored"));
+            return log_sink::line(&format!("signal {number}: {MAX_TIMERS} timers are already running, so this one is ignored"));
         }
         self.clock.add(timer, now_ms);
     }

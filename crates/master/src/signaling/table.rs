@@ -125,9 +125,10 @@ impl Table {
             Registration::File { .. } => (self.files.len() >= MAX_EACH, "file monitors"),
         };
         if is_full {
-            return changes
-                .problems
-                .push(format!("the application has the most {what} already: this one is ignored: {registration:?}"));
+            return changes.problems.push(format!(
+                "the application already has the maximum number of {what}, so this one is ignored: \
+                    {registration:?}"
+            ));
         }
         match registration {
             Registration::Handler { number, target } => self.set_target(number, target, members, changes),

@@ -115,7 +115,10 @@ fn work(plan: &ExporterPlan, poster: &Poster, channel: &MasterChannel) {
         let left = queue.end(Duration::from_millis(END_MS));
         report_counts(&queue, channel);
         if left > 0 {
-            channel.say(&format!("otlp ({}): {left} spans are lost: the collector has not taken them in time", origin(plan)));
+            channel.say(&format!(
+                "otlp ({}): {left} spans are lost, because the collector did not accept them in time",
+                origin(plan)
+            ));
         }
         // The other thread may still wait for the collector.
         system::leave(0);
@@ -168,8 +171,8 @@ fn complain_of_drops(plan: &ExporterPlan, queue: &SpanQueue, channel: &MasterCha
     if dropped > 0 {
         let origin = origin(plan);
         channel.say(&format!(
-            "otlp ({origin}): {dropped} spans were dropped: they come faster than the collector takes them; otlp-sample makes \
-            them fewer"
+            "otlp ({origin}): {dropped} spans were dropped, because they came faster than the collector accepts them; \
+                otlp-sample reduces their number"
         ));
     }
     dropped > 0
@@ -247,7 +250,7 @@ impl Failures {
             1 => "; 1 span has failed".to_owned(),
             spans => format!("; {spans} spans have failed"),
         };
-        channel.say(&format!("otlp ({}): the collector does not take spans: {why}{lost}", origin(plan)));
+        channel.say(&format!("otlp ({}): the collector does not accept spans: {why}{lost}", origin(plan)));
     }
 }
 

@@ -92,9 +92,7 @@ impl Poster {
 
 fn client_config() -> io::Result<ClientConfig> {
     let path = system_authorities().ok_or_else(|| {
-        io::Error::other(
-            "the system has no file of trusted certificates: install them (ca-certificates), or name one with SSL_CERT_FILE",
-        )
+        io::Error::other("the system has no file of trusted certificates: install them (ca-certificates), or set SSL_CERT_FILE")
     })?;
     let versions = ClientConfig::builder_with_provider(Arc::clone(bolide_tls::provider())).with_safe_default_protocol_versions();
     Ok(versions.map_err(io::Error::other)?.with_root_certificates(read_authorities(&path)?).with_no_client_auth())
@@ -153,7 +151,7 @@ fn is_whole(answer: &[u8]) -> bool {
 fn judged(answer: &[u8]) -> Posted {
     let status = |head: &str| head.strip_prefix("HTTP/1.")?.get(2..5)?.parse::<u16>().ok();
     let Some((status, head, body)) = parts(answer).and_then(|(head, body)| Some((status(head)?, head, body))) else {
-        return Posted::Refused { why: "its answer is not one of HTTP".to_owned() };
+        return Posted::Refused { why: "its response is not HTTP".to_owned() };
     };
     if (200..300).contains(&status) {
         let (rejected, why) = rejected(body);
@@ -224,8 +222,8 @@ mod tests {
             ),
             ("HTTP/1.1 401 No\r\n\r\n", refused("status 401")),
             ("HTTP/1.1 301 Moved\r\n\r\n", refused("status 301")),
-            ("SSH-2.0\r\n\r\n", refused("its answer is not one of HTTP")),
-            ("HTTP/1.1 2", refused("its answer is not one of HTTP")),
+            ("SSH-2.0\r\n\r\n", refused("its response is not HTTP")),
+            ("HTTP/1.1 2", refused("its response is not HTTP")),
         ] {
             assert_eq!(judged(answer.as_bytes()), posted, "{answer}");
         }

@@ -54,9 +54,10 @@ pub fn answer(numbers: &mut impl Numbers, door: Door, request: Option<&Request>,
         _ if door == Door::Statistics => Answer::of_uwsgi(numbers.page(view)),
         _ if !is_known => request.refused_host(),
         "/-/events" => numbers.events(view, now_ms),
-        "" => Answer::text(400, "This is no HTTP request.\n"),
-        path => live::file(path)
-            .unwrap_or_else(|| Answer::text(404, &format!("There is nothing here. These paths have answers:\n{INDEX}"))),
+        "" => Answer::text(400, "This is not an HTTP request.\n"),
+        path => {
+            live::file(path).unwrap_or_else(|| Answer::text(404, &format!("There is nothing here. These paths exist:\n{INDEX}")))
+        }
     }
 }
 

@@ -28,7 +28,7 @@ pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {
     let children = view.children.iter().count();
     log_sink::line(&format!("status: generation in service: {serving}, children: {children}, waiting connections: {queue}"));
     if view.children.is_paused() {
-        log_sink::line("status: paused: no request starts");
+        log_sink::line("status: paused: new requests wait");
     }
     if let Some(canary) = view.generations.canary_in_words(view.children, now_ms) {
         log_sink::line(&format!("status: canary: {canary}"));

@@ -36,7 +36,7 @@ impl Supervisor {
                 let (reporting, configuration) = (&self.reporting, &self.configuration);
                 let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
                 let outcome = match &started {
-                    Ok(pid) => format!("starting a new master (pid {pid}), this one serves until the new one does"),
+                    Ok(pid) => format!("starting a new master (pid {pid}), this one continues until the new one is ready"),
                     Err(why) => format!("{why}: this master stays"),
                 };
                 log_sink::line(&format!("upgrade ({by}): {outcome}"));

@@ -43,7 +43,7 @@ impl Supervisor {
             && let Some(starting) = self.generations.reload.start_in_words(now_ms)
         {
             let by = asker.words;
-            log_sink::line(&format!("reload: {starting}: one more reload follows it, which {by} asks for"));
+            log_sink::line(&format!("reload: {starting}: one more reload follows it, requested by {by}"));
             self.notifier.reloading(&format!("{starting}, another reload follows it"));
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Supervisor {
         self.plan_generation()?;
         let Some(abandoned) = self.generations.reload.request(is_brutal) else { return Ok(()) };
         let is_first = abandoned.reason == Reason::First;
-        self.abandon(&abandoned, Some(&format!("for a new one that {by} asks for")), now_ms);
+        self.abandon(&abandoned, Some(&format!("for a new one, requested by {by}")), now_ms);
         if is_first {
             // The first generation does not take over from another.
             self.apply_plan(None);
@@ -238,7 +238,7 @@ impl Supervisor {
             if !self.provision.is_developed() {
                 log_sink::line(&format!("reload: starting generation {number}, {serves}"));
             }
-            self.notifier.reloading(&format!("starting generation {number}, generation {serving} serves"));
+            self.notifier.reloading(&format!("starting generation {number}, generation {serving} continues"));
         }
     }
 
@@ -263,7 +263,7 @@ impl Supervisor {
         self.apply_plan(Some(serving));
         self.generations.vacate();
         let next = self.generations.last_number() + 1;
-        let what = format!("generation {serving} ends first ({why}), clients wait until generation {next} serves");
+        let what = format!("generation {serving} ends first ({why}), clients wait until generation {next} is ready");
         log_sink::line(&format!("reload: {what}"));
         self.notifier.reloading(&what);
         self.children.end_generations(|_| true, false, &self.provision, now_ms);

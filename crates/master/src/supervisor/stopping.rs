@@ -71,8 +71,8 @@ impl Supervisor {
             0 if !self.ending.has_served => "the application is still being loaded".to_owned(),
             0 => {
                 let left: Vec<String> = self.children.iter().map(ToString::to_string).collect();
-                let left = if left.is_empty() { "daemons and commands of cron".to_owned() } else { left.join(", ") };
-                format!("no request is in flight; waiting for the end of {left}")
+                let left = if left.is_empty() { "daemons and cron commands".to_owned() } else { left.join(", ") };
+                format!("no request is in flight; waiting for {left} to exit")
             }
             count => {
                 let requests = counted(count as u64, "request");

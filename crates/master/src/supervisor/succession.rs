@@ -47,8 +47,11 @@ impl Supervisor {
         self.cancel_replacements();
         // Workers first: if the master were killed now, workers without the order would shut the sockets down.
         self.children.end_generations(|_| true, self.takeover.successor_takes_connections(), &self.provision, now_ms);
-        log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
-        self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
+        log_sink::line(&format!(
+            "upgrade: the new master (pid {pid}) is ready, and this one exits when its requests are \
+            answered"
+        ));
+        self.outcomes.settle(format!("the new master (pid {pid}) is ready"), &mut self.control.channel, now_ms);
         self.notifier.give_place(pid.as_raw());
         self.takeover.tell(Step::HandedOver);
         self.reporting.hand_over();
@@ -81,7 +84,7 @@ impl Supervisor {
                 PredecessorEvent::DaemonsGone => self.attendants.release(),
                 PredecessorEvent::Lost => {
                     // Its workers shut the sockets down when it is killed, so there is nothing left to serve.
-                    let words = "the master that this one was to replace has ended: its sockets are gone with it";
+                    let words = "the master that this one was to replace has exited, and its sockets are gone with it";
                     self.end_with(EXIT_PREDECESSOR_LOST, words.to_owned(), now_ms);
                 }
             }

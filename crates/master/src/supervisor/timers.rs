@@ -136,7 +136,7 @@ impl Supervisor {
             // ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;
-                log_sink::line(&format!("{child} was killed and has not ended yet"));
+                log_sink::line(&format!("{child} was killed and has not exited yet"));
             }
             State::Ending => {
                 if !self.ending.is_stopping() && extend_if_halted(child, now) {
@@ -165,7 +165,8 @@ impl Supervisor {
         }
     }
 
-    /// Acts on signals that one process got alone. A shutdown ends every process, and what one of them got is no second request.
+    /// Acts on signals that one process got alone. A shutdown ends every process, and what one of them got is not a second
+    /// request.
     fn take_single_signals(&mut self, now: u64) {
         for reported in self.single_signals.take_due(now) {
             let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_stopping()) else { continue };
@@ -192,7 +193,7 @@ impl Supervisor {
     /// `load-timeout`: abandons a generation that does not serve in time, and kills single workers that do not.
     fn kill_late_starters(&mut self, now_ms: u64) {
         if let Some(timeout_ms) = self.generations.late_after_ms(now_ms) {
-            let why = format!("it did not serve within {} (load-timeout)", duration(timeout_ms));
+            let why = format!("it was not ready within {} (load-timeout)", duration(timeout_ms));
             if self.generations.forming().is_some_and(|forming| forming.reason == Reason::First) {
                 let words = format!("the application could not be loaded: {why}; nothing is served");
                 if let Some(forming) = self.generations.reload.cancel() {

@@ -94,7 +94,7 @@ impl WorkerEnd<'_> {
                 slot.lived();
                 "; it is replaced".to_owned()
             } else if over_memory {
-                format!(" had too much memory soon after its start; next attempt in {}", duration(slot.failed_early(now)))
+                format!(" used too much memory soon after startup; next attempt in {}", duration(slot.failed_early(now)))
             } else {
                 format!(" before its first request; next attempt in {}", duration(slot.failed_early(now)))
             };
@@ -137,7 +137,7 @@ fn words_of_end(cause: &Cause, provision: &Provision) -> String {
     match (cause, limit) {
         (Cause::Signaled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
             let most = bytes / (1024 * 1024);
-            format!("{words}, probably because it could not get memory within limit-as = {most} MiB")
+            format!("{words}, probably because it could not allocate memory within limit-as = {most} MiB")
         }
         _ => words,
     }
@@ -148,7 +148,7 @@ pub fn why_not_loaded(cause: &Cause, loaded: bool, provision: &Provision) -> Str
     let program = provision.program();
     let hint = match (cause, &program.package_directory) {
         (Cause::Exited(1), None) if !loaded => {
-            format!(" (if it is the module `bolide` that is missing: {} -m pip install bolide)", program.executable.display())
+            format!(" (if the module `bolide` is missing: {} -m pip install bolide)", program.executable.display())
         }
         _ => String::new(),
     };

@@ -25,7 +25,7 @@ pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut R
     for (id, excess) in look.over_limit {
         if excess.is_evil {
             if let Some(worker) = children.find(id) {
-                log_sink::line(&format!("{worker} has {}", words(&excess)));
+                log_sink::line(&format!("{worker} uses {}", words(&excess)));
             }
             children.condemn(id, KillReason::Memory, None, true, provision, now_ms);
         } else if may_be_replaced(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
@@ -47,7 +47,7 @@ fn renew_large_helpers(children: &mut Children, provision: &Provision, now_ms: u
         let used_bytes = limit_bytes.and(helper.pid).and_then(|pid| usage_of(pid, false)).map_or(0, |usage| usage.resident);
         if let Some(limit_bytes) = limit_bytes.filter(|limit_bytes| used_bytes > *limit_bytes) {
             let (used, limit) = (memory::mebibytes(used_bytes), memory::mebibytes(limit_bytes));
-            log_sink::line(&format!("{helper} has {used} of memory, the limit is {limit}: it is replaced"));
+            log_sink::line(&format!("{helper} uses {used} of memory, and the limit is {limit}: it is replaced"));
             helpers::renew(id, children, provision, now_ms);
         }
     }
@@ -62,13 +62,13 @@ fn may_be_replaced(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: 
     if age_ms <= FROM_START_MS && watch.note_early_excess(id) {
         let rhythm = if least_ms > 0 { format!("after {} each", duration(least_ms)) } else { "again and again".to_owned() };
         log_sink::line(&format!(
-            "{worker} has {has} as soon as it serves, like others before it: the limit is too low for this application, and its \
-                workers are replaced {rhythm}, one at a time"
+            "{worker} uses {has} as soon as it is ready, like others before it: the limit is too low for this application, and \
+                its workers are replaced {rhythm}, one at a time"
         ));
     }
     let may_be_replaced = age_ms >= least_ms;
     if may_be_replaced && !watch.has_warned_of_early_excess() {
-        log_sink::line(&format!("{worker} has {has}: it is replaced"));
+        log_sink::line(&format!("{worker} uses {has}: it is replaced"));
     }
     may_be_replaced
 }

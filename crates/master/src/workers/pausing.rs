@@ -17,10 +17,10 @@ pub fn pause(by: &str, children: &mut Children, notifier: &Notifier) {
     }
     let pid = std::process::id();
     log_sink::line(&format!(
-        "paused ({by}): no request starts, and clients wait until `bolide resume {pid}`, or SIGTSTP again (Ctrl-Z in its \
+        "paused ({by}): new requests wait until `bolide resume {pid}`, or SIGTSTP again (Ctrl-Z in its \
             terminal)"
     ));
-    notifier.status("paused: no request starts");
+    notifier.status("paused: new requests wait");
 }
 
 /// Ends a pause. Returns whether there was one.

@@ -268,7 +268,7 @@ impl Scaled<'_> {
             log_sink::line(&format!("no request for {most} (idle, die-on-idle)"));
             return true;
         }
-        log_sink::line(&format!("no request for {most} (idle): all workers exit, and the next connection starts some"));
+        log_sink::line(&format!("no request for {most} (idle): all workers exit, and the next connection starts them"));
         let Some(serving) = self.generations.serving_mut() else { return false };
         serving.wanted.fill(false);
         let number = serving.number;

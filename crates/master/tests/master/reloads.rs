@@ -45,7 +45,7 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
         (r#"{"1": {}, "2": {"load": "crash"}, "3": {}}"#, "its prototype was killed by SIGSEGV"),
         (r#"{"1": {}, "2": {"worker": "unloadable"}, "3": {}}"#, "a worker could not, see above"),
         (r#"{"1": {}, "2": {"load": "explain"}, "3": {}}"#, "ImportError: no module named fake"),
-        (r#"{"1": {}, "2": {"worker": "die"}, "3": {}}"#, "its workers die before they serve"),
+        (r#"{"1": {}, "2": {"worker": "die"}, "3": {}}"#, "its workers exit before they are ready"),
     ] {
         let instance = Instance::start(orders, &[]);
         instance.wait_log("ready: 1 worker");
@@ -103,7 +103,7 @@ fn test_reload_kills_workers_that_do_not_finish_within_the_mercy() {
     let old = instance.ask("begin GET /endless").expect("an answer");
     instance.signal(Signal::SIGHUP);
     let line =
-        format!("worker 1 (pid {}) has not finished within 1 s (reload-mercy): killing it while it serves GET /endless", old.pid);
+        format!("worker 1 (pid {}) did not finish within 1 s (reload-mercy): killing it while it serves GET /endless", old.pid);
     instance.wait_log(&line);
     instance.wait("the old prototype's end", || (!lives(old.pid) && !lives(old.parent)).then_some(()));
     assert_eq!(instance.ask("who").expect("an answer").generation, 2);

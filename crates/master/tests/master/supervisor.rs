@@ -105,7 +105,7 @@ fn test_worn_workers_are_replaced_one_at_a_time_and_only_after_the_replacement_s
     drop(held);
     instance.wait("the second one's turn", || (!lives(second.pid)).then_some(()));
     assert!(!lives(first.pid));
-    assert!(!instance.log().contains("exited with"), "an ordered end is no news: {}", instance.log());
+    assert!(!instance.log().contains("exited with"), "an ordered end is not news: {}", instance.log());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn test_request_over_harakiri_is_logged_with_its_stack_and_killed_with_its_worke
     assert!(log.contains(&format!("harakiri: worker 1 (pid {}) serves GET /slow (for ", victim.pid)), "{log}");
     assert!(log.contains("the limit is 1 s; its Python stack:"), "{log}");
     assert!(log.contains(&format!("harakiri: killing worker 1 (pid {}) while it serves GET /slow", victim.pid)), "{log}");
-    assert!(!log.contains("next attempt"), "a harakiri is no death at birth: {log}");
+    assert!(!log.contains("next attempt"), "a harakiri is not a death at birth: {log}");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn test_stop_kills_workers_that_do_not_finish_within_the_mercy_and_names_them() 
     assert_eq!(instance.end().code(), Some(0));
     let log = instance.log();
     let expected = format!(
-        "worker 1 (pid {}) has not finished within 1 s (reload-mercy): killing it while it serves GET /endless",
+        "worker 1 (pid {}) did not finish within 1 s (reload-mercy): killing it while it serves GET /endless",
         worker.pid
     );
     assert!(log.contains(&expected), "{log}");
@@ -264,7 +264,7 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
     let held = instance.request("hold GET /held").expect("connected");
     assert!(read_line(&held).is_some());
     instance.ask("close");
-    instance.wait_log(&format!("worker 1 (pid {}) can't be reached any more: killing it while it serves GET /held", worker.pid));
+    instance.wait_log(&format!("worker 1 (pid {}) can no longer be reached: killing it while it serves GET /held", worker.pid));
     instance.wait("another worker", || instance.ask("who").filter(|answer| answer.pid != worker.pid));
 }
 

@@ -174,7 +174,7 @@ impl Sizes {
     }
 }
 
-/// Returns what the memory of a cache holds. Settings that only change what a process does are no part of it.
+/// Returns what the memory of a cache holds. Settings that only change what a process does are not part of it.
 pub fn identity(settings: &SharedCache) -> Identity {
     let shape = [
         settings.items,

@@ -75,7 +75,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
 
 /// `SECONDS [INSTANCE]`
 fn arguments(arguments: &[String]) -> Result<(u32, Option<&str>), String> {
-    let Some(seconds) = arguments.first() else { return Err("write for how many seconds: `bolide profile 10`".to_owned()) };
+    let Some(seconds) = arguments.first() else { return Err("specify the number of seconds: `bolide profile 10`".to_owned()) };
     let number = seconds.parse().ok().filter(|number| (1..=MAX_SECONDS).contains(number));
     let number = number.ok_or_else(|| format!("`{seconds}`: write a number of seconds from 1 to {MAX_SECONDS}"))?;
     Ok((number, arguments.get(1).map(String::as_str)))
@@ -138,7 +138,7 @@ fn report(sampling: &Sampling, missed: u32) -> String {
     for (count, what) in [
         (u64::from(missed), "samples were missed because the machine was busy: use a lower `--rate`"),
         (samples.left_out, "samples were left out: they changed while they were read, or there was no room for more"),
-        (samples.partial, "stacks are not whole: they changed while they were read"),
+        (samples.partial, "stacks are incomplete, because they changed while they were read"),
     ] {
         if count > 0 {
             text += &format!("  {count} {what}\n");

@@ -95,7 +95,7 @@ pub fn rates_parts(sample: &Sample) -> Vec<Forms> {
 /// What stands in place of the workers where `cheap` has stopped them all.
 pub fn cheap(sample: &Sample) -> Option<&'static str> {
     let has_none = sample.is_cheap && !sample.processes.iter().any(|process| process.is_worker);
-    has_none.then_some("no worker runs (cheap): the first connection starts some")
+    has_none.then_some("no worker is running (cheap): the first connection starts them")
 }
 
 /// A duration with three digits: `87 µs`, `3.21 ms`, `1.20 s`.
@@ -175,7 +175,7 @@ mod tests {
         let answer = json!({"phase": "serving", "generations": [{"number": 1, "state": "serving", "workers": 0, "wanted": 0}]});
         let said = lines(&Looks::default().sample(&answer, &BTreeSet::new()));
         assert!(said.contains("\n0.0 requests/s, 0.0 errors/s, no latencies, "), "{said}");
-        assert!(said.contains("\nno worker runs (cheap): the first connection starts some\n"), "{said}");
+        assert!(said.contains("\nno worker is running (cheap): the first connection starts them\n"), "{said}");
         assert_eq!(cheap(&Sample::default()), None);
     }
 }

@@ -507,7 +507,7 @@ mod tests {
         model.take(Looks::default().sample(&answer, &BTreeSet::new()));
         let shown = screen(&model, 80, 24);
         assert!(shown.contains("\n0.0 requests/s, "), "{shown}");
-        assert!(shown.contains("\nno worker runs (cheap): the first connection starts some\n"), "{shown}");
+        assert!(shown.contains("\nno worker is running (cheap): the first connection starts them\n"), "{shown}");
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn of_process(instance: Option<&str>, pid: i64) -> String {
         Err((_, why)) => return why,
     };
     let Some(process) = answer["processes"].as_array().into_iter().flatten().find(|process| process["pid"] == pid) else {
-        return format!("process {pid} has ended");
+        return format!("process {pid} has exited");
     };
     let traced =
         traced(process, Detail { locals: false, requests: true, ..Detail::default() }, &mut Access::as_this_user(instance));
@@ -91,7 +91,10 @@ fn chosen(arguments: &[String]) -> Result<Chosen, Refusal> {
         [instance] => Ok(Chosen { process: None, instance: Some(instance.clone()) }),
         [first, instance, ..] if is_process(first) => Ok(Chosen { process: name(first), instance: Some(instance.clone()) }),
         [first, ..] => {
-            let why = format!("`{first}` is no process: write a worker's number or pid, `mule1`, or `all`, before the instance");
+            let why = format!(
+                "`{first}` is not a process: write a worker's number or pid, `mule1`, or `all`, before the \
+                instance"
+            );
             Err((EXIT_REFUSED, why))
         }
     }
@@ -137,7 +140,7 @@ mod tests {
         assert_eq!(read("mule1 shop.ini"), both(Some("mule1"), Some("shop.ini")));
         assert_eq!(read("shop.ini"), both(None, Some("shop.ini")));
         assert_eq!(read("all 4711"), both(None, Some("4711")));
-        assert!(read("shop.ini 2").is_err_and(|(_, why)| why.contains("`shop.ini` is no process")));
+        assert!(read("shop.ini 2").is_err_and(|(_, why)| why.contains("`shop.ini` is not a process")));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Configuration {
         };
         let shown = path.display();
         if path.extension().is_none_or(|suffix| suffix != "ini") {
-            return Err(format!("{shown} is no ini file: put the lines into it in its own syntax"));
+            return Err(format!("{shown} is not an ini file: put the lines into it in its own syntax"));
         }
         let trouble = |error: std::io::Error| format!("{shown}: {error}");
         if std::fs::metadata(path).map_err(trouble)?.len() > MAX_BYTES {
@@ -63,7 +63,7 @@ impl Configuration {
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         let is_others = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.uid() != 0);
         if nix::unistd::geteuid().is_root() && (is_others(&self.path) || is_others(directory)) {
-            return Err(format!("{} is another user's: write it as that user", self.path.display()));
+            return Err(format!("{} belongs to another user: write it as that user", self.path.display()));
         }
         Ok(())
     }

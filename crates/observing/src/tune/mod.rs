@@ -35,7 +35,7 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let is_json = request.has("--json");
     // JSON is for programs, which write what they choose.
     if let Some(flag) = ["--try", "--write"].into_iter().find(|flag| is_json && request.has(flag)) {
-        return Err(misused(format!("`--json` and `{flag}` exclude each other")));
+        return Err(misused(format!("`--json` and `{flag}` can't be combined")));
     }
     if let Some(seconds) = seconds.filter(|_| !is_json) {
         say(output, &format!("recording for {seconds} s\n"))?;
@@ -56,9 +56,9 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
     let configuration = configuration.map_err(refuse)?;
     let changed = changed.ok_or_else(|| refuse(format!("{}: it has no section [uwsgi]", configuration.path.display())))?;
     let kept = configuration.replace(&changed.text).map_err(refuse)?;
-    say(output, &format!("\nwritten; the file as it was is {}\n", kept.display()))?;
+    say(output, &format!("\nwritten; the original file is {}\n", kept.display()))?;
     if !is_trial {
-        return say(output, "a reload brings it into force: bolide reload --wait\n");
+        return say(output, "a reload applies it: bolide reload --wait\n");
     }
     try_out(instance, seconds.unwrap_or(TRIAL_SECONDS), &record, &configuration, &proposal, output)
 }
@@ -74,7 +74,7 @@ fn try_out(
 ) -> Result<(), Ending> {
     if let Err(ending) = reload(instance) {
         configuration.restore().map_err(|why| Ending::Refused((EXIT_REFUSED, why)))?;
-        say(output, "the file is again as it was: the instance could not be reloaded with the proposal\n")?;
+        say(output, "the original file is restored, because the instance could not be reloaded with the proposal\n")?;
         return Err(ending);
     }
     say(output, &format!("reloaded; recording for {seconds} s\n"))?;
@@ -91,7 +91,7 @@ fn try_out(
         Err(why) => {
             configuration.restore().map_err(|why| Ending::Refused((EXIT_REFUSED, why)))?;
             reload(instance)?;
-            say(output, &format!("not kept: {why}; the file and the instance are again as they were\n"))?;
+            say(output, &format!("not kept: {why}; the file and the instance are as they were before\n"))?;
             let lines = proposal.lines.len();
             Err(Ending::Refused((EXIT_REFUSED, format!("the trial of {lines} changes was not better"))))
         }
@@ -109,7 +109,7 @@ fn reload(instance: Option<&str>) -> Result<(), Ending> {
     let question = json!({"ask": "reload", "wait": true, "now": false, "chain": false, "change": 0});
     let answer = converse(stream, &question, None::<u64>).map_err(|error| no_answer(pid, &error))?;
     if answer["ok"] == true {
-        // The first requests of new workers pay for their imports, and are no measure.
+        // The first requests of new workers pay for their imports, and are not representative.
         std::thread::sleep(Duration::from_secs(1));
         return Ok(());
     }

@@ -85,7 +85,7 @@ impl Record {
                     "its workers do not measure durations, since neither a log line nor statistics need them: set `metrics` or \
                     `stats`"
                 }
-                false => "its workers have measured no request in this time: let them serve some, or record under load",
+                false => "its workers have measured no request in this time: let them handle some, or record under load",
             };
             return Err((EXIT_REFUSED, format!("master {master}: {why}")));
         }

@@ -77,7 +77,7 @@ fn status(verdict: &str, reason: &'static str) -> Status {
         "refused" => Status::Refused(reason),
         _ => match Milestone::ALL.into_iter().find(|milestone| verdict.strip_prefix("planned ") == Some(milestone.word())) {
             Some(milestone) => Status::Planned(milestone, reason),
-            None => panic!("families.txt: `{verdict}` is no verdict"),
+            None => panic!("families.txt: `{verdict}` is not a verdict"),
         },
     }
 }

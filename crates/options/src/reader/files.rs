@@ -50,7 +50,7 @@ impl Reader<'_> {
             return self.load_gunicorn(asked, location);
         }
         let Some(format) = format.or_else(|| format_of(name)) else {
-            return Err(Diagnostic::error(Some(location), format!("`{asked}`: the name does not reveal its format"))
+            return Err(Diagnostic::error(Some(location), format!("`{asked}`: its name does not show its format"))
                 .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
                 .into());
         };

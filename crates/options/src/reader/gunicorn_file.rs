@@ -22,7 +22,7 @@ use crate::server::Server;
 const GUNICORN_FILE: &str = "gunicorn.conf.py";
 /// The Python of a machine, if none is named.
 const PYTHON: &str = "python3";
-/// The program of `bolide.run`'s server: a call from Python is no command line of gunicorn.
+/// The program of `bolide.run`'s server: a call from Python is not a command line of gunicorn.
 const OF_A_CALL: &str = "bolide/child_master.py";
 /// Subjects that several options share.
 const APPLICATION: &str = "the application";
@@ -38,7 +38,7 @@ impl Reader<'_> {
             Some(module) => self.file_of_module(module).ok_or_else(|| {
                 let file = format!("{}.py", module.replace('.', "/"));
                 Diagnostic::error(Some(location), format!("`{asked}`: there is no `{file}` in this directory"))
-                    .advise("name the file of the module, which is not searched for elsewhere")
+                    .advise("specify the file of the module, which is not searched for elsewhere")
             })?,
             None => asked.strip_prefix("file:").unwrap_or(asked).to_owned(),
         };

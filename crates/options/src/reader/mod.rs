@@ -459,7 +459,7 @@ fn fill_pair(
     expand::fill_in(value, symbol, &mut |name| lookup(name, location).map_err(Fault::Diagnostic)).map_err(|fault| match fault {
         Fault::Diagnostic(diagnostic) => diagnostic,
         Fault::Endless => Diagnostic::error(Some(location), "the placeholders in this value never end")
-            .advise("they probably name each other in a circle"),
+            .advise("they probably refer to each other"),
     })
 }
 

@@ -395,7 +395,7 @@ fn take_script(draft: &mut Draft, sockets: &mut SocketsDraft, context: &mut Cont
         _ if sockets.list.is_empty() => {}
         _ => {
             sockets.list.clear();
-            let message = "the script has the place of the only worker: no socket is opened";
+            let message = "the script runs in place of the only worker, so no socket is opened";
             context.diagnostics.push(Diagnostic::note(Some(&location), message));
         }
     }

@@ -247,12 +247,8 @@ pub fn daemon_in_words(draft: &mut Draft, pair: &Pair) -> Result<Daemon, Diagnos
         }
     }
     if !passed_over.is_empty() {
-        let message = format!(
-            "`{}`: {} is passed over, as in uWSGI; the command is `{}`",
-            pair.key,
-            in_words(&passed_over),
-            daemon.command
-        );
+        let message =
+            format!("`{}`: {} is ignored, as in uWSGI; the command is `{}`", pair.key, in_words(&passed_over), daemon.command);
         let advice = format!("a comma in a value is written `\\,`; the keys are {KEYS}");
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
     }
@@ -324,7 +320,7 @@ pub fn job_in_words(draft: &mut Draft, pair: &Pair) -> Result<DraftJob, Diagnost
         }
     }
     if !passed_over.is_empty() {
-        let message = format!("`{}`: {} is passed over, as in uWSGI", pair.key, in_words(&passed_over));
+        let message = format!("`{}`: {} is ignored, as in uWSGI", pair.key, in_words(&passed_over));
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(FORM));
     }
     Ok(DraftJob { job, limit })

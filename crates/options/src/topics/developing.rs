@@ -31,7 +31,7 @@ pub fn prepare(draft: &mut Draft, context: &mut Context) {
     }
     if let Some(count) = draft.of::<ProcessesDraft>().count.filter(|count| *count > 1) {
         let chosen = context.read.effects.iter().rev().find(|pair| matches!(pair.key.as_str(), "processes" | "workers"));
-        let message = format!("one worker serves, not {count}: `develop` is on");
+        let message = format!("one worker runs, not {count}, because `develop` is on");
         context.diagnostics.push(Diagnostic::note(chosen.map(|pair| &pair.location), message));
     }
     let processes = draft.of::<ProcessesDraft>();

@@ -154,7 +154,7 @@ fn written(pair: &Pair, value: &str) -> (String, Location) {
 }
 
 impl GeventDraft {
-    /// Completes the settings; `None` if requests are no greenlets.
+    /// Completes the settings; `None` if requests are not greenlets.
     pub fn complete(self, applications: &[Application], context: &mut Context) -> Option<Gevent> {
         let Some((asked, place)) = self.own_name.as_ref().or(self.other_name.as_ref()) else {
             self.report_details(context);

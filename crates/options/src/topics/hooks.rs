@@ -347,7 +347,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
         "unix_signal" => return signal(arguments, pair).map(|()| None),
         "alarm" if phase == HookPhase::AsUserAtExit => {
-            return Err(wrong(pair, "has `alarm`, and no process executes alarms any more then", "write `exec:` with a command"));
+            return Err(wrong(pair, "has `alarm`, but no process executes alarms at that time", "write `exec:` with a command"));
         }
         "alarm" => {
             let (alarm, text) = two(arguments, pair, name)?;

@@ -21,11 +21,12 @@ const MEGABYTES: Value = within(0, 1_048_576, "MiB");
 
 /// The difference that all memory limits share.
 const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker. Bolide's master checks once a second, so that \
-    requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
+    requests pay nothing, and idle workers are checked too. The replacement is ready first, and one worker is replaced at \
+    a time.";
 
 pub const ENTRIES: &[OptionEntry] = rows![
-    /// Replace a worker after this many requests. The replacement serves first. The number is randomly reduced by up to 10 %, so
-    /// that workers are not replaced together.
+    /// Replace a worker after this many requests. The replacement is ready first. The number is randomly reduced by up to 10 %,
+    /// so that workers are not replaced together.
     /// uWSGI: uWSGI does not reduce the number, so its workers all exit at about the same time, before their replacements serve.
     /// Example: max-requests = 5000
     supported("max-requests", Setting::Positive(field!(RecyclingDraft.settings.max_requests)))
@@ -231,7 +232,7 @@ impl RecyclingDraft {
     }
 }
 
-/// Checks for options that exclude each other.
+/// Checks for options that can't be combined.
 pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &mut Context) {
     if reloading.canary_ms.is_none() || lifecycle.reload_order != ReloadOrder::StopFirst {
         return;
@@ -240,8 +241,8 @@ pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &m
     context.diagnostics.push(
         Diagnostic::error(
             place,
-            "`reload-canary` and `reload-order = stop-first` exclude each other: a canary serves beside the old workers, which \
-                have ended then",
+            "`reload-canary` and `reload-order = stop-first` can't be combined: a canary handles requests beside the old \
+                workers, which have exited by then",
         )
         .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
     );

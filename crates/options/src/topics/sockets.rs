@@ -422,7 +422,7 @@ fn router_target(text: &str, location: &Location, listeners: &[Listener], contex
             Diagnostic::note(Some(location), message)
         }
         None => {
-            Diagnostic::error(Some(location), format!("`http-to = {text}` is not supported: it is no socket of this instance"))
+            Diagnostic::error(Some(location), format!("`http-to = {text}` is not supported: it is not a socket of this instance"))
                 .advise("let a reverse proxy (nginx, HAProxy, Caddy, Traefik) choose the server, or leave the option out")
         }
     }

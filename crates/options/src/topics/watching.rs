@@ -263,7 +263,7 @@ pub fn choose_editor(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     if !EDITORS.contains(&editor.as_str()) && !is_address {
         return Err(Diagnostic::error(
             Some(&pair.location),
-            format!("`{}` is no editor that is known, and no address", values::text(pair)?),
+            format!("`{}` is neither a known editor nor an address", values::text(pair)?),
         )
         .advise(format!(
             "write one of {}; or an address such as `editor://open?file={{path}}&line={{line}}`",

@@ -80,7 +80,7 @@ fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("the file has not ended within {} s", most_ms.div_ceil(1000)));
+            return Err(format!("the file did not finish within {} s", most_ms.div_ceil(1000)));
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], timeout) {
@@ -114,7 +114,7 @@ mod tests {
         writer.write_all(b"[").expect("it takes a byte");
         // The writer stays open, like that of a child in an endless loop.
         let message = answer_of(reader, SHORT_MS).expect_err("it has no end");
-        assert!(message.contains("has not ended within 1 s"), "{message}");
+        assert!(message.contains("did not finish within 1 s"), "{message}");
         drop(writer);
     }
 

@@ -410,7 +410,7 @@ mod tests {
         for (number, (one, other)) in clean.into_iter().enumerate() {
             assert_eq!(accused(4000, &[("GET /one", one), ("GET /other", other)], NOTHING), [], "{number}");
         }
-        // What a full collection frees is no leak.
+        // What a full collection frees is not a leak.
         assert_eq!(accused(1600, &[("GET /one", &|_| (0, 0)), ("GET /cycles", &|_| (0, 10))], (0, 1600)), []);
     }
 

@@ -98,7 +98,7 @@ pub fn propose(recorded: &Recorded, machine: Machine, present: &Present) -> Resu
     let idle = mean - recorded.cpu_us();
     if idle > IDLE_SHARE * mean && delayed > UNKNOWN_SHARE * idle {
         return Err(format!(
-            "{}: what of it is a wait that other threads could use can't be told; record when the machine has less to do",
+            "{}: how much of it is waiting that other threads could use is unknown; record when the machine is less busy",
             no_cpu(mean, delayed)
         ));
     }
@@ -134,16 +134,16 @@ pub fn judge(before: &Recorded, errors_before: u64, after: &Recorded, errors_aft
         return Err(format!("only {} requests came after the change", after.requests()));
     }
     if failed_after > failed_before + FAILED_MORE {
-        return Err(format!("{:.1} % of the requests failed, before {:.1} %", failed_after * 100.0, failed_before * 100.0));
+        return Err(format!("{:.1} % of the requests failed, and {:.1} % before", failed_after * 100.0, failed_before * 100.0));
     }
     if after.rate() < before.rate() * (1.0 - NOISE) {
-        return Err(format!("{:.0} requests a second were served, before {:.0}", after.rate(), before.rate()));
+        return Err(format!("{:.0} requests a second were served, and {:.0} before", after.rate(), before.rate()));
     }
     if p99_after > p99_before * (1.0 + NOISE) {
-        return Err(format!("the 99th percentile is {}, before {}", time(p99_after), time(p99_before)));
+        return Err(format!("the 99th percentile is {}, and was {} before", time(p99_after), time(p99_before)));
     }
     if cpu_after > cpu_before * (1.0 + NOISE) {
-        return Err(format!("a request needs {} of CPU, before {}", time(cpu_after), time(cpu_before)));
+        return Err(format!("a request needs {} of CPU, and needed {} before", time(cpu_after), time(cpu_before)));
     }
     Ok(format!(
         "p99 {} (before {}), {:.0} requests a second (before {:.0})",

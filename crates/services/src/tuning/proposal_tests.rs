@@ -98,7 +98,7 @@ fn a_trial_is_kept_unless_something_has_become_worse() {
         (with(100.0, 12_000, 0.4), 0, "the 99th percentile"),
         (with(80.0, 10_000, 0.5), 0, "requests a second were served"),
         (with(100.0, 10_000, 0.5), 100, "1.0 % of the requests failed"),
-        (with(100.0, 10_000, 0.6), 0, "of CPU, before"),
+        (with(100.0, 10_000, 0.6), 0, "of CPU, and needed"),
         (Recorded { durations: vec![(1000, 10)], ..with(100.0, 10_000, 0.5) }, 0, "only 10 requests"),
     ];
     for (after, errors, words) in cases {

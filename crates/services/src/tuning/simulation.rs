@@ -62,7 +62,7 @@ impl Mix {
             .collect();
         let mean = recorded.mean_us().max(1.0);
         let cpu_share = (recorded.cpu_us() / mean).clamp(0.0, 1.0);
-        // The time in which a request had no CPU is no wait for others: no thread can use it.
+        // The time in which a request had no CPU is not a wait for others: no thread can use it.
         let waits_most = (mean - recorded.cpu_us() - recorded.delayed_us(cpus)) / (mean - recorded.cpu_us()).max(1.0);
         let waits_most = waits_most.clamp(0.0, 1.0);
         let mut mix = Mix { buckets, total, cpu_share, wait_factor: waits_most };

@@ -287,7 +287,7 @@ fn open_target(
             .or_else(|error| without_reader(path, error, privileges))
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
         LogPlace::Descriptor(given) => crate::system::copy_of(*given).map(|copy| (copy, None)).map_err(|error| {
-            failed(format!("the descriptor {given} (logger or req-logger fd)"), &error, "pass it to the server that is started")
+            failed(format!("the descriptor {given} (logger or req-logger fd)"), &error, "pass it to Bolide at startup")
         }),
         LogPlace::Program(command) => {
             programs.open(number, command, means, now_ms()).map(|input| (input, None)).map_err(no_descriptor)

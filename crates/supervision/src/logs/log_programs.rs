@@ -92,7 +92,7 @@ impl LogPrograms {
         program.end = format!("(pid {shown}) {}", guard.process.record.cause(guard.cause).words());
         let pause_ms = program.backoff.ended(guard.lived_ms, now_ms);
         if pause_ms > 0 {
-            program.end += &format!(" soon after its start; it was not restarted for {}", duration(pause_ms));
+            program.end += &format!(" soon after startup; it was not restarted for {}", duration(pause_ms));
         }
         true
     }

@@ -200,7 +200,7 @@ impl Watched {
                 };
                 // One that was away between two looks has been for the time between them at most.
                 let absent_ms = self.absence.take().map_or(LOOK_MS, |absence| now_ms.saturating_sub(absence.since_ms));
-                let words = format!("{} is within reach of the log again after {}; {lost}", self.place, duration(absent_ms));
+                let words = format!("the log can reach {} again after {}; {lost}", self.place, duration(absent_ms));
                 Some(LogChange { words, new: NewLog { number, file }, is_first_there: true })
             }
             Err(Some(error)) if is_new => {
@@ -259,8 +259,7 @@ impl Watched {
 /// The line about a destination that is out of reach.
 pub fn out_of_reach(place: impl std::fmt::Display, why: &io::Error) -> String {
     format!(
-        "WARNING: {place} is out of reach of the log: {why}; each process keeps up to {} MiB of lines for it, and it is tried \
-        again every {} s",
+        "WARNING: the log can't reach {place}: {why}; each process keeps up to {} MiB of lines for it and tries again every {} s",
         bolide_log::MAX_WAITING_BYTES / (1024 * 1024),
         LOOK_MS / 1000,
     )
@@ -325,7 +324,7 @@ fn look_up(address: &str) -> io::Result<PipeReader> {
 fn answer_of(mut lookup: PipeReader) -> io::Result<SocketAddr> {
     let mut answer = [0; MAX_ANSWER_BYTES];
     let length =
-        lookup.read(&mut answer).map_err(|_| io::Error::other("its name is looked up, and no name server has answered yet"))?;
+        lookup.read(&mut answer).map_err(|_| io::Error::other("no name server has answered the lookup of its name yet"))?;
     let text = String::from_utf8_lossy(&answer[..length]);
     match text.strip_prefix('!') {
         Some(words) => Err(io::Error::other(words.to_owned())),

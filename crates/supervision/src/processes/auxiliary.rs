@@ -157,9 +157,9 @@ impl<T> AuxiliaryProcess<T> {
     pub fn kill_if_late(&mut self, limit: &str, now_ms: u64) -> Option<String> {
         self.deadline_ms.filter(|deadline_ms| now_ms >= *deadline_ms)?;
         let why = match (self.sent_signal, self.is_working()) {
-            (Some(signal), _) => format!("has not ended after {}", signals::name(signal)),
+            (Some(signal), _) => format!("has not exited after {}", signals::name(signal)),
             (None, true) => limit.to_owned(),
-            (None, false) => "has not ended".to_owned(),
+            (None, false) => "has not exited".to_owned(),
         };
         self.kill();
         Some(format!("{} (pid {}) {why}: killing it", self.name, self.pid))
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(only(&mut list).deadline_ms(), Some(3000));
         only(&mut list).order(b's', 9000);
         assert_eq!((list.wake_ms(), list.kill_late("takes too long", 8999)), (Some(9000), Vec::new()));
-        assert_eq!(list.kill_late("takes too long", 9000), ["daemon x (pid 2147483647) has not ended: killing it"]);
+        assert_eq!(list.kill_late("takes too long", 9000), ["daemon x (pid 2147483647) has not exited: killing it"]);
         only(&mut list).order(b's', 9500);
         only(&mut list).end_by(9500);
         assert_eq!((list.wake_ms(), list.kill_late("takes too long", 10_000)), (None, Vec::new()));
@@ -333,7 +333,7 @@ mod tests {
         let mut list = one();
         only(&mut list).signal(libc::SIGTERM);
         only(&mut list).end_by(0);
-        assert_eq!(list.kill_late("", 0), ["daemon x (pid 2147483647) has not ended after SIGTERM: killing it"]);
+        assert_eq!(list.kill_late("", 0), ["daemon x (pid 2147483647) has not exited after SIGTERM: killing it"]);
         let ended = list.note_end(NOBODY, libc::SIGTERM, 3500).expect("it was there");
         assert_eq!((ended.words().as_str(), ended.by_itself), ("daemon x (pid 2147483647) ended on SIGTERM", false));
         let ended = one().note_end(NOBODY, 0, 1500).expect("it was there");

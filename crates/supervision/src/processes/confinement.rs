@@ -84,13 +84,16 @@ pub fn python_within(
     let shown = root.display();
     let directory = open_root(root)?;
     if let Some(chdir) = chdir.filter(|chdir| !is_there(&directory, chdir)) {
-        return Err(StartError::new(format!("chroot = {shown} has no directory {}: make it, or correct chdir", chdir.display())));
+        let directory = chdir.display();
+        return Err(StartError::new(format!(
+            "chroot = {shown} does not contain the directory {directory}: create it, or correct chdir"
+        )));
     }
     let executable = stripped(root, executable);
     if !is_there(&directory, &executable) {
         return Err(StartError::new(format!(
-            "chroot = {shown} has no Python: {} does not exist in it; install Python with Bolide there, or name an existing one \
-                with virtualenv",
+            "chroot = {shown} does not contain a Python: {} does not exist; install Python with Bolide there, or set \
+                virtualenv to an existing one",
             executable.display()
         )));
     }

@@ -33,9 +33,8 @@ pub fn take(application: &ApplicationSettings, has_other_rights: bool) -> Option
             && !is_harmless(&text.to_string_lossy())
         {
             let text = text.to_string_lossy();
-            warning = Some(format!(
-                "WARNING: {name} = {text} names a file that root does not read: it counts for the application only"
-            ));
+            warning =
+                Some(format!("WARNING: {name} = {text} is a file that root does not read, so it affects only the application"));
             value.clone_from(before);
         }
         if std::env::var_os(name) != value {
@@ -54,7 +53,7 @@ fn wanted(name: &str, application: &ApplicationSettings, before: Option<&OsStrin
     set.or_else(|| before.filter(|_| !is_removed).cloned())
 }
 
-/// Returns whether a value is no path, or one of a zone that the system has installed: the C library would open a FIFO too.
+/// Returns whether a value is not a path, or one of a zone that the system has installed: the C library would open a FIFO too.
 fn is_harmless(value: &str) -> bool {
     let path = value.trim_start_matches(':');
     let is_zone = ZONES.iter().any(|zones| path.starts_with(zones));

@@ -56,7 +56,7 @@ impl Cause {
                 format!("was killed by {}{core}", signals::name(*signal))
             }
             Cause::NotForked(errno) => format!("could not be forked: {}", std::io::Error::from_raw_os_error(*errno)),
-            Cause::Unknown => "is gone, and no process saw how it ended".to_owned(),
+            Cause::Unknown => "is gone, and its exit status is unknown".to_owned(),
         }
     }
 

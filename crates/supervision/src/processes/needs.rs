@@ -60,7 +60,7 @@ pub fn check() -> Result<(), StartError> {
         if let Err(errno @ (Errno::ENOSYS | Errno::EPERM | Errno::EACCES)) = call() {
             return Err(StartError::new(format!(
                 "the kernel refuses the system call `{name}`: {}: allow it in the seccomp profile (systemd's \
-                `SystemCallFilter=`), or run a kernel that has it; no worker can serve without it",
+                `SystemCallFilter=`), or run a kernel that has it; no worker can run without it",
                 errno.desc()
             )));
         }

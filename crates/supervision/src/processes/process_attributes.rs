@@ -125,7 +125,7 @@ pub fn with_descriptors_in_flight<T>(mut send: impl FnMut() -> io::Result<T>) ->
 pub fn file_size_too_small(bytes: u64) -> io::Error {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     io::Error::other(format!(
-        "files may have {} KiB (ulimit -f, RLIMIT_FSIZE, LimitFSIZE), but {} KiB are needed: raise the limit",
+        "files may be at most {} KiB (ulimit -f, RLIMIT_FSIZE, LimitFSIZE), but {} KiB are needed: raise the limit",
         limit / 1024,
         bytes.div_ceil(1024)
     ))

@@ -84,7 +84,10 @@ impl ControlSocket {
             Channel::Named => match bind_name() {
                 Ok(listener) => (Some(listener), None),
                 Err(error) => {
-                    log_sink::line(&format!("no control socket: {error}; `bolide status` and the related commands can't ask"));
+                    log_sink::line(&format!(
+                        "no control socket: {error}; `bolide status` and the related commands can't \
+                        connect"
+                    ));
                     (None, None)
                 }
             },

@@ -185,9 +185,9 @@ impl QueueAlarm {
         }
         self.reported_ms = Some(now_ms);
         Some(format!(
-            "listen queue of socket \"{bound}\" full ({}/{}): other clients wait or are turned away, because there are more \
-                than the workers can accept; more of them (processes, threads) accept more, a longer queue (listen, \
-                net.core.somaxconn) bridges a burst",
+            "listen queue of socket \"{bound}\" full ({}/{}): clients wait or are refused, because they arrive faster than the \
+                workers accept them; more workers and threads (processes, threads) accept more, and a longer queue (listen, \
+                net.core.somaxconn) absorbs a burst",
             queue.length, queue.most
         ))
     }

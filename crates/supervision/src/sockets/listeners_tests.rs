@@ -119,7 +119,7 @@ fn a_port_in_use_is_an_error_that_says_what_to_do() {
     let port = holder.local_addr().expect("a name").port();
     let error = refused(tcp("127.0.0.1", port));
     assert!(
-        error.contains(&format!("port {port}")) && error.contains("in use") && error.contains("names the port twice"),
+        error.contains(&format!("port {port}")) && error.contains("in use") && error.contains("contains the port twice"),
         "{error}"
     );
     assert!(refused(tcp("192.0.2.77", 0)).contains("not an address of this machine"));

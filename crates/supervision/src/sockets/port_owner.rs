@@ -68,7 +68,7 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     };
     let pid = owner.pid;
     if owner.is_this() {
-        return format!("{what} is in use by this instance itself: its configuration names the port twice");
+        return format!("{what} is in use by this instance itself: its configuration contains the port twice");
     }
     if !owner.is_bolide() {
         let name = printable(base(owner.command.split('\0').next().unwrap_or_default()));
@@ -76,7 +76,7 @@ pub fn in_use(what: &str, owner: Option<&PortOwner>) -> String {
     }
     if owner.is_same() {
         return format!(
-            "{what} is in use: this is served already, by pid {pid}; `bolide reload {pid}` loads changed code, `bolide stop \
+            "{what} is in use: pid {pid} already serves this; `bolide reload {pid}` loads changed code, `bolide stop \
             {pid}` stops it"
         );
     }

@@ -132,7 +132,7 @@ impl Notifier {
 
     /// Another process is the instance's master from now on, and notifies for it.
     pub fn give_place(&mut self, pid: i32) {
-        self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded, the new master serves\n"));
+        self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded, the new master is ready\n"));
         self.is_silent = true;
         self.watchdog = None;
     }

@@ -385,7 +385,7 @@ function drawWorkers(has) {
   fill("workers", COLUMNS.map(([, , kind]) => kind), workers.flatMap(workerRows));
   const serving = shown.generations.find((one) => one.state === "serving");
   const isCheap = serving && serving.wanted === 0 && shown.workers.length === 0;
-  say(at("no-workers"), isCheap ? "None runs (cheap): the first connection starts some." : shown.workers.length > 0 ? "None matches the filter." : "None yet.");
+  say(at("no-workers"), isCheap ? "None is running (cheap): the first connection starts them." : shown.workers.length > 0 ? "None matches the filter." : "None yet.");
 }
 
 function drawGenerations() {
@@ -393,7 +393,7 @@ function drawGenerations() {
   at("forming").hidden = isPlain || shown.generations.length === 0;
   fill("generations", ["number", "", "number", "number", "number less", "wide"], shown.generations.map((one) => {
     const workers = one.state === "draining" ? String(one.workers) : one.serving + " of " + Math.max(one.wanted, one.serving);
-    const formed = one.formed_in_ms === null ? "" : "began to serve after " + seconds(one.formed_in_ms / 1000);
+    const formed = one.formed_in_ms === null ? "" : "ready after " + seconds(one.formed_in_ms / 1000);
     const step = one.state === "draining" ? counted(one.in_flight, "request") + " left" : one.step || formed;
     return { key: String(one.number), cells: [String(one.number), one.state, age(one.age_ms), workers, String(one.helpers), step] };
   }));

@@ -139,7 +139,7 @@ fn directory_named(left: &str, path: &Path, start: &Path, callable: Option<&str>
     }
     let found = project::find_in_directory(path);
     let Some(first) = found.first() else {
-        let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
+        let advice = "specify one: `bolide package.module:callable`, or `bolide file.py`";
         return Err(wrong(format!("no known application was found in the directory `{left}`")).advise(advice));
     };
     Ok(of_finding(first, path))

@@ -84,7 +84,7 @@ fn collector(text: &str, origin: String) -> Result<SpanCollector, &'static str> 
         _ => return Err("its scheme is neither http nor https"),
     };
     if text.bytes().any(|byte| byte <= b' ' || byte >= 0x7f) || text.contains('#') {
-        return Err("it has signs that do not belong in a URL");
+        return Err("it has characters that do not belong in a URL");
     }
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     if authority.contains('@') {

@@ -44,7 +44,7 @@ pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     }
     // The message does not repeat the value, which may have a password.
     if text.contains(':') {
-        let message = format!("`{}` is no address of an engine", pair.key);
+        let message = format!("`{}` is not the address of an engine", pair.key);
         return Err(Diagnostic::error(Some(&pair.location), message).advise("write redis://HOST:6379/0"));
     }
     let message = format!("`{} = {text}` has no effect", pair.key);

@@ -290,7 +290,7 @@ impl CertificateReader<'_, '_> {
 
     fn ciphers(&mut self, text: &str, location: &Location) -> Result<Vec<String>, Diagnostic> {
         let Some(read) = ciphers::read(text) else {
-            return Err(Diagnostic::error(Some(location), format!("no cipher of `{text}` is supported")).advise(
+            return Err(Diagnostic::error(Some(location), format!("none of the ciphers in `{text}` is supported")).advise(
                 "leave the ciphers out, or write some of `ECDHE+AESGCM:ECDHE+CHACHA20`: others have no forward secrecy, \
                     or no integrity protection",
             ));

@@ -289,7 +289,7 @@ pub fn check_opened(place: &PathEntry, found: &FileStat, user: u32) -> io::Resul
     }
     if found.st_nlink != 1 {
         return Err(Untrusted::error(format!(
-            "{shown} has {} names in the file system (hard links), and users other than root may write to its directory; \
+            "{shown} has {} hard links, and users other than root may write to its directory; \
              remove it",
             found.st_nlink
         )));

@@ -340,7 +340,7 @@ fn answer_to(request: &[u8], answering: Answering<'_>, may_stream: bool) -> Answ
     let answer = answering(Some(&request));
     match answer.is_stream {
         _ if request.is_head() => answer.without_page(),
-        true if !may_stream => Answer::text(503, &format!("{MAX_STREAMS} clients get events already; try later.\n")),
+        true if !may_stream => Answer::text(503, &format!("{MAX_STREAMS} clients already receive events; try again later.\n")),
         _ => answer,
     }
 }
