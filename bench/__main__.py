@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import datetime
 import difflib
-import json
 import os
 import resource
 import shutil
@@ -17,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import charts, documents, installation, interpreters, machine, marks, processes, report
+from . import documents, installation, interpreters, machine, marks, processes
 from .interpreters import OWN
 from .load import LoadFailed
 from .places import LATEST, REPOSITORY, RESULTS, for_report
@@ -152,8 +151,7 @@ def measure(session, scenarios, found):
                 "kind": scenario.kind,
                 "title": scenario.title,
                 "unit": scenario.unit,
-                "commit": installation.commit(),
-        "seconds": time.monotonic() - began,
+                "seconds": time.monotonic() - began,
                 "results": results,
             }
         else:
@@ -162,16 +160,7 @@ def measure(session, scenarios, found):
 
 def write(results, keep):
     """Writes JSON, Markdown and charts to bench/results/latest, and a copy if the results are to be kept."""
-    shutil.rmtree(LATEST, ignore_errors=True)
-    LATEST.mkdir(parents=True)
-    drawn = charts.charts(results["scenarios"])
-    results["charts"] = {name: list(files) for name, files in drawn.items()}
-    for files in drawn.values():
-        for file_name, picture in files.items():
-            (LATEST / file_name).write_text(picture, encoding="utf-8")
-    (LATEST / "results.json").write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    page = report.markdown(results)
-    (LATEST / "results.md").write_text(page, encoding="utf-8")
+    page = documents.write_to(LATEST, results)
     if keep is not None:
         kept = RESULTS / (Path(keep).name or results["date"][:7])
         shutil.rmtree(kept, ignore_errors=True)
@@ -215,6 +204,7 @@ def run(arguments, scenarios, wanted):
     results = {
         "schema": SCHEMA,
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": installation.commit(),
         "seconds": time.monotonic() - began,
         "interrupted": interrupted is not None,
         "effort": dataclasses.asdict(effort),

@@ -4,21 +4,22 @@ from . import figures, waiting_charts
 from .drawing import SHADES, Bar, color_of, draw
 from .marks import BYTES_IN_MB
 from .report import by_cost
-from .servers import OURS, REFERENCE
+from .servers import OURS
+from .tables import median
 
 
 def _cpu_charts(name, scenario):
     results = scenario["results"]
-    limit = figures.cost(results[REFERENCE]) if REFERENCE in results else None
     groups = []
     for label in by_cost(results):
         cost = figures.cost(results[label])
         if cost is None:
             continue
-        text = f"{cost.median:.1f}"
-        if limit is not None and label != REFERENCE:
-            # It is the ratio of the figures that are shown, which a reader computes too. That of the rounds is in the table.
-            text += f"  ({cost.median / limit.median:.2f} × limit)"
+        # The table's own figures: the ratio is that of the rounds, so it may differ from the quotient of the medians.
+        text, ours = median(cost), figures.ours_beside(results, label)
+        ratio = figures.ratio(results, label, ours)
+        if label != ours and ratio:
+            text += f"  ({median(ratio)} × Bolide)"
         groups.append([Bar(label, cost.median, text, color_of(label), cost.low, cost.high)])
     unit = scenario.get("unit", "request")
     subtitle = f"CPU microseconds per {unit}, less is better; one worker, the line shows the spread of the rounds"
@@ -46,10 +47,10 @@ def _startup_charts(_name, scenario):
     found = {name: figures.beyond_import(application, name) for name in application["servers"]}
     ordered = sorted((one.median, name) for name, one in found.items() if one)
     groups = []
-    for median, name in ordered:
+    for middle, name in ordered:
         one = found[name]
-        milliseconds = [max(value, 0) * 1000 for value in (median, one.low, one.high)]
-        groups.append([Bar(name, milliseconds[0], f"{median * 1000:.0f}", color_of(name), *milliseconds[1:])])
+        milliseconds = [max(value, 0) * 1000 for value in (middle, one.low, one.high)]
+        groups.append([Bar(name, milliseconds[0], f"{middle * 1000:.0f}", color_of(name), *milliseconds[1:])])
     subtitle = "Milliseconds beyond the import of a Django application, less is better"
     return {"startup.svg": draw("startup: from exec to the first answer", subtitle, groups)} if groups else {}
 

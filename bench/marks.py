@@ -57,7 +57,7 @@ def _worst_way(other):
         if not ratios:
             return NOTHING
         worst = max(ratios, key=lambda way: ratios[way].median)
-        return Verdict(ratios[worst].median, f"the worst of {len(ratios)} ways is {worst.strip()}: {_ratio_text(ratios[worst])}")
+        return Verdict(ratios[worst].median, f"{_ratio_text(ratios[worst])} in the worst of {len(ratios)} ways, {worst.strip()}")
 
     return measure
 
@@ -71,7 +71,7 @@ def _asynchronous(measure):
         if judged is None:
             return NOTHING
         others = "".join(
-            f"; on {python}: {verdict.detail}" for python, verdict in found.items() if python != judged and verdict.detail
+            f", and {verdict.detail} on {python}" for python, verdict in found.items() if python != judged and verdict.detail
         )
         return Verdict(found[judged].value, f"{found[judged].detail} on Python {judged}{others}")
 
@@ -94,8 +94,8 @@ def _ratio_to_nearest(results, python=None):
     if not ratios:
         return NOTHING
     nearest = max(ratios, key=lambda name: ratios[name].median)
-    less = f"; not counted, because they do not call close(): {', '.join(apart)}" if apart else ""
-    return Verdict(ratios[nearest].median, f"nearest is {nearest}: {_ratio_text(ratios[nearest])}{less}")
+    less = f", apart from {' and '.join(apart)} (without close())" if apart else ""
+    return Verdict(ratios[nearest].median, f"{_ratio_text(ratios[nearest])}, the nearest is {nearest}{less}")
 
 
 def _failed_requests(results):

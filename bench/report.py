@@ -25,8 +25,8 @@ def _heading(results):
     lines = [
         "# Benchmark results",
         "",
-        f"{results['date']}, commit {results['commit']}, {results['effort']['rounds']} rounds of {results['effort']['seconds']} s,"
-        f" {results['seconds']:.0f} s in all.",
+        f"{results['date']}, commit {results['commit']}, {results['effort']['rounds']} rounds of"
+        f" {results['effort']['seconds']} s, {results['seconds']:.0f} s in all.",
         "",
         f"* Machine: {machine['cpu_model']}, {machine['cpus']} CPUs, {machine['memory']}, Linux {machine['kernel']}."
         f" Server on CPU {machine['server_cpu']}, client on CPU {machine['client_cpu']}.",
@@ -78,7 +78,7 @@ def _marks(marks, scenarios):
 
 def _cpu_table(scenario):
     results, unit = scenario["results"], scenario["unit"]
-    header = ["server", f"CPU µs/{unit}", "× limit", "Bolide is × this", f"{unit}s/s", "p50 µs", "p99 µs", "socket errors"]
+    header = ["server", f"CPU µs/{unit}", "× limit", "× Bolide", f"{unit}s/s", "p50 µs", "p99 µs", "socket errors"]
     header.append("remarks")
     rows = []
     for label in by_cost(results):
@@ -90,7 +90,7 @@ def _cpu_table(scenario):
                 label,
                 spread(figures.cost(entry)),
                 spread(figures.ratio(results, label, REFERENCE)) if label != REFERENCE else "1",
-                spread(figures.ratio(results, ours, label)) if label != ours else "1",
+                spread(figures.ratio(results, label, ours)) if label != ours else "1",
                 f"{figures.median_of(entry, 'requests_per_second'):,.0f}",
                 f"{figures.median_of(entry, 'latency_us', 'p50'):,.0f}",
                 f"{figures.median_of(entry, 'latency_us', 'p99'):,.0f}",

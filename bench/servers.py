@@ -87,7 +87,8 @@ class Launch:
 @dataclass(frozen=True)
 class Server:
     """`package` is the argument of pip, with a version if it is pinned; `abilities` are the words that scenarios ask for,
-    `interfaces` the interfaces it serves, `oldest_python` the oldest version that it runs on, if it does not run on all.
+    `interfaces` the interfaces it serves, `oldest_python` the oldest version that it runs on, if it does not run on all. `title`
+    is its name in pages, if it differs, and `lacks` says there what Bolide does and it does not.
     """
 
     name: str
@@ -96,6 +97,8 @@ class Server:
     abilities: frozenset = frozenset()
     interfaces: frozenset = WSGI
     oldest_python: str = ""
+    title: str = ""
+    lacks: str = ""
 
     def runs_on(self, interpreter):
         return not self.oldest_python or parts(interpreter.version) >= parts(self.oldest_python)
@@ -242,6 +245,8 @@ def _abilities(words):
     return frozenset(words.split())
 
 
+# What a replacement of uWSGI needs, and the servers that are level with Bolide in speed do not have.
+LACKS_UWSGI = "uwsgi.ini, the uwsgi protocol, gevent"
 # keep-alive: keeps many connections open at the same time. many: holds 10,000 connections. websocket: supports WebSocket. static:
 # serves files itself. cache: a route can answer from a cache. front: takes part in the comparison behind nginx; with
 # uwsgi-protocol over uwsgi and FastCGI too, else over HTTP only. tls, h2: supports them itself. http2-only: takes part in the
@@ -249,22 +254,38 @@ def _abilities(words):
 SERVERS = {
     server.name: server
     for server in [
-        Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH),
+        Server(REFERENCE, None, _limit, _abilities("keep-alive many websocket"), BOTH, title="kernel alone (a C program)"),
         Server(
             OURS,
             "bolide",
             _bolide,
             _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static tls h2 cache"),
             BOTH,
+            title="Bolide",
         ),
-        Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
-        Server("freastal", "freastal==0.0.3", _embedded("freastal"), _abilities("keep-alive many workers tls"), BOTH),
+        Server(
+            "fastpysgi",
+            "fastpysgi",
+            _embedded("fastpysgi"),
+            _abilities("keep-alive many"),
+            BOTH,
+            lacks="WebSocket, event streams, request log",
+        ),
+        Server(
+            "freastal",
+            "freastal==0.0.3",
+            _embedded("freastal"),
+            _abilities("keep-alive many workers tls"),
+            BOTH,
+            lacks="WebSocket, HTTP/2, chunked streams, threads, request log",
+        ),
         Server(
             "peregrine",
             "peregrine-server==1.2.0",
             _peregrine,
             _abilities("keep-alive many workers threads log websocket static tls h2"),
             BOTH,
+            lacks=LACKS_UWSGI,
         ),
         Server(
             "weft",
@@ -274,6 +295,7 @@ SERVERS = {
             BOTH,
             # Its module needs `_PyVectorcall_Call`, which 3.11 does not export: the import fails with "undefined symbol".
             oldest_python="3.12",
+            lacks=LACKS_UWSGI,
         ),
         Server("bjoern", "bjoern", _embedded("bjoern"), _abilities("keep-alive many")),
         Server("granian", "granian", _granian, _abilities("keep-alive many workers threads log websocket static tls h2"), BOTH),
@@ -281,18 +303,41 @@ SERVERS = {
         Server(
             "hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python tls h2"), ASGI
         ),
-        Server("hypercorn-wsgi", "hypercorn", _hypercorn, _abilities("http2-only keep-alive tls h2")),
-        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static cache")),
-        Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
-        Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers front")),
+        Server("hypercorn-wsgi", "hypercorn", _hypercorn, _abilities("http2-only keep-alive tls h2"), title="hypercorn"),
+        Server(
+            "uwsgi",
+            "uwsgi",
+            _uwsgi("--http11-socket"),
+            _abilities("workers threads log front uwsgi-protocol static cache"),
+            title="uWSGI, `http11-socket`",
+        ),
+        Server(
+            "uwsgi-http-socket",
+            "uwsgi",
+            _uwsgi("--http-socket"),
+            _abilities("closes workers threads log"),
+            title="uWSGI, `http-socket`",
+        ),
+        Server(
+            "gunicorn",
+            "gunicorn",
+            _gunicorn("--worker-class", "sync"),
+            _abilities("closes workers front"),
+            title="gunicorn, sync",
+        ),
         Server(
             "gunicorn-gthread",
             "gunicorn",
             _gunicorn("--worker-class", "gthread", "--keep-alive", KEEP_ALIVE_SECONDS),
             _abilities("keep-alive workers threads log tls"),
+            title="gunicorn, gthread",
         ),
         Server(
-            "gunicorn-preload", "gunicorn", _gunicorn("--worker-class", "sync", "--preload"), _abilities("memory-only workers")
+            "gunicorn-preload",
+            "gunicorn",
+            _gunicorn("--worker-class", "sync", "--preload"),
+            _abilities("memory-only workers"),
+            title="gunicorn, `--preload`",
         ),
         Server("cheroot", "cheroot", _embedded("cheroot"), _abilities("keep-alive")),
         Server("waitress", "waitress", _waitress, _abilities("keep-alive")),

@@ -56,7 +56,7 @@ class Stream:
             self._take_chunks()
             self._take_events(expected)
         if len(self.pending) + len(self.text) > MAX_PENDING_BYTES:
-            raise Broken("a stream sends what are no chunks of events")
+            raise Broken("a stream sends what are not chunks of events")
 
     def _take_head(self):
         head, end, rest = self.pending.partition(b"\r\n\r\n")
@@ -78,7 +78,7 @@ class Stream:
             try:
                 size = int(line.partition(b";")[0], 16)
             except ValueError:
-                raise Broken(f"{line[:20]!r} is no chunk's size") from None
+                raise Broken(f"{line[:20]!r} is not a chunk's size") from None
             if size == 0:
                 raise Broken(f"a stream ended after {self.events} events")
             if len(rest) < size + 2:

@@ -1,7 +1,7 @@
 """The clients of `static-transfers`: PORT DIRECTORY CLIENTS PACE SECONDS; one process, many sockets, every byte compared.
 
-With a pace (bytes per second and client) they stop after SECONDS, which is no failure; the bytes received by then must be right.
-Prints its counts as JSON.
+With a pace (bytes per second and client) they stop after SECONDS, which is not a failure; the bytes received by then must
+be right. Prints its counts as JSON.
 """
 
 import json

@@ -1,14 +1,17 @@
 """Charts of the waiting scenarios: bars by workers x threads or by view, curves over the load. Pure functions on the results."""
 
+import itertools
+
 from . import queueing
 from .drawing import COLORS, SHADES, Bar, Curve, draw, draw_curves
 from .servers import OURS, REFERENCE
+from .tables import median
 from .waiting_tables import closes, name_of
 
 IDEAL = "one ideal queue"
 KINDS = {False: "new connection per request", True: "keep-alive connections"}
-# Curves of servers in results, in the order of their shades.
-CURVE_COLORS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce")
+# Curves of servers in results, in the order of their shades. More servers begin again with the first one.
+CURVE_COLORS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce", "#0f766e", "#b45309", "#be185d", "#57534e")
 
 
 def bars(name, scenario):
@@ -45,7 +48,7 @@ def _groups(ways):
                 continue
             mean = queueing.waits(entry, "mean")
             words = "closes each" if closes(point, entry) else "kept" if point.kept else "fresh"
-            text = f"{mean:.0f} {words}, {found.median:.2f} ×"
+            text = f"{mean:.0f} {words}, {median(found)} ×"
             group.append(Bar("" if group else name_of(label), mean, text, shades[2 if point.kept else 1]))
         yield group
 
@@ -62,7 +65,7 @@ def curves(name, scenario):
         best = [(point.load, next(iter(servers.values()))["ideal"]["waiting"]["mean"]) for point, servers in points]
         found = [Curve(IDEAL, best, COLORS["reference"], dashed=True)]
         labels = [label for label in dict.fromkeys(label for _, servers in points for label in servers) if label != REFERENCE]
-        others = iter(CURVE_COLORS)
+        others = itertools.cycle(CURVE_COLORS)
         for label in labels:
             places = [(p.load, queueing.waits(servers[label], "mean")) for p, servers in points if label in servers]
             color = COLORS["ours"] if label == OURS else next(others)

@@ -4,20 +4,48 @@ Pure functions on the results, in the suite's own process.
 """
 
 from . import queueing
-from .servers import OURS, REFERENCE
+from .servers import OURS, REFERENCE, SERVERS
 from .tables import spread, table
 
 IDEAL = "(one ideal queue)"
+# What the limit program is here.
+QUEUE = "the ideal queue, as a C program"
 # A pool whose connections carry fewer requests than this on average does not count as a pool.
 MIN_REQUESTS_A_CONNECTION = 1.5
-# Names of servers in pages, if they differ from the label.
-NAMES = {
-    REFERENCE: "the ideal queue, as a C program",
-    OURS: "Bolide",
-    "uwsgi-http-socket": "uWSGI",
-    "gunicorn": "gunicorn, sync",
-    "gunicorn-gthread": "gunicorn, gthread",
-}
+KINDS = {"fresh": "new connection", "kept": "keep-alive"}
+SHAPES = {"4 × 1": "4x1", "2 × 4": "2x4", "1 × 8": "1x8"}
+
+
+def quotes(scenarios):
+    """Returns {name: table} of the tables that pages can quote from the waiting scenarios of a run."""
+    both = {"mean": response("mean"), "99 %": response("p99")}
+    results = {name: scenario["results"] for name, scenario in scenarios.items()}
+    found = {}
+    if "waiting" in results:
+        here = results["waiting"]
+        wsgi = {name: _only(one, without="(") for name, one in here.items()}
+        loops = {name: _only(one, only="(") for name, one in here.items()}
+        for kind in ("fresh", "kept"):
+            points = {f"{words}, ": f"{shape} {kind} 100 ms 80 %" for words, shape in SHAPES.items()}
+            found[f"shapes-{kind}"] = by_server(wsgi, points, both)
+        four = {"new connection per request, ": "4x1 fresh 100 ms 80 %", "keep-alive, ": "4x1 kept 100 ms 80 %"}
+        spent = {"waits, ms": waits("mean"), "1 of 100": waits("p99")}
+        found["event-loops"] = by_server(loops, four, spent)
+    if "waiting-loads" in results:
+        points = {f"{load} %": f"4x1 fresh 100 ms {load} %" for load in (50, 70, 80, 90, 95)}
+        found["loads"] = by_server(results["waiting-loads"], points, {"": waits("mean")})
+    if "waiting-views" in results:
+        points = {f"{words}, {view} ms": f"4x1 {kind} {view} ms 80 %" for kind, words in KINDS.items() for view in (5, 20, 100)}
+        found["views"] = by_server(results["waiting-views"], points, {"": response("mean")})
+    return found
+
+
+def _only(here, only="", without=None):
+    """Returns the results of a point for the servers whose label contains `only` and does not contain `without`."""
+    servers = {
+        label: one for label, one in here["servers"].items() if only in label and (without is None or without not in label)
+    }
+    return {**here, "servers": servers}
 
 
 def table_of(scenario):
@@ -90,14 +118,13 @@ def by_server(results, points, columns):
 def name_of(label):
     """Returns the name of a server in a page, with the details after its name."""
     name, bracket, rest = label.partition(" (")
-    words = NAMES.get(name, name)
+    words = QUEUE if name == REFERENCE else SERVERS[name].title or name
     return f"{words}{f' ({rest}' if bracket else ''}"
 
 
 def response(which):
     def say(entry):
-        found = queueing.ratio(entry, "response", which)
-        return number(found and found.median, 2)
+        return spread(queueing.ratio(entry, "response", which))
 
     return say
 

@@ -45,7 +45,9 @@ def main():
     server, interface, module, port, workers, threads, *files = sys.argv[1:]
     sys.path.insert(0, os.getcwd())
     application = importlib.import_module(module).application
-    RUNNERS[server](application, int(port), {"interface": interface, "workers": int(workers), "threads": int(threads), "files": files})
+    RUNNERS[server](
+        application, int(port), {"interface": interface, "workers": int(workers), "threads": int(threads), "files": files}
+    )
 
 
 if __name__ == "__main__":

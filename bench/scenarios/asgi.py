@@ -21,7 +21,7 @@ STREAMS = 1000
 STREAM_INTERVAL_MS = 100
 # Events of each stream before memory is first read: by then all streams are open and stable.
 STREAM_WARM_EVENTS = 10
-# A server that can't keep the pace delivers later, which is no loss; after this time the events count as lost.
+# A server that can't keep the pace delivers later, which is not a loss; after this time the events count as lost.
 MAX_STREAM_SECONDS = 90
 STREAM_GRACE_SECONDS = 5
 # One stream must work before a thousand are opened.

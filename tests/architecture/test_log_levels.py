@@ -10,14 +10,20 @@ LEVELS = ROOT / "crates" / "log" / "src" / "level.rs"
 
 def words():
     """The texts of both lists of the file."""
-    lists = re.findall(r"const (?:ERROR|WARNING)_WORDS: \[&str; \d+\] = \[(.*?)\];", LEVELS.read_text(encoding="utf-8"), re.DOTALL)
+    lists = re.findall(
+        r"const (?:ERROR|WARNING)_WORDS: \[&str; \d+\] = \[(.*?)\];", LEVELS.read_text(encoding="utf-8"), re.DOTALL
+    )
     return [word for one in lists for word in re.findall(r'"([^"]+)"', one)]
 
 
 def sources():
     """All Rust and Python of the server without comments, and with strings that are broken over lines joined."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "crates/*.rs", "adapters/*.rs", "python/*.py"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "ls-files", "-z", "crates/*.rs", "adapters/*.rs", "python/*.py"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     names = [name for name in listed.stdout.split("\0") if name and "/tests" not in name and ROOT / name != LEVELS]
     text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)

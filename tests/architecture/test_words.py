@@ -95,7 +95,8 @@ KINDS = (
     (
         "a verb with *no* and a noun: delays no shutdown",
         rf"\b(?:{NEGATED})(?:e?s)? no\b(?! (?:longer|more\b|later|such|op\b|one\b))|\b(?:carries|copies|does|goes) no\b"
-        r"|(?<!there )\b(?:is|are|was|were) no (?!longer|more|better|different|worse|later|earlier|other|one\b|such|Python)(?=[\w`])",
+        r"|(?<!there )\b(?:is|are|was|were) no"
+        r" (?!longer|more|better|different|worse|later|earlier|other|one\b|such|Python)(?=[\w`])",
         "negate the verb: does not delay shutdown",
     ),
 )

@@ -28,19 +28,7 @@ if sys.version_info < (3, 11):
     pytest.skip("the benchmark suite needs Python 3.11", allow_module_level=True)
 sys.path.insert(0, str(ROOT))
 
-from bench import documents, queueing  # noqa: E402
-
-
-def test_pages_quote_what_was_measured():
-    quoted = 0
-    for page in documents.pages():
-        text = page.read_text(encoding="utf-8")
-        for match in documents.QUOTE.finditer(text):
-            results = json.loads((BENCH / "results" / match["directory"] / "results.json").read_text(encoding="utf-8"))
-            table = documents.quotes(results["scenarios"])[match["name"]]
-            assert match["text"].strip() == table.strip(), f"{page.name}, {match['name']}: python3 -m bench.documents"
-            quoted += 1
-    assert quoted >= 5
+from bench import queueing  # noqa: E402
 
 
 def test_the_ideal_serves_requests_in_order_with_the_first_free_server():

@@ -61,7 +61,9 @@ def test_a_small_limit_leaves_out_the_durations_of_groups_of_routes_and_nothing_
 def test_a_limit_that_nothing_fits_in_is_named_with_the_number_that_is_needed(start):
     instance = start(ready=False, command=limited(1024))
     assert instance.wait_for_exit() == START_FAILED
-    assert re.search(r"files may be at most 1 KiB \(ulimit -f, RLIMIT_FSIZE, LimitFSIZE\), but \d+ KiB are needed", instance.lines[-1])
+    assert re.search(
+        r"files may be at most 1 KiB \(ulimit -f, RLIMIT_FSIZE, LimitFSIZE\), but \d+ KiB are needed", instance.lines[-1]
+    )
 
 
 def test_a_log_file_at_its_size_limit_blocks_no_request(start, tmp_path):

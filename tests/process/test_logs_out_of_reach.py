@@ -125,9 +125,7 @@ def test_an_application_serves_without_the_reader_of_its_log_and_every_line_arri
     ask(instance, "after")
     reader.wait_for("/?after")
     lines = reader.read()
-    assert re.search(
-        r"bolide: the log can reach the (socket|named pipe) .*lines again after .* s; no line was lost$", lines[0]
-    )
+    assert re.search(r"bolide: the log can reach the (socket|named pipe) .*lines again after .* s; no line was lost$", lines[0])
     assert [line for line in lines if "/?" in line] == ["line /?kept"] * 3 + ["line /?after"]
     assert log_entry(instance)["out_of_reach"] is None
 

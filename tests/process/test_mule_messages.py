@@ -144,7 +144,9 @@ def test_a_full_queue_refuses_and_is_counted(shop, call):
     mail.wait_for_log("the queue of messages to mule 1 is full, and refused a message")
     assert mail.log.count("is full") == 1
     assert read_statistics(str(mail.directory / "stats.sock"))["refused_messages"] == 40 - accepted
-    assert f"mules: {40 - accepted} messages were refused because their queue was full\n" in call("status", str(mail.process.pid))[1]
+    assert (
+        f"mules: {40 - accepted} messages were refused because their queue was full\n" in call("status", str(mail.process.pid))[1]
+    )
     assert mail.get("/1/" + "x" * 10000).text == "False"
 
 

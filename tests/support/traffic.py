@@ -294,8 +294,8 @@ class Traffic:
             self._check(answer, b"part\n" * count + b"end\n", "streams")
 
     def _idle(self):
-        """A kept connection with a request at the moment of the turn. A connection that the server has closed by then is not a loss:
-        no request was in flight.
+        """A kept connection with a request at the moment of the turn. A connection that the server has closed by then is not a
+        loss: no request was in flight.
         """
         with self._connect() as client:
             for number in range(2):
