@@ -40,10 +40,12 @@ def table(lines, title):
     begin = next(number for number, line in enumerate(lines) if line.startswith("─ ") and title in line)
     heads = [(head.group(), head.start(), head.end()) for head in re.finditer(r"\S+", lines[begin + 1])]
     rows = list(itertools.takewhile(lambda line: line and not line.startswith(("─", "+")), lines[begin + 2 :]))
-    # Numbers are aligned with the end of their head, texts with its begin.
+    # Numbers are aligned with the end of their head, texts with its begin. `12 %` is one number.
     return [
         {
-            name: next((word.group() for word in re.finditer(r"\S+", row) if word.start() == start or word.end() == end), "")
+            name: next(
+                (word.group() for word in re.finditer(r"\S+(?: %)?", row) if word.start() == start or word.end() == end), ""
+            )
             for name, start, end in heads
         }
         for row in rows
@@ -76,7 +78,7 @@ def test_numbers_are_whole_at_each_width(columns, lines, start, call, screen, tm
         assert {name: row[name] for name in expected if name in row} == {
             name: value for name, value in expected.items() if name in row
         }
-        assert re.fullmatch(r"\d+%?", row["CPU"]), row
+        assert re.fullmatch(r"\d+(?: ?%)?", row["CPU"]), row
         assert re.fullmatch(r"\d+(\.\d)?k?", row["req/s"]), row
         assert re.fullmatch(r"\d+M?", row["memory"]), row
     assert {"pid", "CPU", "memory", "req/s", "busy"} <= set(rows[0])
