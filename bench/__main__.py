@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import documents, installation, interpreters, machine, marks, processes
+from . import documents, installation, interpreters, machine, processes
 from .interpreters import OWN
 from .load import LoadFailed
 from .places import LATEST, REPOSITORY, RESULTS, for_report
@@ -218,7 +218,6 @@ def run(arguments, scenarios, wanted):
         "tools": installation.tool_versions(),
         "launch_lines": session.launch_lines,
         "scenarios": found,
-        "marks": marks.judge(found),
         "left_out": session.left_out,
     }
     say("\n" + write(results, arguments.keep))

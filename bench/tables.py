@@ -11,7 +11,7 @@ def table(header, rows, others="--:", *, words=0):
 
 def decimals(found):
     """Returns how many decimals of a Figure its spread allows: the rounds differ by less than ten units of the last one. A figure
-    below 10 has one in any case, and no more after a single round, which has no spread.
+    below 10 always has one. A single round does not show a spread, so it never allows two.
     """
     width = found.high - found.low
     if found.rounds > 1 and width < 0.1:

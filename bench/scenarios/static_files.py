@@ -177,7 +177,7 @@ def _last_modified(running):
         answer.read()
         changed = answer.getheader("Last-Modified")
         if changed is None:
-            raise NotStarted("it says no Last-Modified")
+            raise NotStarted("it does not send Last-Modified")
         connection.request("GET", running.path, headers={"If-Modified-Since": changed})
         answer = connection.getresponse()
         answer.read()

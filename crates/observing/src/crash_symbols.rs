@@ -14,7 +14,7 @@ const SYMBOL_BYTES: usize = 24;
 /// The low bits of a symbol's kind: a function.
 const FUNCTION: u8 = 2;
 
-/// Returns `name+0x15` for an offset in the file. `None`: the file is not an ELF file of 64 bits, or has no function there.
+/// Returns `name+0x15` for an offset in the file. `None` if it is not a 64-bit ELF file, or if no function is there.
 pub fn symbol_at(path: &Path, offset: u64) -> Option<String> {
     find(&regular_file::read(path, MAX_MODULE_BYTES).ok()?, offset)
 }

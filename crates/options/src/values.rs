@@ -211,7 +211,7 @@ fn endless(row: &OptionRow, value: i64) -> Option<(i64, &'static str)> {
     match row.value {
         _ if row.home == "bolide" => None,
         Value::Number { most, unit: "seconds", .. } if value > most => Some((most, "the longest time")),
-        Value::Number { least: 0, most: i64::MAX, unit: "requests" } if value < 0 => Some((0, "which is not a limit")),
+        Value::Number { least: 0, most: i64::MAX, unit: "requests" } if value < 0 => Some((0, "which means unlimited")),
         _ => None,
     }
 }

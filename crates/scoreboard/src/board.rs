@@ -517,7 +517,7 @@ mod tests {
         recorder.complete(number, end);
         assert_eq!(seen(), (Phase::Application, false, Some(end)));
         assert_eq!((recorder.in_call(), recorder.phase(number), recorder.phase(0)), (None, None, None));
-        // One without another phase is in the application, also after a round of the ring, and 0 if there is no request.
+        // One without another phase is in the application, also after a round of the ring, and 0 means that there is none.
         for _ in 0..=REMEMBERED {
             let number = recorder.begin(200, &[b"GET /"]);
             assert_eq!(seen(), (Phase::Application, true, None));

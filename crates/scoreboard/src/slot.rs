@@ -305,7 +305,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Records what a request in flight waits for, if that has changed. Like [`Recorder::complete`], any thread may call it for
-    /// the request that it works on; 0 if there is no request.
+    /// the request that it works on; 0 means that there is none.
     pub fn enter_phase(&self, number: u64, phase: Phase) {
         let entry = self.entry(number);
         let end = entry.end.load(Relaxed);

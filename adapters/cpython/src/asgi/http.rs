@@ -139,7 +139,7 @@ impl HttpState {
         matches!(self.stage, ResponseStage::Complete | ResponseStage::Silent) && self.unsent.is_empty()
     }
 
-    /// There is no body, so the client already has all of the answer: [`HttpState::swallow`] handles later messages, wherever the
+    /// The response does not have a body, so it is complete: [`HttpState::swallow`] handles later messages, wherever the
     /// connection is.
     pub fn is_silent(&self) -> bool {
         self.stage == ResponseStage::Silent

@@ -388,11 +388,11 @@ impl LintContext<'_> {
     /// Reports a socket that a reverse proxy of another user can't connect to, which answers 502 then: connect(2) to a socket
     /// file needs the right to write to it, and the usual umask leaves that to its owner.
     fn socket_of_one_user(&mut self, settings: &Settings) {
-        if ["chmod-socket", "chown-socket", "umask", "uid"].iter().any(|name| self.last(name).is_some()) {
+        if ["umask", "uid"].iter().any(|name| self.last(name).is_some()) {
             return;
         }
-        let file = settings.listeners.iter().find_map(|listener| match &listener.address {
-            Address::Unix(path) => Some((path, &listener.origin)),
+        let file = settings.listeners.iter().find_map(|listener| match (&listener.address, listener.mode, &listener.owner) {
+            (Address::Unix(path), None, None) => Some((path, &listener.origin)),
             _ => None,
         });
         if let Some((path, origin)) = file {

@@ -160,6 +160,23 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
 }
 
 #[test]
+fn test_check_says_nothing_about_a_socket_that_others_can_open() {
+    for (index, lines) in [
+        "socket = app.sock\nchmod-socket = 660",
+        "socket = app.sock\nchown-socket = root:root",
+        "socket = app.sock\numask = 000",
+        "socket = app.sock\ndaemonize = app.log",
+        "socket = @app",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (text, _) = checked(&format!("check-open-socket-{index}"), lines);
+        assert!(!text.contains("only the user that starts Bolide can connect"), "{lines}:\n{text}");
+    }
+}
+
+#[test]
 fn test_check_knows_a_misspelled_section_of_each_format() {
     let directory = Directory::new("check-sections");
     for (name, text) in [

@@ -47,7 +47,7 @@ fn option(row: &OptionRow) -> Json {
     };
     let mut made = Map::new();
     match is_list {
-        // The two forms can't be combined: a scalar is not an array.
+        // The two forms exclude each other: a scalar is not an array.
         true => made.insert("oneOf".to_owned(), json!([one, { "type": "array", "items": one }])),
         false => match one {
             Json::Object(one) => {

@@ -57,7 +57,7 @@ fn test_limits_that_are_never_reached_in_uwsgi_are_the_largest_ones_here() {
     for (line, wanted) in [
         "4: warning: `harakiri = 300000000` is read as 31536000, the longest time",
         "5: warning: `reload-mercy = 99999999999` is read as 31536000, the longest time",
-        "6: warning: `max-requests = -1` is read as 0, which is not a limit",
+        "6: warning: `max-requests = -1` is read as 0, which means unlimited",
     ]
     .into_iter()
     .enumerate()

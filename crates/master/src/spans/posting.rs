@@ -92,7 +92,7 @@ impl Poster {
 
 fn client_config() -> io::Result<ClientConfig> {
     let path = system_authorities().ok_or_else(|| {
-        io::Error::other("the system has no file of trusted certificates: install them (ca-certificates), or set SSL_CERT_FILE")
+        io::Error::other("no trusted certificates are installed: install ca-certificates, or set SSL_CERT_FILE")
     })?;
     let versions = ClientConfig::builder_with_provider(Arc::clone(bolide_tls::provider())).with_safe_default_protocol_versions();
     Ok(versions.map_err(io::Error::other)?.with_root_certificates(read_authorities(&path)?).with_no_client_auth())

@@ -72,7 +72,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     /// the package and the application must be in it, at the same paths, or at their paths without the directory's own. `chdir`,
     /// `virtualenv`, `pythonpath`, static files and `tmp` are paths inside it, and without `chdir` they begin at its root. The
     /// master stays outside, so sockets, logs, pidfiles, certificates, the configuration and watched files are paths of the host,
-    /// and a reload reads them as before. It requires a startup as root. Drop root with `uid`, or the jail has no effect.
+    /// and a reload reads them as before. Start Bolide as root, and set `uid`, because root can leave the jail.
     /// uWSGI: uWSGI's master is inside too, and looks up users there. Its working directory stays outside unless
     /// `chdir` leads into the jail, which allows an escape from it.
     /// Example: chroot = /srv/jail
@@ -100,7 +100,7 @@ pub const CONFINEMENT: &[OptionEntry] = rows![
     supported("immediate-gid", Setting::Text(field!(Confinement.group))).reach(Reach::Master),
     /// Keep these capabilities of root when the application becomes another user. It can't gain others, not even through setuid
     /// programs. Write names from capabilities(7), separated by commas. Programs that the application starts do not inherit them,
-    /// unless it is root. It requires a startup as root.
+    /// unless it is root. Start Bolide as root for this option.
     /// uWSGI: In uWSGI the master does not have other capabilities either, and setuid programs are not affected. Unknown names
     /// are ignored.
     /// Example: uid = www-data
