@@ -19,6 +19,8 @@ from support_versions import write
 
 #: Exit statuses of a startup with an invalid configuration.
 REFUSED = (START_FAILED, 2)
+#: Seconds that an instance waits for a client, because this process may be without a CPU for longer than a peer may be silent.
+PATIENT_SECONDS = 600
 #: Timeout of a startup that fails, in seconds.
 FAILURE_SECONDS = 60
 
@@ -29,7 +31,7 @@ def start(tmp_path):
     instances = []
 
     def start(*arguments, module="probe", socket="127.0.0.1:0", ready=True, alarms=False, logging=False, master=True, **options):
-        chosen = ["--pythonpath", str(APPLICATIONS)]
+        chosen = ["--pythonpath", str(APPLICATIONS), "--socket-timeout", str(PATIENT_SECONDS)]
         # Without it a single worker would load the application itself.
         chosen += ["--master"] if master else []
         chosen += [] if logging else ["--disable-logging"]

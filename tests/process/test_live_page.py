@@ -354,10 +354,10 @@ def test_a_failed_reload_is_above_all_else_and_an_instance_without_errors_says_s
             assert text_of(browser, "no-routes") == "No request in the last two minutes."
 
 
-def test_charts_fill_from_the_right_and_have_their_scale_and_time(busy):
+def test_charts_fill_from_the_right_and_have_their_scale_and_time(shop):
     with chromium() as browser:
         emulate(browser, 1200, 800, "light")
-        browser.get("http://{}:{}/".format(*busy))
+        browser.get("http://{}:{}/".format(*metrics_address(shop)))
         cards = wait_until(lambda: browser.find_elements(By.CSS_SELECTOR, ".chart"), "charts")
         assert len(cards) == 6
         wait_until(lambda: "\u221230 s" in cards[0].text, "the time")
@@ -369,8 +369,13 @@ def test_charts_fill_from_the_right_and_have_their_scale_and_time(busy):
         ends = (
             "return [...document.querySelectorAll('.chart path.series0')].map(path => path.getAttribute('d').split(/[ML]/).pop())"
         )
-        # A line ends with the last second in which there was a value.
-        wait_until(lambda: all(end.startswith("240.0 ") for end in browser.execute_script(ends)), "lines up to now")
+
+        # A line ends with the last second in which there was a value, and times have one if there was a request.
+        def are_up_to_now():
+            assert shop.get("/").status == 200
+            return all(end.startswith("240.0 ") for end in browser.execute_script(ends))
+
+        wait_until(are_up_to_now, "lines up to now")
 
 
 def emulate(browser, width, height, scheme):
