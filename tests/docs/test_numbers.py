@@ -18,7 +18,8 @@ sys.path.insert(0, str(ROOT))
 from bench import charts, documents, figures, quotations, report, tables  # noqa: E402
 
 KEPT = sorted(file.parent.name for file in RESULTS.glob("*/results.json") if file.parent.name != "latest")
-#: The comparisons that some of them can't be in: freastal has no WebSocket and no files, and none of them sends Last-Modified.
+#: Comparisons that leave some servers out: freastal does not support WebSocket or files, and none of the three sends
+#: Last-Modified.
 ABSENT = {"nginx-uwsgi": ("freastal", "peregrine", "weft"), "static-304": ("freastal", "peregrine", "weft")}
 ABSENT |= dict.fromkeys(("websocket-echo", *(f"static-{size}" for size in ("1k", "30k", "100k", "20m", "100m"))), ("freastal",))
 #: Rivals that are level with Bolide in some tables: a table without them would claim too much.

@@ -73,7 +73,8 @@ def test_ctrl_z_pauses_the_instance_and_suspends_no_process(start):
     instance = start("--processes", "2")
     before = instance.processes()
     send_to_all(instance, signal.SIGTSTP, master_last=True)
-    instance.wait_for_log("^bolide: paused [(]SIGTSTP[)]: new requests wait until .* or SIGTSTP again [(]Ctrl-Z in")
+    again = r"SIGTSTP again \(Ctrl-Z in its terminal\)"
+    instance.wait_for_log(rf"^bolide: paused \(SIGTSTP\): new requests wait until .* or {again}$")
     send_to_all(instance, signal.SIGTSTP, master_last=True)
     instance.wait_for_log("^bolide: resumed [(]SIGTSTP[)]")
     assert instance.body().isdigit()

@@ -221,23 +221,28 @@ def test_an_immediate_stop_closes_idle_connections_in_order(start, tmp_path, sec
 def test_new_connections_are_spread_over_idle_workers(start, tmp_path, secure, kind):
     options, context = secure
     instance = begin(start, "wsgi", "--processes", "4", "--http2", "h2c", *options)
-    at = {str(pid): 0 for pid in instance.workers()}
-    opened_ones = []
-    for _ in range(40):
-        if kind == "tls":
-            client = TlsClient(instance.address("https"), context)
-            pid = client.request().text
-        elif kind == "http2":
-            client = Http2(instance.connect())
-            pid = client.request().body.decode()
-        else:
-            client = Kept(instance)
-            pid = client.ask()
-        opened_ones.append(client)
-        at[pid] += 1
-    # The kernel alone would wake the same worker for all of them. One that has no CPU for a while gets fewer.
-    assert max(at.values()) <= 30, at
-    assert min(at.values()) >= 1, at
+    rounds = []
+
+    def are_spread():
+        at = {str(pid): 0 for pid in instance.workers()}
+        opened_ones = []
+        for _ in range(40):
+            if kind == "tls":
+                client = TlsClient(instance.address("https"), context)
+                pid = client.request().text
+            elif kind == "http2":
+                client = Http2(instance.connect())
+                pid = client.request().body.decode()
+            else:
+                client = Kept(instance)
+                pid = client.ask()
+            opened_ones.append(client)
+            at[pid] += 1
+        rounds.append(at)
+        return max(at.values()) <= 20 and min(at.values()) >= 4
+
+    # A worker that waits for a CPU gets fewer connections, so a busy machine may need more than one round.
+    wait_until(are_spread, lambda: f"a round of even counts: {rounds}")
 
 
 # A client that has ended its side.

@@ -126,7 +126,8 @@ def test_a_cut_file_of_a_cache_costs_its_content_and_no_process_of_root(ends, be
     ground.act("truncate -s 0 kept")
     answers(instance, call)
     instance.wait_for_log(
-        r'^bolide: cache "kept": its file can\'t be read: .*: another process has changed its size; a reload creates an empty'
+        r'^bolide: cache "kept": its file can\'t be read: .*: another process has changed its size; '
+        r"a reload creates an empty one$"
     )
     # A prototype repairs what a dead process held, and leaves a cut file alone.
     (prototype,) = instance.prototypes()

@@ -32,7 +32,7 @@ impl Translation {
     /// Translates one flag with its value, which is empty for a flag without one.
     ///
     /// # Errors
-    /// The flag has no meaning here; the error says what to write instead.
+    /// Bolide does not support the flag or its value; the error says what to write instead.
     pub fn translate(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
         self.translate_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
     }
@@ -46,7 +46,7 @@ impl Translation {
         // A configuration that is written uses one name for an option.
         let same = || catalog().get(row.flag).map_or(row.flag, |row| row.name());
         let whose = server_list(row);
-        let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
+        let unsupported = |advice| Refusal { message: format!("`{written}` of {whose} is not supported"), advice };
         match row.meaning {
             Meaning::Same => {
                 self.has_certificate |= same() == CERTIFICATE;
@@ -62,9 +62,9 @@ impl Translation {
             },
             Meaning::Option(name) => self.add(name, value),
             Meaning::Fixed(pairs) => pairs.iter().for_each(|(name, value)| self.add(name, value)),
-            Meaning::Made(take, _) => return take(self, value).map_err(has_no_meaning),
+            Meaning::Made(take, _) => return take(self, value).map_err(unsupported),
             Meaning::Kept(subject, normalize, _) => {
-                let value = normalize(value).map_err(has_no_meaning)?;
+                let value = normalize(value).map_err(unsupported)?;
                 self.keep(subject, &value);
             }
             Meaning::Done(_) => {}
