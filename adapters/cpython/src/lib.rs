@@ -3,7 +3,6 @@
 //! It knows CPython and the engine's interface, but no protocols and no internals of the master. Every Bolide process that was
 //! started by Python loads it, and so does the program of the Debian package, for the master in it.
 
-mod answer;
 mod asgi;
 mod call;
 mod contexts;

@@ -1,4 +1,4 @@
-//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the response of the
+//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the answer of the
 //! current request. An application that keeps one beyond its request gets an error, not another client's connection. The thread
 //! that holds the interpreter runs it.
 
@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
+use bolide_engine::answer::{Answer, Field, Pushed, ServerFields, Stage, Status, When};
 use bolide_scoreboard::{Recorder, Slot};
 use pyo3::ffi;
 
@@ -58,14 +58,14 @@ impl StartResponse {
         unsafe { &*self.state }
     }
 
-    /// Points the callables at a response, until [`StartResponse::disarm`].
+    /// Points the callables at an answer, until [`StartResponse::disarm`].
     ///
     /// # Safety
-    /// `response` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
+    /// `answer` lives until it is disarmed, and the caller uses it only while no code of the application runs and, once the
     /// application's call has returned, only after [`StartResponse::call_has_returned`].
-    pub unsafe fn arm(&self, response: *mut ResponseWriter<'_>, has_returned: bool) {
+    pub unsafe fn arm(&self, answer: *mut Answer<'_>, has_returned: bool) {
         let state = self.state();
-        state.place.set(Place::Lent(response.cast()));
+        state.place.set(Place::Lent(answer.cast()));
         state.has_returned.set(has_returned);
         state.has_ended.set(false);
         // SAFETY: the call has no conditions.
@@ -79,7 +79,7 @@ impl StartResponse {
         state.has_ended.set(false);
     }
 
-    /// Points the callables at the response of a request in a greenlet.
+    /// Points the callables at the answer of a request in a greenlet.
     pub fn arm_at(&self, place: Place) {
         let state = self.state();
         state.place.set(place);
@@ -96,10 +96,10 @@ impl StartResponse {
     ///
     /// # Safety
     /// Like there.
-    pub unsafe fn arm_ended(&self, response: *mut ResponseWriter<'_>) {
+    pub unsafe fn arm_ended(&self, answer: *mut Answer<'_>) {
         debug_assert!(self.is_unshared(), "the callables of a response that has ended");
         // SAFETY: as the caller promises.
-        unsafe { self.arm(response, true) };
+        unsafe { self.arm(answer, true) };
         self.state().has_ended.set(true);
     }
 
@@ -166,7 +166,7 @@ impl StartResponse {
         let state = self.state();
         let websocket = state.extras.borrow_mut().as_mut().and_then(|extras| extras.websocket.take());
         if let Some(websocket) = websocket {
-            state.with(|response| websocket.end(response));
+            state.with(|answer| websocket.end(answer));
         }
     }
 
@@ -290,17 +290,17 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
             "start_response was called by another thread after the application had returned (PEP 3333)",
         );
     }
-    let begun = state.with(|response| {
+    let begun = state.with(|answer| {
         if !arguments.exc_info.is_null() {
-            if response.head_has_left() {
+            if answer.stage() >= Stage::Body {
                 return raise_again(arguments.exc_info);
             }
-        } else if response.has_head() {
+        } else if answer.stage() > Stage::Fresh {
             return raise(assertion_error(), "start_response was called a second time without exc_info (PEP 3333)");
         }
-        let written = write_head(state, response, arguments.status, arguments.headers);
+        let written = write_head(state, answer, arguments.status, arguments.headers);
         if written.is_none() {
-            response.drop_head();
+            answer.retract();
         }
         written
     });
@@ -317,13 +317,8 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
     Some(state.write.get())
 }
 
-fn write_head(
-    state: &CallState,
-    response: &mut ResponseWriter<'_>,
-    status: *mut ffi::PyObject,
-    headers: *mut ffi::PyObject,
-) -> Option<()> {
-    with_latin1(status, |bytes| response.status(bytes), "the status")?;
+fn write_head(state: &CallState, answer: &mut Answer<'_>, status: *mut ffi::PyObject, headers: *mut ffi::PyObject) -> Option<()> {
+    with_latin1(status, |bytes| answer.begin(Status::Line(bytes)), "the status")?;
     // SAFETY: `headers` is an argument and lives through the call; items of a list or tuple are borrowed and used immediately.
     unsafe {
         let is_list = ffi::PyList_Check(headers) != 0;
@@ -341,7 +336,7 @@ fn write_head(
                 );
             }
             let (name, value) = (ffi::PyTuple_GetItem(pair, 0), ffi::PyTuple_GetItem(pair, 1));
-            with_latin1(name, |name| with_value(state, response, name, value), "a header's name")??;
+            with_latin1(name, |name| with_value(state, answer, name, value), "a header's name")??;
             number += 1;
         }
     }
@@ -351,16 +346,19 @@ fn write_head(
 /// `Ok(None)`: an exception is set already.
 fn with_value(
     state: &CallState,
-    response: &mut ResponseWriter<'_>,
+    answer: &mut Answer<'_>,
     name: &[u8],
     value: *mut ffi::PyObject,
 ) -> Result<Option<()>, &'static str> {
     let what = || format!("the header {:?}", String::from_utf8_lossy(name));
     let Some(text) = latin1_text(value, &what) else { return Ok(None) };
-    match response.field(name, text.bytes()) {
-        Ok(()) => Ok(Some(())),
-        Err(BELONGS_TO_SERVER) if !state.rules.is_strict => {
-            response.drop_field(name, text.bytes(), state.rules.frames_chunks);
+    let server_fields = match state.rules.is_strict {
+        true => ServerFields::Refused,
+        false => ServerFields::Dropped { frames_chunks: state.rules.frames_chunks },
+    };
+    match answer.field(name, text.bytes(), server_fields) {
+        Ok(Field::Set) => Ok(Some(())),
+        Ok(Field::Dropped) => {
             state.rules.note_dropped(state.application.get(), name);
             Ok(Some(()))
         }
@@ -449,17 +447,11 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     }
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
-    let pushed = state.with(|response| {
-        // This answer can't be suspended, so it can't yield its turn either.
-        response.begin_turn();
-        (response.push(part, When::Now), response.holds_call())
-    });
-    match (pushed, cooperation()) {
-        (Some((Pushed::All, true)), None) => write_rest(state, &[]),
-        (Some((Pushed::All, _)), _) => Some(()),
-        (Some((Pushed::Gone, _)) | None, _) => client_is_gone(state.rules.write_errors),
-        (Some((Pushed::Part(taken), _)), None) => write_rest(state, &part[taken..]),
-        (Some((Pushed::Part(taken), _)), Some(worker)) => write_rest_in_turns(state, &part[taken..], worker),
+    match (state.with(|answer| answer.write(part)), cooperation()) {
+        (Some(Pushed::All), _) => Some(()),
+        (Some(Pushed::Gone) | None, _) => client_is_gone(state.rules.write_errors),
+        (Some(Pushed::Part(taken)), None) => write_rest(state, &part[taken..]),
+        (Some(Pushed::Part(taken)), Some(worker)) => write_rest_in_turns(state, &part[taken..], worker),
     }
 }
 
@@ -467,10 +459,14 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
 fn write_rest_in_turns(state: &CallState, mut rest: &[u8], worker: &dyn Cooperation) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
+        // The engine sends what it has accepted.
+        if rest.is_empty() {
+            break Some(true);
+        }
         if worker.wait(&state.client).is_none() {
             break None;
         }
-        match state.with(|response| response.push(rest, When::Now)) {
+        match state.with(|answer| answer.push(rest, When::Now)) {
             Some(Pushed::All) => break Some(true),
             Some(Pushed::Gone) | None => break Some(false),
             Some(Pushed::Part(taken)) => rest = &rest[taken..],
@@ -484,24 +480,18 @@ fn write_rest_in_turns(state: &CallState, mut rest: &[u8], worker: &dyn Cooperat
 fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
-        // The response exists: the engine's thread takes none away during a `write`.
-        let wait = state.with(|response| response.wants_room().then(|| response.room_wait()));
-        let Some(wait) = wait else { break false };
+        // The answer exists: the engine's thread takes none away during a `write`.
+        let Some(wait) = state.with(|answer| answer.room()) else { break false };
         if let Some(wait) = wait {
-            // No reference of ours to the response is used during the wait, which owns all that it needs.
+            // No reference of ours to the answer is used during the wait, which owns all that it needs.
             let has_room = without_interpreter(|| wait.wait(state.rules.write_timeout));
-            state.with(|response| response.room_came(has_room));
+            state.with(|answer| answer.waited(has_room));
             continue;
         }
-        let pushed = state.with(|response| {
-            response.begin_turn();
-            (response.push(rest, When::Now), response.holds_call())
-        });
-        match pushed {
-            Some((Pushed::All, true)) => rest = &[],
-            Some((Pushed::All, false)) => break true,
-            Some((Pushed::Gone, _)) | None => break false,
-            Some((Pushed::Part(taken), _)) => rest = &rest[taken..],
+        match state.with(|answer| answer.write(rest)) {
+            Some(Pushed::All) => break true,
+            Some(Pushed::Gone) | None => break false,
+            Some(Pushed::Part(taken)) => rest = &rest[taken..],
         }
     };
     state.is_writing.set(false);
@@ -523,8 +513,8 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     if state.is_of_another_thread() {
         return raise(runtime_error(), "the connection's socket was used by another thread after the application had returned");
     }
-    let given = state.with(|response| match uwsgi_module::taken_connections() {
-        Some(taken) => response.give_away(taken, state.slot.get()),
+    let given = state.with(|answer| match uwsgi_module::taken_connections() {
+        Some(taken) => answer.take_over(taken, state.slot.get()),
         None => Err(std::io::ErrorKind::NotConnected.into()),
     });
     let Some(given) = given else {

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::ExchangeId;
+use bolide_engine::answer::{Answer, Failure, FileIs, Pushed, Stage, wait_for_client};
 use bolide_engine::blocking_websocket::{BlockingWebSocket, Received, WebSocketTerms, accept_kept};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::{Progress, ResponseWriter, wait_for_client};
 use bolide_engine::websocket::{Message, MessageKind, may_be_sent};
 use bolide_scoreboard::Slot;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -38,9 +38,9 @@ fn current() -> PyResult<CurrentRequest> {
     CurrentRequest::of_this_thread().ok_or_else(no_request)
 }
 
-/// Uses the response of the request, also in `uwsgi.after_req_hook` after the answer is complete: for functions that send
+/// Uses the answer to the request, also in `uwsgi.after_req_hook` after the answer is complete: for functions that send
 /// nothing.
-fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> PyResult<R> {
+fn with_answer<R>(act: impl FnOnce(&mut Answer<'_>) -> R) -> PyResult<R> {
     CurrentRequest::of_this_thread_till_its_line().and_then(|request| request.with(act)).ok_or_else(no_request)
 }
 
@@ -58,19 +58,19 @@ fn bytes_of_either(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 #[pyfunction]
 fn uwsgi_set_logvar(name: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
     let (name, value) = (bytes_of_either(name)?, bytes_of_either(value)?);
-    with_response(|response| response.set_log_variable(&name, &value))
+    with_answer(|answer| answer.notes().set_log_variable(&name, &value))
 }
 
 #[pyfunction]
 fn uwsgi_get_logvar<'py>(py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let name = bytes_of_either(name)?;
-    let value = with_response(|response| response.log_variable(&name).map(<[u8]>::to_vec))?;
+    let value = with_answer(|answer| answer.notes().log_variable(&name).map(<[u8]>::to_vec))?;
     Ok(value.map(|value| PyBytes::new(py, &value)))
 }
 
 #[pyfunction]
 fn uwsgi_log_this_request() -> PyResult<()> {
-    with_response(|response| response.log_this())
+    with_answer(|answer| answer.notes().log_this())
 }
 
 /// In a greenlet it is not the socket, from which the engine reads, but a descriptor that is readable when the application may
@@ -78,7 +78,7 @@ fn uwsgi_log_this_request() -> PyResult<()> {
 #[pyfunction]
 fn uwsgi_connection_fd() -> PyResult<RawFd> {
     if cooperation().is_none() {
-        return with_response(|response| response.socket().as_raw_fd());
+        return with_answer(|answer| answer.socket().as_raw_fd());
     }
     let request = current()?;
     let client = request.client();
@@ -91,7 +91,7 @@ fn uwsgi_connection_fd() -> PyResult<RawFd> {
 
 #[pyfunction]
 fn uwsgi_disconnect() -> PyResult<bool> {
-    current()?.with(|response| response.disconnect());
+    current()?.with(|answer| answer.fail(Failure::Disconnect));
     Ok(true)
 }
 
@@ -101,7 +101,7 @@ fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let request = current()?;
     if cooperation().is_some() {
         let limit_ms = seconds.max(0).unsigned_abs().min(MAX_LIMIT_SECONDS) * 1000;
-        request.with(|response| response.limit_time(limit_ms));
+        request.with(|answer| answer.notes().limit_time(limit_ms));
         return Ok(());
     }
     let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread is not serving a request"))?;
@@ -123,10 +123,10 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
     let request = current()?;
     // SAFETY: the caller has the descriptor open for the time of this call; ours is a copy.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned().map(File::from)?;
-    let begun = request.with(|response| {
-        let may_begin = response.has_head() && !response.has_file();
+    let begun = request.with(|answer| {
+        let may_begin = answer.stage() > Stage::Fresh && !answer.sends_file();
         if may_begin && length > 0 {
-            response.push_file_part(file, offset, length);
+            answer.push_file(file, offset, length, FileIs::APart);
         }
         may_begin
     });
@@ -134,22 +134,19 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
         return Err(PyRuntimeError::new_err("sendfile: start_response must precede the first part of the body (PEP 3333)"));
     }
     loop {
-        let progress = request.with(|response| {
-            response.begin_turn();
-            let progress = response.advance();
-            (progress, response.wants_room().then(|| response.room_wait()))
-        });
-        match progress {
-            Some((Progress::Blocked, _)) if let Some(worker) = cooperation() => green_wait(py, worker, request.client())?,
-            Some((Progress::Blocked, Some(wait))) => {
-                let timeout = request.write_timeout();
-                let has_room = py.detach(|| wait.wait(timeout));
-                request.with(|response| response.room_came(has_room));
-            }
-            // Other threads get the interpreter for a moment.
-            Some((Progress::Blocked, None)) => py.detach(std::thread::yield_now),
-            Some((Progress::Done, ..)) => return Ok(()),
-            Some((Progress::Broken, ..)) | None => {
+        match request.with(|answer| answer.write(&[])) {
+            Some(Pushed::Part(_)) if let Some(worker) = cooperation() => green_wait(py, worker, request.client())?,
+            Some(Pushed::Part(_)) => match request.with(|answer| answer.room()).flatten() {
+                Some(wait) => {
+                    let timeout = request.write_timeout();
+                    let has_room = py.detach(|| wait.wait(timeout));
+                    request.with(|answer| answer.waited(has_room));
+                }
+                // Other threads get the interpreter for a moment.
+                None => py.detach(std::thread::yield_now),
+            },
+            Some(Pushed::All) => return Ok(()),
+            Some(Pushed::Gone) | None => {
                 return Err(PyOSError::new_err("sendfile: the client has disconnected, or stopped reading"));
             }
         }
@@ -196,8 +193,8 @@ fn uwsgi_accept_websocket(
     let failed = |reason: &str| PyOSError::new_err(format!("unable to complete websocket handshake: {reason}"));
     if let Some(id) = kept(environ.py(), &request)? {
         let accepted = uwsgi_module::with_websocket_terms(|settings, _, _| {
-            let accept = |response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream| {
-                accept_kept((response, request_stream), &find, protocol, settings)
+            let accept = |answer: &mut Answer<'_>, request_stream: &mut RequestStream| {
+                accept_kept((answer, request_stream), &find, protocol, settings)
             };
             id.and_then(|id| visit(id, accept))
         });
@@ -211,7 +208,7 @@ fn uwsgi_accept_websocket(
     let made = uwsgi_module::with_websocket_terms(|settings, row, taken| {
         let (timeout_ms, slot) = (timeout.as_millis() as u64, uwsgi_module::own_slot());
         let terms = WebSocketTerms { settings, row, timeout_ms, taken, slot };
-        request.with(|response| BlockingWebSocket::accept(response, &find, protocol, &terms))
+        request.with(|answer| BlockingWebSocket::accept(answer, &find, protocol, &terms))
     });
     let made = made.flatten().ok_or_else(|| PyRuntimeError::new_err("the request has ended"))?;
     let websocket = made.map_err(failed)?;
@@ -237,7 +234,7 @@ fn uwsgi_hear<'py>(
         return Ok(green_hear(py, &request, id, waits)?.map(object));
     }
     loop {
-        match on_websocket(&request, |websocket, response| websocket.take(response))? {
+        match on_websocket(&request, |websocket, answer| websocket.take(answer))? {
             Received::Message(message) => return Ok(Some(object(message))),
             Received::End => return Err(has_ended_for_receiving()),
             Received::Nothing if waits => wait(py, &request)?,
@@ -260,14 +257,14 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool, context:
     if let Some(id) = kept(py, &request)? {
         return green_say(py, &request, id, kind, &bytes);
     }
-    if !on_websocket(&request, |websocket, response| websocket.say(kind, &bytes, response))? {
+    if !on_websocket(&request, |websocket, answer| websocket.say(kind, &bytes, answer))? {
         return Err(has_ended_for_sending());
     }
-    while on_websocket(&request, |websocket, response| websocket.is_behind(response))? {
+    while on_websocket(&request, |websocket, answer| websocket.is_behind(answer))? {
         wait(py, &request)?;
-        on_websocket(&request, |websocket, response| websocket.look(response))?;
+        on_websocket(&request, |websocket, answer| websocket.look(answer))?;
     }
-    if request.with(|response| response.client_is_gone()) != Some(false) {
+    if request.with(|answer| answer.client_is_gone()) != Some(false) {
         return Err(ClientDisconnected::new_err(
             "unable to send websocket message: the client has disconnected, or stopped reading",
         ));
@@ -284,11 +281,11 @@ fn uwsgi_close_websocket(py: Python<'_>, code: u16, reason: &[u8], context: &Bou
     let request = current_or(Some(context))?;
     let reason = String::from_utf8_lossy(reason);
     if let Some(id) = kept(py, &request)?.flatten() {
-        let _client_has_left = visit(id, |response, request_stream| {
+        let _client_has_left = visit(id, |answer, request_stream| {
             if let RequestStream::Messages(websocket) = request_stream
                 && websocket.is_open()
             {
-                websocket.close(code, &reason, response);
+                websocket.close(code, &reason, answer);
             }
         });
     }
@@ -333,11 +330,11 @@ fn green_hear(py: Python<'_>, request: &CurrentRequest, mut id: Option<ExchangeI
             return Ok(Some(message));
         }
         let taken = id.and_then(|id| {
-            visit(id, |response, request_stream| match request_stream {
+            visit(id, |answer, request_stream| match request_stream {
                 RequestStream::Body(_) => Err(no_websocket()),
                 RequestStream::Messages(websocket) => Ok(match websocket.take() {
                     Some(message) => Received::Message(message),
-                    None if websocket.close_status().is_some() || response.client_is_gone() => Received::End,
+                    None if websocket.close_status().is_some() || answer.client_is_gone() => Received::End,
                     None => Received::Nothing,
                 }),
             })
@@ -364,16 +361,16 @@ fn green_say(
     let mut payload = Some(bytes);
     loop {
         let said = id.and_then(|id| {
-            visit(id, |response, request_stream| match request_stream {
+            visit(id, |answer, request_stream| match request_stream {
                 RequestStream::Body(_) => Err(no_websocket()),
                 RequestStream::Messages(websocket) => {
                     if let Some(bytes) = payload.take()
                         && websocket.is_open()
                     {
-                        websocket.say(kind, bytes, response);
+                        websocket.say(kind, bytes, answer);
                     }
-                    let has_ended = !websocket.is_open() || response.client_is_gone();
-                    Ok((has_ended, websocket.is_behind(response) || response.turn_is_over()))
+                    let has_ended = !websocket.is_open() || answer.client_is_gone();
+                    Ok((has_ended, websocket.is_behind(answer) || answer.turn_is_over()))
                 }
             })
         });
@@ -388,21 +385,18 @@ fn green_say(
     }
 }
 
-fn on_websocket<R>(
-    request: &CurrentRequest,
-    act: impl FnOnce(&mut BlockingWebSocket, &mut ResponseWriter<'_>) -> R,
-) -> PyResult<R> {
+fn on_websocket<R>(request: &CurrentRequest, act: impl FnOnce(&mut BlockingWebSocket, &mut Answer<'_>) -> R) -> PyResult<R> {
     let done = request.with_extras(|extras| {
         let websocket = extras.websocket.as_mut()?;
-        request.with(|response| act(websocket, response))
+        request.with(|answer| act(websocket, answer))
     });
     done.ok_or_else(no_websocket)
 }
 
 /// Waits for the client without the interpreter, for a time that the WebSocket determines.
 fn wait(py: Python<'_>, request: &CurrentRequest) -> PyResult<()> {
-    let (socket, for_room, most_ms) = on_websocket(request, |websocket, response| {
-        (response.socket().as_raw_fd(), websocket.is_behind(response), websocket.wait_ms(response))
+    let (socket, for_room, most_ms) = on_websocket(request, |websocket, answer| {
+        (answer.socket().as_raw_fd(), websocket.is_behind(answer), websocket.wait_ms(answer))
     })?;
     // SAFETY: the connection is this request's until the application returns.
     py.detach(|| wait_for_client(unsafe { BorrowedFd::borrow_raw(socket) }, for_room, Duration::from_millis(most_ms)));

@@ -6,13 +6,13 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use bolide_engine::answer::{Answer, Field, Pushed, ServerFields, Status, When};
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::request::{Body, HeaderMemory, HttpRequest, Request, RequestParts};
-use bolide_engine::response::{Pushed, ResponseWriter, When};
 
-use crate::answers::{Answer, part};
 use crate::gates::Gates;
 use crate::interpreter::{Interpreter, Kept};
+use crate::pages::{Page, part};
 
 pub struct TestLanguage {
     pub interpreter: &'static Interpreter,
@@ -69,39 +69,39 @@ impl App for TestApp {
     type Memo = Fields;
     type Pending = SuspendedSending;
 
-    fn call(&mut self, request: &mut Request<'_, Fields>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+    fn call(&mut self, request: &mut Request<'_, Fields>, answer: &mut Answer<'_>) -> Outcome<SuspendedSending> {
         let fields = self.fields(&mut request.parts);
         let (line, path) = line_and_path(&request.parts);
         self.interpreter.note_call(&line);
-        let answer = Answer::of(&path);
+        let page = Page::of(&path);
         let mut body = line;
-        match &answer {
-            Answer::Fail { leaves: true } => return Outcome::FailedFatally,
-            Answer::Fail { leaves: false } => return Outcome::Failed,
-            Answer::Stream { parts, bytes, fails } => {
+        match &page {
+            Page::Fail { leaves: true } => return Outcome::FailedFatally,
+            Page::Fail { leaves: false } => return Outcome::Failed,
+            Page::Stream { parts, bytes, fails } => {
                 let (parts, bytes) = (*parts, *bytes);
-                begin(response, b"200 OK", None);
+                begin(answer, b"200 OK", None);
                 let parts = Box::new((0..parts).map(move |number| part(number, bytes)));
-                return self.send(Sending { parts, part: None, fails: *fails }, response);
+                return self.send(Sending { parts, part: None, fails: *fails }, answer);
             }
-            Answer::Slow { gate, keeps_language } => self.pass(gate, *keeps_language),
-            Answer::Fields => body = fields,
-            Answer::NotFound => body = b"nothing is here\n".to_vec(),
-            Answer::Echo | Answer::Short | Answer::Long => {}
+            Page::Slow { gate, keeps_language } => self.pass(gate, *keeps_language),
+            Page::Fields => body = fields,
+            Page::NotFound => body = b"nothing is here\n".to_vec(),
+            Page::Echo | Page::Short | Page::Long => {}
         }
         body.extend(bytes_of(std::mem::take(&mut request.body)));
-        let length = match answer {
-            Answer::Short => body.len() + 1,
-            Answer::Long => body.len() - 1,
+        let length = match page {
+            Page::Short => body.len() + 1,
+            Page::Long => body.len() - 1,
             _ => body.len(),
         };
-        begin(response, if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" }, Some(length));
-        self.send(Sending { parts: Box::new(std::iter::once(body)), part: None, fails: false }, response)
+        begin(answer, if page == Page::NotFound { b"404 Not Found" } else { b"200 OK" }, Some(length));
+        self.send(Sending { parts: Box::new(std::iter::once(body)), part: None, fails: false }, answer)
     }
 
-    fn resume(&mut self, mut pending: SuspendedSending, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+    fn resume(&mut self, mut pending: SuspendedSending, answer: &mut Answer<'_>) -> Outcome<SuspendedSending> {
         pending.kept.give_back();
-        self.send(pending.sending, response)
+        self.send(pending.sending, answer)
     }
 
     fn abandon(&mut self, mut pending: SuspendedSending) {
@@ -151,11 +151,11 @@ impl TestApp {
     }
 
     /// Passes as much of the body to the response as the client takes.
-    fn send(&mut self, mut sending: Sending, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
+    fn send(&mut self, mut sending: Sending, answer: &mut Answer<'_>) -> Outcome<SuspendedSending> {
         self.interpreter.check();
         while let Some((part, taken)) = sending.part.take().or_else(|| sending.parts.next().map(|part| (part, 0))) {
-            match response.push(&part[taken..], When::Now) {
-                Pushed::All if !response.turn_is_over() => continue,
+            match answer.push(&part[taken..], When::Now) {
+                Pushed::All if !answer.turn_is_over() => continue,
                 Pushed::All => {}
                 Pushed::Part(further) => sending.part = Some((part, taken + further)),
                 Pushed::Gone => return Outcome::Finished,
@@ -188,13 +188,14 @@ pub fn lines_of<Memo>(http: &HttpRequest<'_, Memo>) -> Vec<u8> {
 }
 
 /// Begins an answer.
-pub fn begin(response: &mut ResponseWriter<'_>, status: &[u8], length: Option<usize>) {
-    let begun = response.status(status).and_then(|()| response.field(b"Content-Type", b"text/plain"));
-    let begun = match length {
-        Some(length) => begun.and_then(|()| response.field(b"Content-Length", length.to_string().as_bytes())),
-        None => begun,
-    };
-    assert_eq!(begun, Ok(()), "the response refuses a head that is right");
+pub fn begin(answer: &mut Answer<'_>, status: &[u8], length: Option<usize>) {
+    let length = length.map(|length| length.to_string());
+    let fields = [("Content-Type", Some("text/plain")), ("Content-Length", length.as_deref())];
+    assert_eq!(answer.begin(Status::Line(status)), Ok(()), "the answer refuses a status that is right");
+    for (name, value) in fields.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let set = answer.field(name.as_bytes(), value.as_bytes(), ServerFields::Refused);
+        assert_eq!(set, Ok(Field::Set), "the answer refuses a field that is right");
+    }
 }
 
 pub fn bytes_of(body: Body) -> Vec<u8> {

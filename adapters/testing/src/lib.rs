@@ -12,13 +12,13 @@
 //! * [`replies`]: parses answers as a client does.
 //! * [`prototype`]: the same applications under a real master.
 
-pub mod answers;
 pub mod gates;
 pub mod harness;
 pub mod helper_tasks;
 pub mod http2;
 pub mod interpreter;
 pub mod language;
+pub mod pages;
 pub mod prototype;
 pub mod replies;
 pub mod streaming;

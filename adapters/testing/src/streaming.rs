@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bolide_engine::answer::{Answer, Failure, Interim, Pushed, Stage, Then, When};
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::request::{Request, RequestParts};
 use bolide_engine::request_stream::{BodyStream, RequestStream};
-use bolide_engine::response::{Pushed, ResponseWriter, When};
 use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 
-use crate::answers::{Answer, part};
 use crate::interpreter::{Interpreter, Kept};
 use crate::language::{begin, bytes_of, line_and_path, lines_of};
+use crate::pages::{Page, part};
 
 #[derive(Clone, Copy)]
 pub struct TestStreams<const STREAMS_BODY: bool = true> {
@@ -98,7 +98,7 @@ impl<const STREAMS_BODY: bool> TestStreams<STREAMS_BODY> {
         let Some(mut exchange) = self.lock().going_on.remove(&number) else { return Visited::Gone };
         exchange.gate = None;
         let mut step = Step::Waits;
-        let visited = worker.visit(exchange.id, |response, stream| step = exchange.finish_or_wait(response, Some(stream)));
+        let visited = worker.visit(exchange.id, |answer, stream| step = exchange.finish_or_wait(answer, Some(stream)));
         if step == Step::Waits && visited == Visited::Done(()) {
             self.lock().going_on.insert(number, exchange);
         }
@@ -129,10 +129,10 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
     const STREAMS_BODY: bool = STREAMS_BODY;
     const KEEPS_EXCHANGES: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, ()>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
+    fn call(&mut self, request: &mut Request<'_, ()>, answer: &mut Answer<'_>) -> Outcome<ExchangeNumber> {
         self.streams.interpreter.note_call(&line_and_path(&request.parts).0);
         if let (Some(handshake), Some(stream)) = (request.handshake.take(), request.request_stream.as_deref_mut()) {
-            match handshake.accept(response, None, &[]) {
+            match handshake.accept(answer, None, &[]) {
                 Ok(websocket) => *stream = RequestStream::Messages(Box::new(websocket)),
                 Err(_) => return Outcome::Failed,
             }
@@ -141,7 +141,7 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
             Ok(exchange) => exchange,
             Err(outcome) => return outcome,
         };
-        match exchange.advance(response, request.request_stream.as_deref_mut()) {
+        match exchange.advance(answer, request.request_stream.as_deref_mut()) {
             Step::Complete => Outcome::Finished,
             Step::Failed => Outcome::Failed,
             Step::Waits => {
@@ -154,7 +154,7 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
         }
     }
 
-    fn resume(&mut self, pending: ExchangeNumber, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
+    fn resume(&mut self, pending: ExchangeNumber, _answer: &mut Answer<'_>) -> Outcome<ExchangeNumber> {
         // Ongoing exchanges get events; they are never suspended.
         Outcome::Ongoing(pending)
     }
@@ -163,10 +163,10 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
         self.streams.lock().going_on.remove(&pending.number);
     }
 
-    fn client_event(&mut self, pending: &mut ExchangeNumber, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) {
+    fn client_event(&mut self, pending: &mut ExchangeNumber, answer: &mut Answer<'_>, stream: &mut RequestStream) {
         self.streams.interpreter.check();
         let Some(mut exchange) = self.streams.lock().going_on.remove(&pending.number) else { return };
-        if exchange.finish_or_wait(response, Some(stream)) == Step::Waits {
+        if exchange.finish_or_wait(answer, Some(stream)) == Step::Waits {
             self.streams.lock().going_on.insert(pending.number, exchange);
         }
     }
@@ -224,39 +224,40 @@ impl Exchange {
         if let Some(RequestStream::Messages(_)) = request.request_stream {
             return Ok(exchange);
         }
-        let answer = Answer::of(&path);
-        exchange.status = Some(if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" });
-        match answer {
-            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedFatally } else { Outcome::Failed }),
-            Answer::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), is_streamed, line),
-            Answer::Stream { parts, bytes, fails } => {
+        let page = Page::of(&path);
+        exchange.status = Some(if page == Page::NotFound { b"404 Not Found" } else { b"200 OK" });
+        match page {
+            Page::Fail { leaves } => return Err(if leaves { Outcome::FailedFatally } else { Outcome::Failed }),
+            Page::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), is_streamed, line),
+            Page::Stream { parts, bytes, fails } => {
                 exchange.parts = Box::new((0..parts).map(move |number| part(number, bytes)));
                 exchange.fails = fails;
             }
-            Answer::Fields => {
+            Page::Fields => {
                 let RequestParts::Http(http) = &request.parts else { return Err(Outcome::Failed) };
                 exchange.unsent = lines_of(http);
             }
-            Answer::Echo | Answer::Short | Answer::Long => (exchange.is_echo, exchange.unsent) = (is_streamed, line),
-            Answer::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),
+            Page::Echo | Page::Short | Page::Long => (exchange.is_echo, exchange.unsent) = (is_streamed, line),
+            Page::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),
         }
         Ok(exchange)
     }
 
     /// Like [`Exchange::advance`], from outside of the call: its result becomes an answer here.
-    fn finish_or_wait(&mut self, response: &mut ResponseWriter<'_>, stream: Option<&mut RequestStream>) -> Step {
-        let step = self.advance(response, stream);
+    fn finish_or_wait(&mut self, answer: &mut Answer<'_>, stream: Option<&mut RequestStream>) -> Step {
+        let step = self.advance(answer, stream);
         match step {
             Step::Waits => {}
-            Step::Complete => response.finish(),
-            Step::Failed if response.head_has_left() => response.cut_off(),
-            Step::Failed => response.answer(500, "Internal Server Error", "Internal Server Error"),
+            Step::Complete => {
+                answer.finish(Then::RequestEnds);
+            }
+            Step::Failed => answer.fail(Failure::Status(500)),
         }
         step
     }
 
     /// Continues as far as the client permits.
-    fn advance(&mut self, response: &mut ResponseWriter<'_>, mut stream: Option<&mut RequestStream>) -> Step {
+    fn advance(&mut self, answer: &mut Answer<'_>, mut stream: Option<&mut RequestStream>) -> Step {
         let is_held = self.gate.is_some();
         // If the client has disconnected before its body was complete, the request may be refused: a begun answer would prevent
         // that.
@@ -272,30 +273,30 @@ impl Exchange {
         }
         let mut body = match stream {
             Some(RequestStream::Messages(websocket)) => {
-                while !websocket.is_behind(response)
+                while !websocket.is_behind(answer)
                     && let Some(message) = websocket.take()
                 {
-                    websocket.say(message.kind, &message.payload, response);
+                    websocket.say(message.kind, &message.payload, answer);
                 }
                 return Step::Waits;
             }
             Some(RequestStream::Body(body)) => Some(body),
             None => None,
         };
-        if self.status.is_some() && self.is_echo && !self.take_body(body.as_deref_mut(), response) {
+        if self.status.is_some() && self.is_echo && !self.take_body(body.as_deref_mut(), answer) {
             return Step::Waits;
         }
         if let Some(status) = self.status.take() {
-            begin(response, status, None);
+            begin(answer, status, None);
         }
         loop {
             if !self.unsent.is_empty() {
-                match response.push(&self.unsent, When::Now) {
+                match answer.push(&self.unsent, When::Now) {
                     Pushed::All => self.unsent.clear(),
                     Pushed::Part(taken) => drop(self.unsent.drain(..taken)),
                     Pushed::Gone => return Step::Waits,
                 }
-                if !self.unsent.is_empty() || response.turn_is_over() {
+                if !self.unsent.is_empty() || answer.turn_is_over() {
                     return Step::Waits;
                 }
             }
@@ -306,14 +307,14 @@ impl Exchange {
             if !self.is_echo {
                 return if self.fails { Step::Failed } else { Step::Complete };
             }
-            if !self.take_body(body.as_deref_mut(), response) {
+            if !self.take_body(body.as_deref_mut(), answer) {
                 return Step::Waits;
             }
         }
     }
 
     /// Takes the part of the body that has arrived. False: nothing has.
-    fn take_body(&mut self, body: Option<&mut BodyStream>, response: &mut ResponseWriter<'_>) -> bool {
+    fn take_body(&mut self, body: Option<&mut BodyStream>, answer: &mut Answer<'_>) -> bool {
         let Some(body) = body else { return false };
         body.is_wanted = false;
         if let Some(part) = body.take() {
@@ -322,9 +323,9 @@ impl Exchange {
             return true;
         }
         body.is_wanted = true;
-        if body.owes_continue && !response.head_has_left() {
+        if body.owes_continue && answer.stage() < Stage::Body {
             body.owes_continue = false;
-            response.say_continue();
+            let _always_may = answer.inform(Interim::Continue);
         }
         false
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::Visited;
 use bolide_engine::app::Language;
-use bolide_testing::answers;
+use bolide_testing::pages;
 use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
@@ -382,7 +382,7 @@ fn a_client_that_is_slow_gets_all_of_its_answer_and_others_theirs_meanwhile() {
         assert_eq!(bodies(&other.received()), ["GET /echo\n"]);
     }
     let body = find(&answer, b"\r\n\r\n").expect("a head") + 4;
-    assert!(answer[body..] == answers::stream(60, 10_000), "the body is another one, of {} bytes", answer.len() - body);
+    assert!(answer[body..] == pages::stream(60, 10_000), "the body is another one, of {} bytes", answer.len() - body);
     worker.settle();
     assert_eq!((interpreter.balance(), worker.connections()), ((0, 0), 0));
 }

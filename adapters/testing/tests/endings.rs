@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
 use bolide_engine::app::Language;
-use bolide_testing::answers;
+use bolide_testing::pages;
 use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{Client, HTTP, Harness, log, settings};
 use bolide_testing::interpreter::Interpreter;
@@ -196,7 +196,7 @@ fn a_client_that_sends_no_more_gets_what_it_has_asked_for() {
             received.extend(more);
         }
         if state.still_comes > 0 {
-            let whole = answers::stream(state.still_comes / 10_000, 10_000);
+            let whole = pages::stream(state.still_comes / 10_000, 10_000);
             assert!(received.ends_with(&whole), "{}: {} bytes came", state.name, received.len());
         }
         case.assert_over();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_contract::message::Order;
 use bolide_engine::app::Language;
-use bolide_testing::answers::stream;
+use bolide_testing::pages::stream;
 use bolide_testing::gates::Events;
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::http2::*;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::app::Language;
-use bolide_testing::answers;
+use bolide_testing::pages;
 use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::language::TestLanguage;
@@ -115,7 +115,7 @@ fn an_answer_goes_on_when_there_is_room<L: Language>(mut worker: Harness<L>) {
     let mut client = worker.client_of(HTTP, Some(LITTLE_ROOM));
     client.send(LARGE);
     worker.settle();
-    let wanted = answers::stream(100, 10_000);
+    let wanted = pages::stream(100, 10_000);
     let mut answer = client.received();
     assert!(!answer.ends_with(&wanted), "the socket was to be full");
     while !answer.ends_with(&wanted) {

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 
 pub use bolide_services::leaks::Collection;
 
+use crate::answer::Answer;
 use crate::request::Request;
 use crate::request::request_stream::RequestStream;
-use crate::response::ResponseWriter;
 use crate::sampling::Sampler;
 
 /// A language runtime with the application loaded.
@@ -48,15 +48,15 @@ pub trait App: Sized {
     const STREAMS_BODY: bool = false;
 
     /// True: the application may keep an exchange after its call has returned ([`Outcome::Ongoing`]). It continues through
-    /// [`crate::EmbeddedWorker::visit`], and checks the length of its answers itself ([`ResponseWriter::length_fault`]).
+    /// [`crate::EmbeddedWorker::visit`], and checks the length of its answers itself ([`Answer::length_fault`]).
     const KEEPS_EXCHANGES: bool = false;
 
-    /// Serves a request: calls the application and writes its answer to `response`, as far as the client reads it.
-    fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
+    /// Serves a request: calls the application and gives its `answer`, as far as the client reads it.
+    fn call(&mut self, request: &mut Request<'_, Self::Memo>, answer: &mut Answer<'_>) -> Outcome<Self::Pending>;
 
     /// Resumes a suspended response, after the client has read the buffered data. The application can no longer keep the
     /// exchange.
-    fn resume(&mut self, pending: Self::Pending, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
+    fn resume(&mut self, pending: Self::Pending, answer: &mut Answer<'_>) -> Outcome<Self::Pending>;
 
     /// Aborts a suspended response or an ongoing exchange, because the client has disconnected. Runs the application's `close()`.
     fn abandon(&mut self, pending: Self::Pending);
@@ -64,13 +64,7 @@ pub trait App: Sized {
     /// The state of an ongoing exchange has changed: data from the client has arrived, there is room for more data to it, or it
     /// has disconnected. After a disconnect (its request stream has hung up) the application must not begin an answer: the engine
     /// may have to answer with an error about the request.
-    fn client_event(
-        &mut self,
-        _pending: &mut Self::Pending,
-        _response: &mut ResponseWriter<'_>,
-        _request_stream: &mut RequestStream,
-    ) {
-    }
+    fn client_event(&mut self, _pending: &mut Self::Pending, _answer: &mut Answer<'_>, _request_stream: &mut RequestStream) {}
 
     /// An ongoing exchange has exceeded its time limit (`harakiri`): the application must cancel it. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}
@@ -97,7 +91,7 @@ pub trait App: Sized {
     }
 
     /// An answer has been sent, or its client has disconnected. Its log line has not been written yet, and may be changed.
-    fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
+    fn exchange_has_ended(&mut self, _answer: &mut Answer<'_>) {}
 
     /// Whether the application decides which requests have a line in the log. May be called by a thread that does not hold the
     /// language.

@@ -214,7 +214,7 @@ impl<A: App> Exchange<A> {
 
     /// Applies the limit that the application has set for its own request.
     pub fn apply_time_limit(&mut self, now_ms: u64) {
-        if let Some(limit_ms) = self.response.limit_from_now_ms.take()
+        if let Some(limit_ms) = self.response.notes.limit_from_now_ms.take()
             && let ExchangeState::Streaming(streaming) = &mut self.state
         {
             streaming.overdue_ms = if limit_ms == 0 { NEVER_MS } else { now_ms + limit_ms };

@@ -5,6 +5,7 @@
 //! of configuration files. It runs in workers only.
 
 mod allocator;
+pub mod answer;
 pub mod app;
 mod app_thread;
 mod connection;
@@ -14,7 +15,7 @@ pub mod forks;
 mod logging;
 mod preloading;
 pub mod request;
-pub mod response;
+mod response;
 pub mod sampling;
 mod scheduling;
 mod services;

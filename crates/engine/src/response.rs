@@ -12,6 +12,7 @@ mod files;
 pub mod filters;
 mod informational;
 pub mod named_file;
+pub mod notes;
 mod own_chunks;
 mod own_fields;
 pub mod storing;
@@ -26,13 +27,12 @@ use bolide_routes::Store;
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
+use crate::response::notes::Notes;
 use crate::response::own_chunks::OwnChunks;
 use crate::response::storing::AnswerStore;
-use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::scheduling::phases::Moment;
 use crate::services::SharedCaches;
 use crate::sockets::body_file::{BodyFile, Queue};
-pub use crate::sockets::socket::wait_for_client;
-pub use crate::sockets::transport::RoomWait;
 pub use writer::ResponseWriter;
 
 /// Bytes that are buffered for a slow client before the application's iterator is suspended.
@@ -54,15 +54,27 @@ pub struct Terms {
     pub date_line: [u8; 37],
 }
 
-/// The stages of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+/// The stages of an answer, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
     /// No status has been set.
     Fresh,
     /// The head may still be changed.
     Head,
+    /// The head has been sent.
     Body,
+    /// The answer is complete, sent or not.
     Done,
+}
+
+/// Trailer fields behind the body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trailers {
+    None,
+    /// They follow the end of the body.
+    Announced,
+    /// The body has ended.
+    Begun,
 }
 
 /// The rest of the body.
@@ -75,14 +87,6 @@ enum BodyLeft {
     /// HEAD, 1xx, 204, 304: the body that the application sends is counted and discarded.
     Discard,
 }
-
-/// Maximum size of the name and of the value of a log variable: uWSGI stores each length in a byte.
-const LOG_VARIABLE_BYTES: usize = 255;
-/// Maximum number of log variables of a request.
-const MAX_LOG_VARIABLES: usize = 64;
-
-/// Names and values that an application has set for the request's log line.
-pub(crate) type LogVariables = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The result of pushing a part of the body.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,8 +134,7 @@ pub struct Response {
     own_chunks: Option<Box<OwnChunks>>,
     /// How the application violated its own framing, as the rest of a sentence.
     chunk_fault: Option<&'static str>,
-    /// Trailer fields follow the end of the body.
-    has_trailers: bool,
+    trailers: Trailers,
     /// A file that is sent after the buffered data, and the parts that follow it. Boxed, because few answers have them and idle
     /// connections should be small.
     file: Option<Box<BodyFile>>,
@@ -146,18 +149,7 @@ pub struct Response {
     own_fields: Vec<(&'static str, String)>,
     /// The items that this answer becomes; `None` for none.
     store: Option<Box<AnswerStore>>,
-    /// A route has disabled the log line.
-    pub(crate) is_unlogged: bool,
-    /// The application has requested a log line, regardless of the settings.
-    pub(crate) is_logged: bool,
-    /// Variables of the application for its log line; `None` if it has set none.
-    pub(crate) log_variables: Option<Box<LogVariables>>,
-    /// A route's time limit for this request, in milliseconds.
-    pub(crate) harakiri_ms: Option<u32>,
-    /// The application has set the time that its request may take from now on, in milliseconds; 0 is not a limit.
-    pub(crate) limit_from_now_ms: Option<u64>,
-    /// When the phases of its request began; `None`: nothing needs that.
-    pub(crate) times: Option<Box<Times>>,
+    pub(crate) notes: Notes,
     /// For the log: bytes of the head, bytes of the body.
     pub head_bytes: u64,
     pub body_bytes: u64,
@@ -186,7 +178,7 @@ impl Response {
             short: false,
             own_chunks: None,
             chunk_fault: None,
-            has_trailers: false,
+            trailers: Trailers::None,
             file: None,
             queue: None,
             x_sendfile: None,
@@ -194,12 +186,7 @@ impl Response {
             filter: None,
             own_fields: Vec::new(),
             store: None,
-            is_unlogged: false,
-            is_logged: false,
-            log_variables: None,
-            harakiri_ms: None,
-            limit_from_now_ms: None,
-            times: None,
+            notes: Notes::default(),
             head_bytes: 0,
             body_bytes: 0,
             sent_file: false,
@@ -207,36 +194,10 @@ impl Response {
         }
     }
 
-    /// Limits the time of a request that the engine keeps, from now on; 0 is not a limit.
-    pub fn limit_time(&mut self, milliseconds: u64) {
-        self.limit_from_now_ms = Some(milliseconds);
-    }
-
-    /// Notes that a phase of the request begins. Costs one branch if nothing needs it.
-    #[inline(always)]
-    pub(crate) fn note_time(&mut self, moment: Moment) {
-        if let Some(times) = &mut self.times {
-            times.note(moment);
-        }
-    }
-
-    /// Notes that the client is waited for, or not any more.
-    #[inline(always)]
-    pub(crate) fn note_wait(&mut self, wait: Option<ClientWait>) {
-        if let Some(times) = &mut self.times {
-            times.wait(wait);
-        }
-    }
-
-    /// Notes that the client must read before a call goes on, or that it has.
-    fn note_sending(&mut self, waits: bool) {
-        self.note_wait(waits.then_some(ClientWait::Sending));
-    }
-
     /// The head was handed over, to be sent.
     #[inline(always)]
     fn begin_body(&mut self, left: BodyLeft, head_bytes: u64) {
-        if let Some(times) = &mut self.times {
+        if let Some(times) = &mut self.notes.times {
             times.note(Moment::FirstByte);
             let content_type = self.head.value(b"content-type");
             times.is_event_stream = content_type.is_some_and(|value| value.starts_with(b"text/event-stream"));
@@ -258,43 +219,15 @@ impl Response {
         self.overrun = false;
         self.short = false;
         self.chunk_fault = None;
-        self.has_trailers = false;
+        self.trailers = Trailers::None;
         self.x_sendfile = None;
         self.file_replaces_body = false;
         self.left = BodyLeft::Unknown;
         self.filter = None;
         self.own_fields.clear();
         self.store = None;
-        self.is_unlogged = false;
-        self.is_logged = false;
-        self.log_variables = None;
-        self.harakiri_ms = None;
-        self.limit_from_now_ms = None;
+        self.notes.begin();
         self.forget_head();
-    }
-
-    /// Sets a variable for the request's log line (`uwsgi.set_logvar`). Names and values are truncated to uWSGI's length, and
-    /// names beyond [`MAX_LOG_VARIABLES`] are ignored.
-    pub fn set_log_variable(&mut self, name: &[u8], value: &[u8]) {
-        let [name, value] = [name, value].map(|text| &text[..text.len().min(LOG_VARIABLE_BYTES)]);
-        let variables = self.log_variables.get_or_insert_default();
-        let is_full = variables.len() >= MAX_LOG_VARIABLES;
-        match variables.iter_mut().find(|(known, _)| known == name) {
-            Some((_, before)) => *before = value.to_vec(),
-            None if is_full => {}
-            None => variables.push((name.to_vec(), value.to_vec())),
-        }
-    }
-
-    /// Returns a variable that was set for the request's log line (`uwsgi.get_logvar`).
-    pub fn log_variable(&self, name: &[u8]) -> Option<&[u8]> {
-        let variables = self.log_variables.as_deref()?;
-        variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
-    }
-
-    /// Logs the request regardless of the settings (`uwsgi.log_this_request`).
-    pub fn log_this(&mut self) {
-        self.is_logged = true;
     }
 
     /// Takes the head's buffer back, so that idle connections have none.
@@ -378,7 +311,7 @@ impl Response {
             Some(Known::Date) => self.head.has_date = true,
             Some(Known::Server) => self.head.has_server = true,
             Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
-            Some(Known::Trailer) if self.has_trailers => {}
+            Some(Known::Trailer) if self.wants_trailers() => {}
             Some(Known::HopByHop | Known::Trailer) => return Err(BELONGS_TO_SERVER),
             Some(Known::NamesFile(_)) | None => {}
         }
@@ -391,6 +324,11 @@ impl Response {
         if self.stage == Stage::Head {
             self.forget_head();
         }
+    }
+
+    #[inline]
+    pub fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// True after a status has been set.

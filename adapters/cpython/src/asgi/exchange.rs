@@ -7,9 +7,9 @@
 //! object's `__del__`. So an exchange is borrowed only while no Python code runs ([`AsgiExchange::with`]), and the results are
 //! turned into Python objects, exceptions and wake-ups afterwards.
 
+use bolide_engine::answer::Answer;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::{ExchangeId, Visited};
 use pyo3::ffi;
 
@@ -55,7 +55,7 @@ pub struct ExchangeHandle(pub Object);
 #[derive(Clone, Copy)]
 pub enum ConnectionRef {
     /// Lent by the call that gave the request to the application, by a caller higher in the stack.
-    Lent { response: *mut ResponseWriter<'static>, request_stream: *mut RequestStream },
+    Lent { answer: *mut Answer<'static>, request_stream: *mut RequestStream },
     /// In the engine's connection table.
     Parked(ExchangeId),
     /// No longer ours: the answer is complete, or the client has disconnected.
@@ -164,33 +164,30 @@ impl AsgiExchange {
 
     /// Visits the connection at its present place; no Python code may run in `act`. A visit may leave work to do:
     /// [`Asgi::want_turn`] schedules it.
-    pub fn visit<R>(
-        &mut self,
-        act: impl FnOnce(&mut ProtocolState, &mut ResponseWriter<'_>, &mut RequestStream) -> R,
-    ) -> Visited<R> {
+    pub fn visit<R>(&mut self, act: impl FnOnce(&mut ProtocolState, &mut Answer<'_>, &mut RequestStream) -> R) -> Visited<R> {
         match self.connection {
-            ConnectionRef::Lent { response, request_stream } => {
+            ConnectionRef::Lent { answer, request_stream } => {
                 // SAFETY: the engine lent us both for the call that is on the stack below us; that call does not touch them while
                 // the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` does not come back
                 // here.
-                let (response, request_stream) = unsafe { (&mut *response, &mut *request_stream) };
-                Visited::Done(act(&mut self.protocol, response, request_stream))
+                let (answer, request_stream) = unsafe { (&mut *answer, &mut *request_stream) };
+                Visited::Done(act(&mut self.protocol, answer, request_stream))
             }
             ConnectionRef::Parked(id) => {
                 let Some(embedded) = self.asgi.embedded() else { return Visited::Gone };
                 let protocol = &mut self.protocol;
-                embedded.visit(id, |response, request_stream| act(protocol, response, request_stream))
+                embedded.visit(id, |answer, request_stream| act(protocol, answer, request_stream))
             }
             ConnectionRef::Over => Visited::Gone,
         }
     }
 
     /// The connection has events: returns the calls that wait for them.
-    pub fn client_event(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
+    pub fn client_event(&mut self, answer: &mut Answer<'_>, request_stream: &mut RequestStream) -> Waiters {
         self.has_left |= request_stream.body().is_some_and(|body| body.is_gone);
         let can_send = match &mut self.protocol {
-            ProtocolState::Http(http) => http.go_on(response),
-            ProtocolState::WebSocket(socket) => socket.go_on(response, request_stream),
+            ProtocolState::Http(http) => http.go_on(answer),
+            ProtocolState::WebSocket(socket) => socket.go_on(answer, request_stream),
         };
         let mut waiters = Waiters::default();
         if can_send {
@@ -237,8 +234,8 @@ impl AsgiExchange {
     }
 
     fn receive_event(&mut self) -> ReceiveEvent {
-        let visited = self.visit(|protocol, response, request_stream| match protocol {
-            ProtocolState::Http(http) => http.receive(response, request_stream),
+        let visited = self.visit(|protocol, answer, request_stream| match protocol {
+            ProtocolState::Http(http) => http.receive(answer, request_stream),
             ProtocolState::WebSocket(socket) => socket.receive(request_stream),
         });
         match visited {
@@ -285,16 +282,16 @@ impl AsgiExchange {
         {
             return http.swallow(event);
         }
-        let visited = self.visit(|protocol, response, request_stream| match (protocol, event) {
+        let visited = self.visit(|protocol, answer, request_stream| match (protocol, event) {
             (ProtocolState::Http(http), SendEvent::Http(event)) => {
-                let result = http.apply(event, response);
+                let result = http.apply(event, answer);
                 // RFC 9110 section 15.5.14: the rest of a body that is too large is not read, so the connection can't go on.
                 if event.refuses_body() && request_stream.body().is_some_and(|body| !body.is_complete()) {
-                    response.close_after();
+                    answer.close_after();
                 }
                 result
             }
-            (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, response, request_stream),
+            (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, answer, request_stream),
             _ => SendError::mistake("an HTTP message was sent to a WebSocket, or the other way round"),
         });
         match visited {

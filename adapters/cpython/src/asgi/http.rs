@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use bolide_engine::answer::{Answer, Failure, FileIs, Interim, Pushed, ServerFields, Stage, Status, Then, When};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::{BELONGS_TO_SERVER, Pushed, ResponseWriter, When};
 use bolide_files::named::NamedFile;
 
 use super::context::Asgi;
@@ -177,7 +177,7 @@ impl HttpState {
     }
 
     /// Returns `http.request` or `http.disconnect`, if there is one.
-    pub fn receive(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> ReceiveEvent {
+    pub fn receive(&mut self, answer: &mut Answer<'_>, request_stream: &mut RequestStream) -> ReceiveEvent {
         let Some(flow) = request_stream.body() else { return ReceiveEvent::Nothing };
         if self.is_complete() || self.is_disconnected {
             return ReceiveEvent::Disconnect;
@@ -190,10 +190,10 @@ impl HttpState {
             return ReceiveEvent::Disconnect;
         }
         flow.is_wanted = true;
-        if flow.owes_continue && !response.head_has_left() {
-            // RFC 9110 section 10.1.1: the application wants the body now.
+        if flow.owes_continue && answer.stage() < Stage::Body {
+            // The application wants the body now.
             flow.owes_continue = false;
-            response.say_continue();
+            let _always_may = answer.inform(Interim::Continue);
         }
         ReceiveEvent::Nothing
     }
@@ -205,15 +205,15 @@ impl HttpState {
     }
 
     /// The client may have taken some bytes. True: a waiting `send()` may continue.
-    pub fn go_on(&mut self, response: &mut ResponseWriter<'_>) -> bool {
-        while !response.has_file()
+    pub fn go_on(&mut self, answer: &mut Answer<'_>) -> bool {
+        while !answer.sends_file()
             && let Some(UnsentPart { part, taken, more }) = self.unsent.pop_front()
         {
             // SAFETY: a bytes object that lives as long as `part`.
             let rest = unsafe { &bytes_of(part.as_ptr())[taken..] };
-            match response.push(rest, When::Now) {
+            match answer.push(rest, When::Now) {
                 Pushed::All if more => {}
-                Pushed::All => self.end_body(response),
+                Pushed::All => self.end_body(answer),
                 Pushed::Part(further) => {
                     self.unsent.push_front(UnsentPart { part, taken: taken + further, more });
                     return false;
@@ -222,7 +222,7 @@ impl HttpState {
                 Pushed::Gone => return false,
             }
         }
-        self.unsent.is_empty() && (self.stage == ResponseStage::Complete || !must_wait(response))
+        self.unsent.is_empty() && (self.stage == ResponseStage::Complete || answer.has_room())
     }
 
     /// Returns an error message if the event is not allowed in this stage.
@@ -257,33 +257,32 @@ impl HttpState {
     }
 
     /// Applies an event that is allowed in this stage.
-    pub fn apply(&mut self, event: &mut HttpSendEvent, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
+    pub fn apply(&mut self, event: &mut HttpSendEvent, answer: &mut Answer<'_>) -> Result<SendResult, SendError> {
         match event {
             HttpSendEvent::Start { status, headers, trailers } => {
-                start(*status, headers, *trailers, response)?;
+                start(*status, headers, *trailers, answer)?;
                 self.stage = ResponseStage::Started;
                 Ok(SendResult::Done)
             }
-            HttpSendEvent::Body { part, more } => self.body(part, *more, response),
-            HttpSendEvent::File { file, offset, length, more } => self.file((file, *offset, *length), *more, response),
+            HttpSendEvent::Body { part, more } => self.body(part, *more, answer),
+            HttpSendEvent::File { file, offset, length, more } => self.file((file, *offset, *length), *more, answer),
             HttpSendEvent::Trailers { headers, more } => {
-                if response.has_file() {
+                if answer.sends_file() {
                     return SendError::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
                 }
                 headers
-                    .each(|name, value| response.trailer(name, value))
+                    .each(|name, value| answer.trailer(name, value))
                     .map_err(|refusal| SendError::Value(format!("the trailer {refusal}")))?;
                 if !*more {
-                    response.finish_trailers();
+                    answer.finish(Then::RequestEnds);
                     self.stage = ResponseStage::Complete;
-                    response.advance();
                 }
                 Ok(SendResult::Done)
             }
             HttpSendEvent::EarlyHints { links } => {
                 // SAFETY: `links` are bytes objects, which live as long as the vector.
                 let links: Vec<&[u8]> = links.iter().map(|link| unsafe { bytes_of(link.as_ptr()) }).collect();
-                match response.early_hints(&links) {
+                match answer.inform(Interim::EarlyHints(&links)) {
                     Ok(()) => Ok(SendResult::Done),
                     Err(refusal) => Err(SendError::Value(format!("the early hint is refused: {refusal}"))),
                 }
@@ -296,27 +295,25 @@ impl HttpState {
         &mut self,
         (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
         more: bool,
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
     ) -> Result<SendResult, SendError> {
-        if !self.unsent.is_empty() || response.has_file() {
+        if !self.unsent.is_empty() || answer.sends_file() {
             return SendError::mistake("a file can't be sent while another send() still waits for a slow client");
         }
         let Some(file) = file.take() else { return Ok(SendResult::Done) };
-        if more || response.wants_trailers() {
-            response.push_file_part(file, offset, length);
+        let is = if more || answer.body().has_trailers { FileIs::APart } else { FileIs::TheBody };
+        answer.push_file(file, offset, length, is);
+        if more {
+            answer.flush();
         } else {
-            response.push_file(file, offset, length);
+            self.end_body(answer);
         }
-        if !more {
-            self.end_body(response);
-        }
-        response.advance();
-        self.after_part(more, response)
+        self.after_part(more, answer)
     }
 
     /// Nothing has been sent yet: the client can still get an error status.
-    fn check_length(&self, length: usize, more: bool, response: &ResponseWriter<'_>) -> Result<(), SendError> {
-        match response.announced_length().filter(|_| !response.head_has_left()) {
+    fn check_length(&self, length: usize, more: bool, answer: &Answer<'_>) -> Result<(), SendError> {
+        match answer.body().announced.filter(|_| answer.stage() < Stage::Body) {
             Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
                 SendError::mistake(format!("the body has {length} bytes, and its Content-Length is {announced}"))
             }
@@ -324,17 +321,17 @@ impl HttpState {
         }
     }
 
-    fn body(&mut self, part: &Object, more: bool, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
+    fn body(&mut self, part: &Object, more: bool, answer: &mut Answer<'_>) -> Result<SendResult, SendError> {
         // SAFETY: a bytes object that lives as long as `part`.
         let bytes = unsafe { bytes_of(part.as_ptr()) };
-        self.check_length(bytes.len(), more, response)?;
-        if !more && !response.head_has_left() && !response.wants_trailers() {
-            response.declare_length(bytes.len() as u64);
+        self.check_length(bytes.len(), more, answer)?;
+        if !more && answer.stage() < Stage::Body && !answer.body().has_trailers {
+            answer.set_length(bytes.len() as u64);
         }
-        if more && response.has_no_body() && !response.wants_trailers() {
-            return self.head_alone(bytes, response);
+        if more && answer.body().is_dropped && !answer.body().has_trailers {
+            return self.head_alone(bytes, answer);
         }
-        if !self.unsent.is_empty() || response.has_file() {
+        if !self.unsent.is_empty() || answer.sends_file() {
             // Another task of the application is sending too: parts are sent in their order.
             self.unsent.push_back(UnsentPart { part: part.clone(), taken: 0, more });
             if !more {
@@ -344,9 +341,9 @@ impl HttpState {
         }
         if more && bytes.is_empty() {
             // The client of a stream gets its head immediately.
-            response.send_head();
+            answer.flush();
         }
-        match response.push(bytes, if more { When::Now } else { When::WithTheNext }) {
+        match answer.push(bytes, if more { When::Now } else { When::WithTheNext }) {
             Pushed::Gone => {
                 self.disconnect();
                 return Err(SendError::Gone);
@@ -361,74 +358,65 @@ impl HttpState {
             Pushed::All => {}
         }
         if !more {
-            self.end_body(response);
-            // The application may continue with other work, and its answer must not wait for that.
-            response.advance();
+            self.end_body(answer);
         }
-        self.after_part(more, response)
+        self.after_part(more, answer)
     }
 
     /// The first part of a dropped body: the answer is complete with its head, and the client may disconnect.
-    fn head_alone(&mut self, bytes: &[u8], response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
+    fn head_alone(&mut self, bytes: &[u8], answer: &mut Answer<'_>) -> Result<SendResult, SendError> {
         if bytes.is_empty() {
-            response.send_head();
-        } else if let Pushed::Gone = response.push(bytes, When::WithTheNext) {
+            answer.flush();
+        } else if let Pushed::Gone = answer.push(bytes, When::WithTheNext) {
             self.disconnect();
             return Err(SendError::Gone);
         }
-        self.silent_since = (!response.has_length()).then(Instant::now);
-        response.finish();
+        self.silent_since = (!answer.body().has_length).then(Instant::now);
+        answer.finish(Then::RequestEnds);
         self.stage = ResponseStage::Silent;
-        response.advance();
         Ok(SendResult::Pause)
     }
 
-    fn after_part(&mut self, more: bool, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
-        if let Some(fault) = response.length_fault() {
-            if !response.is_finished() {
-                response.cut_off();
+    fn after_part(&mut self, more: bool, answer: &mut Answer<'_>) -> Result<SendResult, SendError> {
+        if let Some(fault) = answer.length_fault() {
+            if answer.stage() < Stage::Done {
+                answer.fail(Failure::CutOff);
             }
             self.stage = ResponseStage::Complete;
             return SendError::mistake(format!("the application's answer {fault}"));
         }
         // Trailers that follow a file must not overtake it.
         let goes_on = more || self.stage == ResponseStage::Trailers;
-        Ok(if goes_on && must_wait(response) { SendResult::Wait } else { SendResult::Done })
+        Ok(if goes_on && !answer.has_room() { SendResult::Wait } else { SendResult::Done })
     }
 
-    fn end_body(&mut self, response: &mut ResponseWriter<'_>) {
-        if response.wants_trailers() {
+    /// The application may continue with other work, and its answer must not wait for that.
+    fn end_body(&mut self, answer: &mut Answer<'_>) {
+        if answer.body().has_trailers {
             self.stage = ResponseStage::Trailers;
+            if answer.stage() == Stage::Body {
+                answer.flush();
+            }
         } else {
-            response.finish();
+            answer.finish(Then::RequestEnds);
             self.stage = ResponseStage::Complete;
         }
     }
 }
 
-/// The client is slow, or it has been sent the bytes of its turn and other connections wait for theirs.
-fn must_wait(response: &ResponseWriter<'_>) -> bool {
-    response.is_behind() || response.turn_is_over()
-}
-
 /// `http.response.start`. If it is refused, nothing was begun.
-fn start(status: u16, headers: &Headers, trailers: bool, response: &mut ResponseWriter<'_>) -> Result<(), SendError> {
-    if let Err(refusal) = response.status_code_only(status) {
+fn start(status: u16, headers: &Headers, trailers: bool, answer: &mut Answer<'_>) -> Result<(), SendError> {
+    if let Err(refusal) = answer.begin(Status::Code(status)) {
         return Err(SendError::Value(format!("the status {status} is refused: {refusal}")));
     }
     if trailers {
-        response.announce_trailers();
+        answer.announce_trailers();
     }
-    let set = headers.each(|name, value| match response.field(name, value) {
-        // ASGI, "http.response.start": the server does the framing. An application that is a proxy passes such fields on.
-        Err(BELONGS_TO_SERVER) => {
-            response.drop_field(name, value, false);
-            Ok(())
-        }
-        set => set,
-    });
+    // ASGI, "http.response.start": the server does the framing. An application that is a proxy passes such fields on.
+    let server_fields = ServerFields::Dropped { frames_chunks: false };
+    let set = headers.each(|name, value| answer.field(name, value, server_fields).map(|_| ()));
     set.map_err(|refusal| {
-        response.drop_head();
+        answer.retract();
         SendError::Value(format!("the header {refusal}"))
     })
 }

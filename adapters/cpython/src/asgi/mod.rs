@@ -22,10 +22,10 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::clock::now_ms;
+use bolide_engine::answer::{Answer, Failure};
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::sampling::Sampler;
 
 use crate::exceptions::{keeping_exception, lookup_error, raise, runtime_error};
@@ -80,16 +80,16 @@ impl App for AsgiThread {
     const STREAMS_BODY: bool = true;
     const KEEPS_EXCHANGES: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
+    fn call(&mut self, request: &mut Request<'_, ScopeMemo>, answer: &mut Answer<'_>) -> Outcome<ExchangeHandle> {
         if self.asgi.ongoing.count() >= self.asgi.most_running {
-            response.answer_busy();
+            answer.fail(Failure::Busy);
             return Outcome::Finished;
         }
-        let outcome = self.begin(request, response);
+        let outcome = self.begin(request, answer);
         outcome.unwrap_or_else(|| failed(&self.asgi.fault_log, &described(request)))
     }
 
-    fn resume(&mut self, pending: ExchangeHandle, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
+    fn resume(&mut self, pending: ExchangeHandle, _answer: &mut Answer<'_>) -> Outcome<ExchangeHandle> {
         // Ongoing exchanges get events; they are never suspended.
         Outcome::Ongoing(pending)
     }
@@ -99,13 +99,8 @@ impl App for AsgiThread {
         AsgiExchange::with(&pending.0, AsgiExchange::disconnect).wake(self.asgi);
     }
 
-    fn client_event(
-        &mut self,
-        pending: &mut ExchangeHandle,
-        response: &mut ResponseWriter<'_>,
-        request_stream: &mut RequestStream,
-    ) {
-        AsgiExchange::with(&pending.0, |exchange| exchange.client_event(response, request_stream)).wake(self.asgi);
+    fn client_event(&mut self, pending: &mut ExchangeHandle, answer: &mut Answer<'_>, request_stream: &mut RequestStream) {
+        AsgiExchange::with(&pending.0, |exchange| exchange.client_event(answer, request_stream)).wake(self.asgi);
     }
 
     fn overdue(&mut self, pending: ExchangeHandle, milliseconds: u64) {
@@ -130,11 +125,7 @@ impl App for AsgiThread {
 
 impl AsgiThread {
     /// Passes a request to its application, and runs that up to its first wait. `None`: an exception is set.
-    fn begin(
-        &mut self,
-        request: &mut Request<'_, ScopeMemo>,
-        response: &mut ResponseWriter<'_>,
-    ) -> Option<Outcome<ExchangeHandle>> {
+    fn begin(&mut self, request: &mut Request<'_, ScopeMemo>, answer: &mut Answer<'_>) -> Option<Outcome<ExchangeHandle>> {
         let asgi = self.asgi;
         let choice = match asgi.mounts.choose(&request.parts) {
             Ok(choice) => choice,
@@ -152,8 +143,8 @@ impl AsgiThread {
         let Some(request_stream) = request.request_stream.as_deref_mut() else {
             return raise(runtime_error(), "a request came without its body's flow");
         };
-        let response = std::ptr::from_mut(response).cast();
-        let connection = ConnectionRef::Lent { response, request_stream };
+        let answer = std::ptr::from_mut(answer).cast();
+        let connection = ConnectionRef::Lent { answer, request_stream };
         let protocol = match request.handshake.take() {
             Some(handshake) => ProtocolState::WebSocket(Box::new(WebSocketState::new(handshake))),
             None => ProtocolState::Http(HttpState::new()),

@@ -4,9 +4,9 @@
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::Visited;
+use bolide_engine::answer::{Answer, Failure, Stage};
 use bolide_engine::app::Outcome;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::{ResponseWriter, end_without_client};
 use pyo3::ffi;
 
 use super::context::Asgi;
@@ -168,20 +168,15 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     }
     if !matches!(conclusion, Conclusion::Finished) && !is_over {
         let waiters = AsgiExchange::with(object, |exchange| {
-            exchange.visit(|protocol, response, request_stream| {
+            exchange.visit(|protocol, answer, request_stream| {
                 if matches!(conclusion, Conclusion::ClientLeft) {
-                    return end_left(protocol, response, request_stream);
+                    return end_left(protocol, answer, request_stream);
                 }
-                if let Some(embedded) = failed_in.filter(|_| response.head_has_left()) {
-                    embedded.count_broken_off(response);
+                if let Some(embedded) = failed_in.filter(|_| answer.stage() >= Stage::Body) {
+                    embedded.count_broken_off(answer);
                 }
-                if close_failed(protocol, response, request_stream) {
-                    return;
-                }
-                if response.head_has_left() {
-                    response.cut_off();
-                } else {
-                    response.answer(500, "Internal Server Error", "Internal Server Error");
+                if !close_failed(protocol, answer, request_stream) {
+                    answer.fail(Failure::Status(500));
                 }
             });
             exchange.disconnect()
@@ -192,17 +187,17 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
 }
 
 /// Ends an exchange whose application has given it up because the client has left.
-fn end_left(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
-    if !close_failed(protocol, response, request_stream) {
-        end_without_client(response);
+fn end_left(protocol: &mut ProtocolState, answer: &mut Answer<'_>, request_stream: &mut RequestStream) {
+    if !close_failed(protocol, answer, request_stream) {
+        answer.fail(Failure::ClientLeft);
     }
 }
 
 /// Closes an open WebSocket whose application has failed. False: it is not open.
-fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
+fn close_failed(protocol: &mut ProtocolState, answer: &mut Answer<'_>, request_stream: &mut RequestStream) -> bool {
     let (ProtocolState::WebSocket(socket), RequestStream::Messages(websocket)) = (protocol, request_stream) else { return false };
     if socket.is_open() {
-        websocket.close(INTERNAL_ERROR, "", response);
+        websocket.close(INTERNAL_ERROR, "", answer);
     }
     socket.is_open()
 }
@@ -273,7 +268,7 @@ fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &Fau
 /// True if the client of a request has disconnected; the application may have been told so, and have returned.
 fn client_has_gone(exchange: &mut AsgiExchange) -> bool {
     let gone = exchange
-        .visit(|_, response, request_stream| response.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
+        .visit(|_, answer, request_stream| answer.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
     !matches!(gone, Visited::Done(false))
 }
 

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
+use bolide_engine::answer::{Answer, Failure};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::websocket::{CloseStatus, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
 
 use super::context::Asgi;
@@ -181,13 +181,13 @@ impl WebSocketState {
     }
 
     /// True: a waiting `send()` may continue.
-    pub fn go_on(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
+    pub fn go_on(&mut self, answer: &mut Answer<'_>, request_stream: &mut RequestStream) -> bool {
         match (&mut self.stage, request_stream) {
-            (WebSocketStage::Refusing(http), _) => http.go_on(response),
+            (WebSocketStage::Refusing(http), _) => http.go_on(answer),
             (_, RequestStream::Messages(websocket)) => {
                 self.keep_what_is_left(websocket);
                 // After the end, calls do not wait for room. A client's disconnect raises an exception, which follows.
-                !(response.client_is_gone() || websocket.is_open() && websocket.is_behind(response))
+                !(answer.client_is_gone() || websocket.is_open() && websocket.is_behind(answer))
             }
             _ => true,
         }
@@ -197,39 +197,39 @@ impl WebSocketState {
     pub fn apply(
         &mut self,
         event: &mut WebSocketSendEvent,
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         match (&mut self.stage, event) {
             (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Accept { subprotocol, headers }) => {
-                self.accept(subprotocol.as_deref(), headers, response, request_stream)
+                self.accept(subprotocol.as_deref(), headers, answer, request_stream)
             }
             (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Close { .. }) => {
                 // ASGI, "Close": before the handshake is accepted, the server answers 403.
-                response.answer(403, "Forbidden", "Forbidden");
-                response.advance();
+                answer.fail(Failure::Status(403));
+                answer.flush();
                 self.stage = WebSocketStage::Closed;
                 Ok(SendResult::Done)
             }
             (WebSocketStage::Connecting { .. }, WebSocketSendEvent::Response(event)) => {
                 let mut http = HttpState::new();
                 http.may_send(event)?;
-                let result = http.apply(event, response)?;
+                let result = http.apply(event, answer)?;
                 self.stage = WebSocketStage::Refusing(http);
                 Ok(result)
             }
             (WebSocketStage::Refusing(http), WebSocketSendEvent::Response(event)) => {
                 http.may_send(event)?;
-                http.apply(event, response)
+                http.apply(event, answer)
             }
             (WebSocketStage::Open, WebSocketSendEvent::Text(payload)) => {
                 // SAFETY: a str that lives as long as `payload`; Python has kept its UTF-8 since it was read.
                 let text = unsafe { text_of(payload.as_ptr()) }.unwrap_or_default();
-                Self::send(MessageKind::Text, text, response, request_stream)
+                Self::send(MessageKind::Text, text, answer, request_stream)
             }
             (WebSocketStage::Open, WebSocketSendEvent::Binary(payload)) => {
                 // SAFETY: a bytes object that lives as long as `payload`.
-                Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, response, request_stream)
+                Self::send(MessageKind::Binary, unsafe { bytes_of(payload.as_ptr()) }, answer, request_stream)
             }
             (WebSocketStage::Open, WebSocketSendEvent::Close { code, reason }) => {
                 if !may_be_sent(*code) {
@@ -238,7 +238,7 @@ impl WebSocketState {
                     )));
                 }
                 if let RequestStream::Messages(websocket) = request_stream {
-                    websocket.close(*code, reason, response);
+                    websocket.close(*code, reason, answer);
                     self.close_status =
                         websocket.close_status().cloned().or(Some(CloseStatus { code: *code, reason: std::mem::take(reason) }));
                 }
@@ -258,7 +258,7 @@ impl WebSocketState {
         &mut self,
         chosen: Option<&[u8]>,
         headers: &Headers,
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         let mut kept: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
@@ -273,7 +273,7 @@ impl WebSocketState {
             })
             .map_err(|refusal| SendError::Value(format!("the header {refusal}")))?;
         let fields: Vec<(&[u8], &[u8])> = kept.iter().map(|(name, value)| (name.as_slice(), value.as_slice())).collect();
-        match self.handshake.accept(response, chosen, &fields) {
+        match self.handshake.accept(answer, chosen, &fields) {
             Ok(websocket) => {
                 *request_stream = RequestStream::Messages(Box::new(websocket));
                 self.stage = WebSocketStage::Open;
@@ -286,16 +286,16 @@ impl WebSocketState {
     fn send(
         kind: MessageKind,
         payload: &[u8],
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
         request_stream: &mut RequestStream,
     ) -> Result<SendResult, SendError> {
         let RequestStream::Messages(websocket) = request_stream else { return Err(SendError::Gone) };
         if websocket.is_open() {
-            websocket.say(kind, payload, response);
+            websocket.say(kind, payload, answer);
         }
-        if !websocket.is_open() || response.client_is_gone() {
+        if !websocket.is_open() || answer.client_is_gone() {
             return Err(SendError::Gone);
         }
-        Ok(if websocket.is_behind(response) || response.turn_is_over() { SendResult::Wait } else { SendResult::Done })
+        Ok(if websocket.is_behind(answer) || answer.turn_is_over() { SendResult::Wait } else { SendResult::Done })
     }
 }

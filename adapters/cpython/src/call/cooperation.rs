@@ -1,6 +1,6 @@
-//! What the calls of a request need from a worker whose requests share a thread as greenlets: a visit to a response that the
+//! What the calls of a request need from a worker whose requests share a thread as greenlets: a visit to an answer that the
 //! engine keeps in the meantime, and a wait that lets other requests run. Such a worker registers itself here; in others nothing
-//! is registered, and calls use the response that they were lent, and wait in the kernel.
+//! is registered, and calls use the answer that they were lent, and wait in the kernel.
 //!
 //! It does not know about greenlets. The thread that holds the interpreter runs it.
 
@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use bolide_engine::ExchangeId;
+use bolide_engine::answer::Answer;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::websocket::Message;
 use nix::sys::eventfd::EventFd;
 
@@ -19,7 +19,7 @@ use crate::object::Object;
 /// A worker whose requests share a thread.
 pub trait Cooperation: Sync {
     /// Lets `act` use an exchange that the engine keeps. False: there is none of this name any more.
-    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut ResponseWriter<'_>, &mut RequestStream)) -> bool;
+    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut Answer<'_>, &mut RequestStream)) -> bool;
 
     /// Lets other requests run until the engine reports an event of the client. `None`: an exception is set.
     fn wait(&self, client: &ClientEvent) -> Option<()>;
@@ -27,7 +27,7 @@ pub trait Cooperation: Sync {
     /// Returns the `environ` of the request that the current greenlet serves.
     fn environ(&self) -> Option<Object>;
 
-    /// Lets other requests run once. The engine keeps the response of the current request from then on. `None`: an exception is
+    /// Lets other requests run once. The engine keeps the answer of the current request from then on. `None`: an exception is
     /// set.
     fn pause(&self) -> Option<()>;
 }
@@ -90,11 +90,11 @@ pub fn cooperation() -> Option<&'static dyn Cooperation> {
 }
 
 /// Lets `act` use an exchange that the engine keeps.
-pub fn visit<R>(id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Option<R> {
+pub fn visit<R>(id: ExchangeId, act: impl FnOnce(&mut Answer<'_>, &mut RequestStream) -> R) -> Option<R> {
     let (mut act, mut result) = (Some(act), None);
-    cooperation()?.visit(id, &mut |response, request_stream| {
+    cooperation()?.visit(id, &mut |answer, request_stream| {
         if let Some(act) = act.take() {
-            result = Some(act(response, request_stream));
+            result = Some(act(answer, request_stream));
         }
     });
     result

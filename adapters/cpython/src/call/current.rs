@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bolide_engine::ExchangeId;
+use bolide_engine::answer::Answer;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
-use bolide_engine::response::ResponseWriter;
 use bolide_scoreboard::Slot;
 use pyo3::prelude::*;
 
@@ -86,8 +86,8 @@ impl CurrentRequest {
         unsafe { &*self.state }
     }
 
-    /// Uses the response. No Python code may run in `act`.
-    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+    /// Uses the answer. No Python code may run in `act`.
+    pub fn with<R>(&self, act: impl FnOnce(&mut Answer<'_>) -> R) -> Option<R> {
         self.state().with(act)
     }
 

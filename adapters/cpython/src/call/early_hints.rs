@@ -1,6 +1,7 @@
 //! `environ["wsgi.early_hints"]`, as under gunicorn: sends `103 Early Hints` (RFC 8297) before the answer. One callable serves
 //! all requests, so those that don't use it pay nothing. The thread that holds the interpreter runs it.
 
+use bolide_engine::answer::Interim;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -25,7 +26,7 @@ pub fn early_hints(headers: &Bound<'_, PyAny>) -> PyResult<()> {
         fields.push((latin1(&name)?, latin1(&value)?));
     }
     let fields: Vec<(&[u8], &[u8])> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-    match request.with(|response| response.early_fields(&fields)) {
+    match request.with(|answer| answer.inform(Interim::EarlyFields(&fields))) {
         Some(Err(refusal)) => Err(PyValueError::new_err(format!("the early hint is refused: {refusal}"))),
         Some(Ok(())) | None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! A call of a WSGI application as its callables and the module `uwsgi` see it: its response, and data that few calls have. Also
+//! A call of a WSGI application as its callables and the module `uwsgi` see it: its answer, and data that few calls have. Also
 //! what is the same for the calls of every interface.
 
 pub mod context;

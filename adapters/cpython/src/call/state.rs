@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex};
 
 use bolide_engine::ExchangeId;
+use bolide_engine::answer::Answer;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
-use bolide_engine::response::ResponseWriter;
 use bolide_scoreboard::{Recorder, Slot};
 use pyo3::ffi;
 
@@ -18,13 +18,13 @@ use crate::call::context::AnswerRules;
 use crate::call::cooperation::{ClientEvent, visit};
 use crate::object::Object;
 
-/// The present place of a response.
+/// The present place of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Between requests.
     Nowhere,
     /// Lent by the engine's call, by a caller higher in the stack.
-    Lent(*mut ResponseWriter<'static>),
+    Lent(*mut Answer<'static>),
     /// In the engine's table: the request's greenlet has waited.
     Kept(ExchangeId),
     /// The client has left, or the engine has given the request up, and its greenlet goes on.
@@ -34,11 +34,11 @@ pub enum Place {
 /// Only threads that hold the interpreter access it, and none of them through an exclusive reference: while one waits in `write`
 /// without the interpreter, others may call in.
 pub struct CallState {
-    /// Where the response in progress is.
+    /// Where the answer in progress is.
     pub place: Cell<Place>,
     /// Borrowed from the owner of the callables, and used only while the owner has armed this state.
     pub write: Cell<*mut ffi::PyObject>,
-    /// A `write` waits for its client. Until it has ended, it owns the response, which must not move.
+    /// A `write` waits for its client. Until it has ended, it owns the answer, which must not move.
     pub is_writing: Cell<bool>,
     /// The engine's thread that has armed this state (pthread_self).
     pub thread: Cell<libc::pthread_t>,
@@ -88,21 +88,21 @@ impl CallState {
         RefMut::map(self.extras.borrow_mut(), |extras| &mut **extras.get_or_insert_default())
     }
 
-    /// Uses the response. No Python code may run in `act`, which the interpreter's lock then keeps other threads from. `None`:
+    /// Uses the answer. No Python code may run in `act`, which the interpreter's lock then keeps other threads from. `None`:
     /// there is none, since the request has ended.
-    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+    pub fn with<R>(&self, act: impl FnOnce(&mut Answer<'_>) -> R) -> Option<R> {
         match self.place.get() {
             Place::Nowhere | Place::Gone => None,
-            // SAFETY: the response that the thread armed us with, which is not using it while the application runs. The caller
+            // SAFETY: the answer that the thread armed us with, which is not using it while the application runs. The caller
             // holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter in
             // the meantime.
-            Place::Lent(response) => unsafe { response.as_mut() }.map(act),
-            Place::Kept(id) => visit(id, |response, _| act(response)),
+            Place::Lent(answer) => unsafe { answer.as_mut() }.map(act),
+            Place::Kept(id) => visit(id, |answer, _| act(answer)),
         }
     }
 
     /// True if the application has returned and another thread, the engine's that has armed us, is sending the result. That
-    /// thread may have released the interpreter in the meantime: the response must not be touched.
+    /// thread may have released the interpreter in the meantime: the answer must not be touched.
     pub fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
@@ -110,7 +110,7 @@ impl CallState {
     }
 }
 
-/// Data of the few requests that use functions of the module `uwsgi`: it is kept beside the response, and dropped with the
+/// Data of the few requests that use functions of the module `uwsgi`: it is kept beside the answer, and dropped with the
 /// request.
 #[derive(Default)]
 pub struct RequestExtras {

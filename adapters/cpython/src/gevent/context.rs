@@ -7,9 +7,9 @@ use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_engine::answer::Answer;
 use bolide_engine::forks::{is_child, leave_if_child};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
@@ -180,13 +180,13 @@ impl Gevent {
 }
 
 impl Cooperation for Gevent {
-    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut ResponseWriter<'_>, &mut RequestStream)) -> bool {
+    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut Answer<'_>, &mut RequestStream)) -> bool {
         // SAFETY: the calls have no conditions.
         if unsafe { libc::pthread_equal(self.thread, libc::pthread_self()) } == 0 {
             return false;
         }
         let Some(embedded) = self.embedded() else { return false };
-        let visited = embedded.visit(id, |response, request_stream| act(response, request_stream));
+        let visited = embedded.visit(id, |answer, request_stream| act(answer, request_stream));
         self.want_turn();
         matches!(visited, Visited::Done(()))
     }

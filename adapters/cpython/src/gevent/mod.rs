@@ -14,10 +14,10 @@ pub mod worker;
 
 use std::ops::ControlFlow;
 
+use bolide_engine::answer::Answer;
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::sampling::Sampler;
 use pyo3::ffi;
 
@@ -71,12 +71,12 @@ impl App for GeventThread {
     type Pending = KeptRequest;
     const KEEPS_EXCHANGES: bool = true;
 
-    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {
-        let outcome = self.begin(request, response);
+    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, answer: &mut Answer<'_>) -> Outcome<KeptRequest> {
+        let outcome = self.begin(request, answer);
         outcome.unwrap_or_else(|| failed(&self.gevent.wsgi.fault_log, &described(request)))
     }
 
-    fn resume(&mut self, pending: KeptRequest, _response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {
+    fn resume(&mut self, pending: KeptRequest, _answer: &mut Answer<'_>) -> Outcome<KeptRequest> {
         // Ongoing exchanges get events; they are never suspended.
         Outcome::Ongoing(pending)
     }
@@ -85,7 +85,7 @@ impl App for GeventThread {
         pending.leave(self.gevent);
     }
 
-    fn client_event(&mut self, pending: &mut KeptRequest, _: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
+    fn client_event(&mut self, pending: &mut KeptRequest, _: &mut Answer<'_>, request_stream: &mut RequestStream) {
         let note = |state: &CallState| state.client.note(request_stream);
         if let Some(event) = pending.event(note) {
             self.gevent.notify(&event);
@@ -139,11 +139,7 @@ impl KeptRequest {
 
 impl GeventThread {
     /// Passes a request to a greenlet, and runs that up to its first wait. `None`: an exception is set.
-    fn begin(
-        &mut self,
-        request: &mut Request<'_, EnvironMemo>,
-        response: &mut ResponseWriter<'_>,
-    ) -> Option<Outcome<KeptRequest>> {
+    fn begin(&mut self, request: &mut Request<'_, EnvironMemo>, answer: &mut Answer<'_>) -> Option<Outcome<KeptRequest>> {
         let gevent = self.gevent;
         let seat = match gevent.pool.take() {
             Some(seat) => seat,
@@ -163,7 +159,7 @@ impl GeventThread {
         }
         // SAFETY: the engine lends the response for this call, before whose return the seat gives it up again. Both of its halves
         // are on the heap, in the connection; only the writer itself is on the hub's stack, so the greenlet gets its own.
-        let lent = unsafe { std::mem::transmute::<ResponseWriter<'_>, ResponseWriter<'static>>(response.reborrow()) };
+        let lent = unsafe { std::mem::transmute::<Answer<'_>, Answer<'static>>(answer.reborrow()) };
         let greenlet = Seat::with(&seat, |seat| {
             let lent = seat.lent.insert(lent);
             if let Some(start) = &seat.start {

@@ -7,7 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
-use bolide_engine::response::ResponseWriter;
+use bolide_engine::answer::Answer;
 use pyo3::ffi;
 
 use crate::call::state::Place;
@@ -29,7 +29,7 @@ pub struct Seat {
     /// A request that it is to serve.
     pub job: Option<Job>,
     /// The response of that request while the engine's call lends it. The engine's own is on the hub's stack.
-    pub lent: Option<ResponseWriter<'static>>,
+    pub lent: Option<Answer<'static>>,
     /// The result of a request that has ended within the engine's call.
     pub ended: Option<JobEnd>,
     /// Counts its requests, so that events of an earlier one are recognized.

@@ -5,20 +5,20 @@
 
 use std::ptr::null_mut;
 
+use bolide_engine::answer::{Answer, Failure, Stage, Then};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
 
 use super::context::Gevent;
 use super::pool::{Job, JobEnd, Seat};
-use crate::answer::Answer;
 use crate::call::cooperation::{Cooperation, visit};
 use crate::call::state::{CallState, Place};
 use crate::exceptions::{clear_client_disconnected, keeping_exception};
 use crate::faults::{FaultPlace, failed, log_message, log_set_exception};
 use crate::native::call;
 use crate::object::Object;
-use crate::wsgi::sending::{ResponseAccess, SendProgress};
+use crate::wsgi::iterable::Iterable;
+use crate::wsgi::sending::{AnswerAccess, SendProgress};
 
 /// RFC 6455 section 7.4.1: the application has failed.
 const INTERNAL_ERROR: u16 = 1011;
@@ -27,14 +27,14 @@ const INTERNAL_ERROR: u16 = 1011;
 const NORMAL: u16 = 1000;
 
 /// The response of a request in a greenlet.
-struct GreenletResponse<'a> {
+struct GreenletAnswer<'a> {
     gevent: &'static Gevent,
     state: &'a CallState,
     environ: &'a Object,
 }
 
-impl ResponseAccess for GreenletResponse<'_> {
-    fn with<R>(&mut self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+impl AnswerAccess for GreenletAnswer<'_> {
+    fn with<R>(&mut self, act: impl FnOnce(&mut Answer<'_>) -> R) -> Option<R> {
         // What a view with a WebSocket returns is for no client.
         if self.state.client.has_websocket.get() { None } else { self.state.with(act) }
     }
@@ -87,7 +87,7 @@ pub fn run(gevent: &'static Gevent, seat: &Object, job: Job) -> bool {
             }
         };
         gevent.embedded().map(count);
-        let _client_is_gone = visit(id, |response, request_stream| conclude(gevent, end, response, request_stream)).is_none();
+        let _client_is_gone = visit(id, |answer, request_stream| conclude(gevent, end, answer, request_stream)).is_none();
     }
     release(seat, matches!(place, Place::Lent(_)).then_some(end));
     matches!(ended, Ended::Killed)
@@ -129,13 +129,13 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
     Seat::with(seat, |seat| seat.start.as_ref().map(crate::start_response::StartResponse::note_return));
     let environ = job.environ;
     let Some(result) = result else { return raised(gevent, seat, state, &environ) };
-    let mut answer = Answer::new(result);
-    let mut response = GreenletResponse { gevent, state, environ: &environ };
+    let mut iterable = Iterable::new(result);
+    let mut answer = GreenletAnswer { gevent, state, environ: &environ };
     let mut chunk = None;
     let sent = loop {
-        let mut sent = gevent.sender.send(&mut answer, chunk.take(), &mut response);
+        let mut sent = gevent.sender.send(&mut iterable, chunk.take(), &mut answer);
         if matches!(sent, Some(SendProgress::All)) {
-            sent = Some(gevent.sender.complete(&mut answer, &mut response));
+            sent = Some(gevent.sender.complete(&mut iterable, &mut answer));
         }
         match sent {
             Some(SendProgress::Slow(rest)) if wait_for_room(gevent, state).is_some() => chunk = rest,
@@ -152,13 +152,13 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
         // The client has its answer before code of the application runs again.
         refuse(gevent, state);
     }
-    let has_answer = response.with(|response| response.has_head() || response.is_given_away()) != Some(false);
-    if let (Ended::Answered, Some(fault)) = (&ended, response.with(|response| response.length_fault()).flatten()) {
+    let has_answer = answer.with(|answer| answer.stage() > Stage::Fresh || answer.is_taken_over()) != Some(false);
+    if let (Ended::Answered, Some(fault)) = (&ended, answer.with(|answer| answer.length_fault()).flatten()) {
         let line = format!("the application's answer to {} {fault}", described(gevent, &environ));
         log_message(&gevent.wsgi.fault_log, &line);
     }
     after_request(gevent, state);
-    gevent.sender.close(&answer);
+    gevent.sender.close(&iterable);
     if matches!(ended, Ended::Answered) && !has_answer {
         let problem = "the application did not call start_response; answered with 500";
         log_message(&gevent.wsgi.fault_log, &format!("{}: {problem}", described(gevent, &environ)));
@@ -172,7 +172,7 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
 fn wait_for_room(gevent: &Gevent, state: &CallState) -> Option<()> {
     loop {
         gevent.wait(&state.client)?;
-        if state.with(|response| response.is_behind() || response.turn_is_over()) != Some(true) {
+        if state.with(|answer| answer.has_room()) != Some(false) {
             return Some(());
         }
     }
@@ -240,32 +240,31 @@ fn refuse(gevent: &Gevent, state: &CallState) {
         log_set_exception(&gevent.wsgi.fault_log, "the end of a request that has failed");
     }
     if let Place::Kept(id) = state.place.get() {
-        visit(id, |response, request_stream| conclude(gevent, JobEnd::Failed, response, request_stream));
+        visit(id, |answer, request_stream| conclude(gevent, JobEnd::Failed, answer, request_stream));
     }
 }
 
 /// Ends an answer that the engine keeps.
-fn conclude(gevent: &Gevent, end: JobEnd, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
+fn conclude(gevent: &Gevent, end: JobEnd, answer: &mut Answer<'_>, request_stream: &mut RequestStream) {
     if let RequestStream::Messages(websocket) = request_stream {
         if websocket.is_open() {
-            websocket.close(if end == JobEnd::Finished { NORMAL } else { INTERNAL_ERROR }, "", response);
+            websocket.close(if end == JobEnd::Finished { NORMAL } else { INTERNAL_ERROR }, "", answer);
         }
         return;
     }
-    if response.is_finished() {
-        return;
-    }
-    if end == JobEnd::Finished {
-        response.finish();
-    } else if response.head_has_left() {
-        if let Some(embedded) = gevent.embedded() {
-            embedded.count_broken_off(response);
+    match answer.stage() {
+        Stage::Done => {}
+        _ if end == JobEnd::Finished => {
+            answer.finish(Then::RequestEnds);
         }
-        response.cut_off();
-    } else {
-        response.answer(500, "Internal Server Error", "Internal Server Error");
+        stage => {
+            if let Some(embedded) = gevent.embedded().filter(|_| stage == Stage::Body) {
+                embedded.count_broken_off(answer);
+            }
+            answer.fail(Failure::Status(500));
+            answer.flush();
+        }
     }
-    response.advance();
 }
 
 /// Calls `uwsgi.after_req_hook`. It runs in the request's greenlet, where it may wait.

@@ -1,22 +1,22 @@
-//! WSGI (PEP 3333): calls the application and passes its answer to the response.
+//! WSGI (PEP 3333): calls the application and passes the iterable that it returns to the answer.
 //!
 //! There is one [`Wsgi`] for the worker and one [`WsgiThread`] for each of its threads. All of it runs on the thread that read
 //! the request, which holds the interpreter.
 
 pub mod calls;
+pub mod iterable;
 pub mod sending;
 
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
 
+use bolide_engine::answer::{Answer, Stage};
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
-use bolide_engine::response::ResponseWriter;
 use bolide_engine::sampling::Sampler;
 use pyo3::ffi;
 
-use crate::answer::Answer;
 use crate::call::context::Wsgi;
 use crate::call::current::forget_current;
 use crate::contexts::Contexts;
@@ -28,12 +28,13 @@ use crate::object::Object;
 use crate::sampling::{Kept, PythonSampler};
 use crate::start_response::StartResponse;
 use crate::threads;
+use crate::wsgi::iterable::Iterable;
 use calls::{Calls, PreparedCall};
 use sending::{SendProgress, Sender};
 
 /// An answer that is suspended because its client is slow.
 pub struct SuspendedAnswer {
-    answer: Answer,
+    iterable: Iterable,
     /// The chunk that was not taken completely, and the number of bytes that were taken.
     chunk: Option<(Object, usize)>,
     /// The application may still call it, from its generator, so it stays with this answer.
@@ -83,23 +84,23 @@ impl App for WsgiThread {
     type Memo = EnvironMemo;
     type Pending = SuspendedAnswer;
 
-    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
-        let outcome = self.serve(request, response);
+    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, answer: &mut Answer<'_>) -> Outcome<SuspendedAnswer> {
+        let outcome = self.serve(request, answer);
         outcome.unwrap_or_else(|| failed(&self.wsgi.fault_log, &described(request)))
     }
 
-    fn resume(&mut self, pending: SuspendedAnswer, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedAnswer> {
-        let SuspendedAnswer { mut answer, chunk, start, context } = pending;
+    fn resume(&mut self, pending: SuspendedAnswer, answer: &mut Answer<'_>) -> Outcome<SuspendedAnswer> {
+        let SuspendedAnswer { mut iterable, chunk, start, context } = pending;
         self.contexts.resume(context);
         start.make_current();
-        // SAFETY: the engine lends us the response for this call, and it is disarmed below.
-        unsafe { start.arm(response, true) };
-        let mut sent = self.sender.send(&mut answer, chunk, response);
+        // SAFETY: the engine lends us the answer for this call, and it is disarmed below.
+        unsafe { start.arm(answer, true) };
+        let mut sent = self.sender.send(&mut iterable, chunk, answer);
         if matches!(sent, Some(SendProgress::All)) {
-            sent = Some(self.sender.complete(&mut answer, response));
+            sent = Some(self.sender.complete(&mut iterable, answer));
         }
         start.disarm();
-        let outcome = self.conclude(sent, answer, start, response, &|| FaultPlace::other("an answer that was being streamed"));
+        let outcome = self.conclude(sent, iterable, start, answer, &|| FaultPlace::other("an answer that was being streamed"));
         match &self.start {
             Some(start) => start.make_current(),
             None => forget_current(),
@@ -112,13 +113,13 @@ impl App for WsgiThread {
         self.wsgi.after_request.is_some()
     }
 
-    fn exchange_has_ended(&mut self, response: &mut ResponseWriter<'_>) {
+    fn exchange_has_ended(&mut self, answer: &mut Answer<'_>) {
         let Some(hook) = &self.wsgi.after_request else { return };
         let start = self.start.take().or_else(|| StartResponse::new(&self.wsgi.rules));
         if let Some(start) = &start {
             start.make_current();
-            // SAFETY: the engine lends us the response for this call, and it is disarmed by `keep`.
-            unsafe { start.arm_ended(response) };
+            // SAFETY: the engine lends us the answer for this call, and it is disarmed by `keep`.
+            unsafe { start.arm_ended(answer) };
         }
         // SAFETY: the callable lives as long as the worker; the result is dropped.
         if start.is_none() || unsafe { Object::owned(ffi::PyObject_CallNoArgs(hook.as_ptr())) }.is_none() {
@@ -132,7 +133,7 @@ impl App for WsgiThread {
 
     fn abandon(&mut self, pending: SuspendedAnswer) {
         self.contexts.resume(pending.context);
-        self.sender.close(&pending.answer);
+        self.sender.close(&pending.iterable);
         pending.start.end_offer();
         self.contexts.rest();
     }
@@ -164,11 +165,7 @@ impl App for WsgiThread {
 
 impl WsgiThread {
     /// `None`: an exception is set.
-    fn serve(
-        &mut self,
-        request: &mut Request<'_, EnvironMemo>,
-        response: &mut ResponseWriter<'_>,
-    ) -> Option<Outcome<SuspendedAnswer>> {
+    fn serve(&mut self, request: &mut Request<'_, EnvironMemo>, answer: &mut Answer<'_>) -> Option<Outcome<SuspendedAnswer>> {
         let start = match self.start.take() {
             Some(start) => start,
             None => {
@@ -181,8 +178,8 @@ impl WsgiThread {
         if is_rare {
             start.note_slot(request.slot);
         }
-        // SAFETY: the engine lends us the response for this call; it is disarmed before the call returns.
-        unsafe { start.arm(response, false) };
+        // SAFETY: the engine lends us the answer for this call; it is disarmed before the call returns.
+        unsafe { start.arm(answer, false) };
         let arguments = [environ.as_ptr(), start.callable.as_ptr()];
         // SAFETY: the callable and both arguments live through the call.
         let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), 2, null_mut())) };
@@ -194,28 +191,28 @@ impl WsgiThread {
         let Some(result) = result else {
             drop(environ);
             self.keep(start);
-            return self.forgive(response).then_some(Outcome::Finished);
+            return self.forgive(answer).then_some(Outcome::Finished);
         };
-        let was_sent_in_call = response.was_sent_in_call();
-        let mut answer = Answer::new(result);
-        let mut sent = self.sender.send(&mut answer, None, response);
+        let was_sent_in_call = answer.was_sent_in_call();
+        let mut iterable = Iterable::new(result);
+        let mut sent = self.sender.send(&mut iterable, None, answer);
         if matches!(sent, Some(SendProgress::All)) {
             if was_sent_in_call {
                 let timeout = self.wsgi.rules.write_timeout;
-                without_interpreter(|| response.finish_in_call(timeout));
+                without_interpreter(|| answer.finish_in_call(timeout));
             }
-            sent = Some(self.sender.complete(&mut answer, response));
+            sent = Some(self.sender.complete(&mut iterable, answer));
         }
         start.disarm();
         // Objects that are freed with it, such as the file of a large body, are freed after the answer.
         drop(environ);
-        Some(self.conclude(sent, answer, start, response, &|| described(request)))
+        Some(self.conclude(sent, iterable, start, answer, &|| described(request)))
     }
 
     /// An application that has taken over its connection ends with an exception that tells other servers not to send an answer
     /// (gunicorn: StopIteration, Werkzeug: ConnectionError), and one whose client has left with that of `write`. True: it was one
     /// of them, which is now cleared.
-    fn forgive(&self, response: &ResponseWriter<'_>) -> bool {
+    fn forgive(&self, answer: &Answer<'_>) -> bool {
         if clear_client_disconnected() {
             return true;
         }
@@ -223,7 +220,7 @@ impl WsgiThread {
         unsafe {
             let is_usual = ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0
                 || ffi::PyErr_ExceptionMatches(ffi::PyExc_ConnectionError) != 0;
-            if !is_usual || !response.is_given_away() {
+            if !is_usual || !answer.is_taken_over() {
                 return false;
             }
             ffi::PyErr_Clear();
@@ -235,9 +232,9 @@ impl WsgiThread {
     fn conclude(
         &mut self,
         sent: Option<SendProgress>,
-        answer: Answer,
+        iterable: Iterable,
         start: StartResponse,
-        response: &ResponseWriter<'_>,
+        answer: &Answer<'_>,
         place: &dyn Fn() -> FaultPlace,
     ) -> Outcome<SuspendedAnswer> {
         match sent {
@@ -245,27 +242,27 @@ impl WsgiThread {
                 start.leave_slot();
                 forget_current();
                 let context = self.contexts.suspend();
-                return Outcome::Suspended(SuspendedAnswer { answer, chunk, start, context });
+                return Outcome::Suspended(SuspendedAnswer { iterable, chunk, start, context });
             }
             Some(SendProgress::All | SendProgress::Gone) => {
-                self.sender.close(&answer);
+                self.sender.close(&iterable);
                 self.keep(start);
             }
             None => {
                 // The exception that is set is handled first: close() may raise another one.
-                let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
+                let outcome = if self.forgive(answer) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
                 let is_fatal = matches!(outcome, Outcome::FailedFatally);
-                if answer.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedFatally) {
+                if iterable.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedFatally) {
                     forget_current();
-                    let pending = SuspendedAnswer { answer, chunk: None, start, context: self.contexts.suspend() };
+                    let pending = SuspendedAnswer { iterable, chunk: None, start, context: self.contexts.suspend() };
                     return Outcome::FailedOpen { pending, is_fatal };
                 }
-                self.sender.close(&answer);
+                self.sender.close(&iterable);
                 self.keep(start);
                 return outcome;
             }
         }
-        if !response.has_head() && !response.is_given_away() {
+        if answer.stage() == Stage::Fresh && !answer.is_taken_over() {
             log_message(
                 &self.wsgi.fault_log,
                 &format!("{}: the application did not call start_response; answered with 500", place()),

@@ -7,25 +7,25 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
+use bolide_engine::answer::{Answer, FileIs, Progress, Pushed, Stage, Then, When};
 use bolide_engine::cut_off_late_stream;
-use bolide_engine::response::{Progress, Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
-use crate::answer::{Answer, Part, item, length, not_bytes};
 use crate::call::context::Wsgi;
 use crate::faults::log_set_exception;
 use crate::native::without_interpreter;
 use crate::object::{Object, bytes_of};
+use crate::wsgi::iterable::{Iterable, Part, item, length, not_bytes};
 
 /// Size of a body part whose compression takes long enough, about a millisecond, to release the interpreter to other threads in
 /// the meantime.
 const LONG_CODING_BYTES: usize = 32 * 1024;
 
-/// The response that an answer goes to: lent for the time of a call, or in the engine's table.
-pub trait ResponseAccess {
-    /// Uses the response. No Python code may run in `act`. `None`: the request has ended, because its client has disconnected or
+/// Where the answer is: lent for the time of a call, or in the engine's table.
+pub trait AnswerAccess {
+    /// Uses the answer. No Python code may run in `act`. `None`: the request has ended, because its client has disconnected or
     /// the engine has given it up.
-    fn with<R>(&mut self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R>;
+    fn with<R>(&mut self, act: impl FnOnce(&mut Answer<'_>) -> R) -> Option<R>;
 
     /// The application has produced an empty part: where requests share a thread, it may want to wait here. `None`: an exception
     /// is set.
@@ -34,9 +34,9 @@ pub trait ResponseAccess {
     }
 }
 
-impl ResponseAccess for ResponseWriter<'_> {
+impl AnswerAccess for Answer<'_> {
     #[inline]
-    fn with<R>(&mut self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+    fn with<R>(&mut self, act: impl FnOnce(&mut Answer<'_>) -> R) -> Option<R> {
         Some(act(self))
     }
 }
@@ -64,43 +64,43 @@ impl Sender {
     /// Sends as much of the answer as the client takes. `None`: an exception is set.
     pub fn send(
         &self,
-        answer: &mut Answer,
+        iterable: &mut Iterable,
         chunk: Option<(Object, usize)>,
-        response: &mut impl ResponseAccess,
+        answer: &mut impl AnswerAccess,
     ) -> Option<SendProgress> {
-        let first_time = chunk.is_none() && answer.is_fresh();
+        let first_time = chunk.is_none() && iterable.is_fresh();
         if let Some((bytes, taken)) = chunk {
             // SAFETY: a bytes object that lives as long as `bytes`.
-            match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, response) {
+            match self.push(unsafe { &bytes_of(bytes.as_ptr())[taken..] }, When::Now, answer) {
                 Pushed::All => {}
                 Pushed::Gone => return Some(SendProgress::Gone),
                 Pushed::Part(more) => return Some(SendProgress::Slow(Some((bytes, taken + more)))),
             }
         }
         if first_time {
-            if let Some(result) = answer.result() {
+            if let Some(result) = iterable.result() {
                 if self.is_wrapper(result)
-                    && response.with(|response| response.has_head()) == Some(true)
-                    && let Some((file, offset, length)) = self.sendable(result, response)?
+                    && answer.with(|answer| answer.stage()) > Some(Stage::Fresh)
+                    && let Some((file, offset, length)) = self.sendable(result, answer)?
                 {
-                    let pushed = response.with(|response| response.push_file(file, offset, length));
+                    let pushed = answer.with(|answer| answer.push_file(file, offset, length, FileIs::TheBody));
                     return Some(if pushed.is_some() { SendProgress::All } else { SendProgress::Gone });
                 }
                 if !self.wsgi.is_strict {
-                    answer.put_bytes_in_a_tuple()?;
+                    iterable.put_bytes_in_a_tuple()?;
                 }
             }
-            if let Some(parts) = answer.whole()? {
-                self.declare_whole(parts, response)?;
+            if let Some(parts) = iterable.whole()? {
+                self.declare_whole(parts, answer)?;
             }
         }
         loop {
-            let part = self.next_part(answer)?;
-            let Some(has_head) = response.with(|response| response.has_head()) else { return Some(SendProgress::Gone) };
+            let part = self.next_part(iterable)?;
+            let Some(has_head) = answer.with(|answer| answer.stage() > Stage::Fresh) else { return Some(SendProgress::Gone) };
             let bytes = match part {
                 Part::Bytes(bytes) => bytes,
                 Part::File(wrapper) if has_head => {
-                    if self.send_file_part(answer, &wrapper, response)? {
+                    if self.send_file_part(iterable, &wrapper, answer)? {
                         return Some(SendProgress::Slow(None));
                     }
                     continue;
@@ -110,7 +110,7 @@ impl Sender {
             };
             // SAFETY: a bytes object that lives as long as `bytes`, if it is one.
             if unsafe { ffi::PyBytes_Check(bytes.as_ptr()) != 0 && bytes_of(bytes.as_ptr()).is_empty() } {
-                response.note_empty_part()?;
+                answer.note_empty_part()?;
                 if !has_head {
                     // PEP 3333 requires the head before the first part. An empty part does not count: uWSGI accepts it.
                     continue;
@@ -127,10 +127,10 @@ impl Sender {
                 return None;
             }
             // SAFETY: a bytes object, since files do not get here; it lives as long as `bytes`.
-            match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), response) {
+            match self.push(unsafe { bytes_of(bytes.as_ptr()) }, iterable.when(), answer) {
                 Pushed::All => {
                     let row = self.wsgi.row;
-                    match response.with(|response| (cut_off_late_stream(row, response), response.turn_is_over())) {
+                    match answer.with(|answer| (cut_off_late_stream(row, answer), answer.turn_is_over())) {
                         None | Some((true, _)) => return Some(SendProgress::Gone),
                         Some((false, true)) => return Some(SendProgress::Slow(None)),
                         Some((false, false)) => {}
@@ -144,18 +144,19 @@ impl Sender {
 
     /// All parts are known: the answer is sent, and only then code of the application runs again (`close()`, or code that runs
     /// when its objects are freed). If the client is too slow for that, this code waits as well, unless there is none.
-    pub fn complete(&self, answer: &mut Answer, response: &mut impl ResponseAccess) -> SendProgress {
-        let may_run_code = answer.result().is_some();
-        let progress = response.with(|response| match (response.has_head(), response.has_file()) {
-            (false, _) => Progress::Done,
-            (true, true) => without_interpreter(|| response.complete(may_run_code)),
-            (true, false) => response.complete(may_run_code),
+    pub fn complete(&self, iterable: &mut Iterable, answer: &mut impl AnswerAccess) -> SendProgress {
+        let may_run_code = iterable.result().is_some();
+        let then = if may_run_code { Then::ApplicationRuns } else { Then::RequestEnds };
+        let progress = answer.with(|answer| match answer.stage() {
+            Stage::Fresh => Progress::Done,
+            _ if answer.sends_file() => without_interpreter(|| answer.finish(then)),
+            _ => answer.finish(then),
         });
         match progress {
             Some(Progress::Done) => SendProgress::All,
             Some(Progress::Broken) | None => SendProgress::Gone,
             Some(Progress::Blocked) if may_run_code => {
-                answer.end();
+                iterable.end();
                 SendProgress::Slow(None)
             }
             Some(Progress::Blocked) => SendProgress::All,
@@ -163,20 +164,20 @@ impl Sender {
     }
 
     /// PEP 3333: `close()` is called in any case, whether the answer succeeded or not.
-    pub fn close(&self, answer: &Answer) {
-        if let Some(result) = answer.result() {
+    pub fn close(&self, iterable: &Iterable) {
+        if let Some(result) = iterable.result() {
             self.close_object(result);
         }
     }
 
-    /// Passes a part to the response. Compression of a large part takes a while without Python: the caller holds the object of
-    /// the bytes, and the application's callables leave the response to this thread.
-    fn push(&self, part: &[u8], when: When, response: &mut impl ResponseAccess) -> Pushed {
-        let pushed = response.with(|response| {
-            if part.len() > LONG_CODING_BYTES && response.is_filtered() {
-                return without_interpreter(|| response.push(part, when));
+    /// Passes a part to the answer. Compression of a large part takes a while without Python: the caller holds the object of
+    /// the bytes, and the application's callables leave the answer to this thread.
+    fn push(&self, part: &[u8], when: When, answer: &mut impl AnswerAccess) -> Pushed {
+        let pushed = answer.with(|answer| {
+            if part.len() > LONG_CODING_BYTES && answer.body().is_filtered {
+                return without_interpreter(|| answer.push(part, when));
             }
-            response.push(part, when)
+            answer.push(part, when)
         });
         pushed.unwrap_or(Pushed::Gone)
     }
@@ -204,8 +205,8 @@ impl Sender {
 
     /// Returns the file, offset and length of a `wsgi.file_wrapper` around a regular file. `Some(None)`: it is not one, and is
     /// read like any iterable. `None`: an exception is set.
-    fn sendable(&self, wrapper: &Object, response: &mut impl ResponseAccess) -> Option<Option<(File, i64, u64)>> {
-        if response.with(|response| response.decodes_parts()) == Some(true) {
+    fn sendable(&self, wrapper: &Object, answer: &mut impl AnswerAccess) -> Option<Option<(File, i64, u64)>> {
+        if answer.with(|answer| answer.body().is_chunked) == Some(true) {
             return Some(None);
         }
         let arguments = [wrapper.as_ptr()];
@@ -224,25 +225,25 @@ impl Sender {
     }
 
     /// Sends a `wsgi.file_wrapper` that is one part of the answer. True: it is sent first, and the answer continues after it.
-    fn send_file_part(&self, answer: &mut Answer, wrapper: &Object, response: &mut impl ResponseAccess) -> Option<bool> {
-        if let Some((file, offset, length)) = self.sendable(wrapper, response)? {
+    fn send_file_part(&self, iterable: &mut Iterable, wrapper: &Object, answer: &mut impl AnswerAccess) -> Option<bool> {
+        if let Some((file, offset, length)) = self.sendable(wrapper, answer)? {
             if length > 0 {
-                response.with(|response| response.push_file_part(file, offset, length));
+                answer.with(|answer| answer.push_file(file, offset, length, FileIs::APart));
             }
             self.close_object(wrapper);
             return Some(length > 0);
         }
-        let arguments = [wrapper.as_ptr(), answer.rest()?.as_ptr()];
+        let arguments = [wrapper.as_ptr(), iterable.rest()?.as_ptr()];
         // SAFETY: the callable and its arguments live through the call; the result is ours.
         let both = unsafe { ffi::PyObject_Vectorcall(self.wsgi.read_and_go_on.as_ptr(), arguments.as_ptr(), 2, null_mut()) };
         // SAFETY: as above.
-        answer.go_on_with(unsafe { Object::owned(both)? });
+        iterable.go_on_with(unsafe { Object::owned(both)? });
         Some(false)
     }
 
     /// Returns the next part of an answer. `None`: an exception is set.
-    fn next_part(&self, answer: &mut Answer) -> Option<Part> {
-        let Some(part) = answer.next()? else { return Some(Part::End) };
+    fn next_part(&self, iterable: &mut Iterable) -> Option<Part> {
+        let Some(part) = iterable.next()? else { return Some(Part::End) };
         // SAFETY: the part lives.
         if unsafe { ffi::PyBytes_Check(part.as_ptr()) } != 0 {
             return Some(Part::Bytes(part));
@@ -255,7 +256,7 @@ impl Sender {
     }
 
     /// All parts are known, and so is the length of the body, unless there are files among them. `None`: an exception is set.
-    fn declare_whole(&self, parts: &Object, response: &mut impl ResponseAccess) -> Option<()> {
+    fn declare_whole(&self, parts: &Object, answer: &mut impl AnswerAccess) -> Option<()> {
         let mut total = 0u64;
         for index in 0..length(parts) {
             // SAFETY: the index is within the length; the part lives while it is looked at.
@@ -271,7 +272,7 @@ impl Sender {
                 total += ffi::PyBytes_Size(part.as_ptr()) as u64;
             }
         }
-        response.with(|response| response.declare_length(total));
+        answer.with(|answer| answer.set_length(total));
         Some(())
     }
 }

@@ -176,7 +176,7 @@ impl<A: App> Connection<A> {
             }
         };
         if context.worker.times_phases {
-            self.exchange.response.times = Some(Times::begin());
+            self.exchange.response.notes.times = Some(Times::begin());
         }
         let rest = &bytes[used..];
         if may_be_http2 {
@@ -240,7 +240,7 @@ impl<A: App> Connection<A> {
         match served {
             Served::Blocked(suspended) => {
                 suspended.enter_phase(Phase::Sending);
-                self.exchange.response.note_wait(Some(ClientWait::Sending));
+                self.exchange.response.notes.note_wait(Some(ClientWait::Sending));
                 self.exchange.state = ExchangeState::Suspended(suspended);
                 self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
                 ServeStep::Blocked
@@ -378,7 +378,7 @@ impl<A: App> Connection<A> {
         context: &mut Context<'_, A>,
     ) -> Result<ServeStep, Fault> {
         let finished = if collector.has_file() { context.app.aside(|| collector.finish()) } else { collector.finish() };
-        self.exchange.response.note_time(Moment::Body);
+        self.exchange.response.notes.note_time(Moment::Body);
         let (body, share) = finished.map_err(|refusal| fault_of(refusal, context.worker))?;
         self.exchange.share = Some(share);
         let variables = &mut context.thread.parts.variables;

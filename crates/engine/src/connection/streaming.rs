@@ -13,6 +13,7 @@ use bolide_scoreboard::{Phase, add};
 use super::Connection;
 use super::pulling::{PullEnd, Pulled, find_abort, pull};
 use super::steps::{NextAction, ServeStep};
+use crate::answer::Answer;
 use crate::app::App;
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
@@ -47,7 +48,7 @@ impl<A: App> Connection<A> {
         }
         note_progress(&mut body, used, matches!(end, PullEnd::Complete));
         if matches!(end, PullEnd::Complete) {
-            self.exchange.response.note_time(Moment::Body);
+            self.exchange.response.notes.note_time(Moment::Body);
         }
         let mut request_stream = RequestStream::Body(body);
         let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), context)?;
@@ -68,7 +69,7 @@ impl<A: App> Connection<A> {
         let worker = context.worker;
         request_stream.keep_time();
         let began_ms = context.thread.clock.now_ms;
-        let of_route = self.exchange.response.harakiri_ms.map(u64::from);
+        let of_route = self.exchange.response.notes.harakiri_ms.map(u64::from);
         let most_ms = worker.settings.lifecycle.harakiri_ms.into_iter().chain(of_route).min();
         let streaming = Box::new(Streaming {
             request_stream,
@@ -121,7 +122,7 @@ impl<A: App> Connection<A> {
         }
         let had_room = streaming.request_stream.room() > 0;
         if let Some(pending) = &mut streaming.suspended.pending {
-            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut Answer::of(&mut self.writer()), &mut streaming.request_stream);
         }
         // No poll reports the bytes that were left unread for want of room.
         let resumes = !had_room && streaming.request_stream.room() > 0;
@@ -142,7 +143,7 @@ impl<A: App> Connection<A> {
         &mut self,
         id: ExchangeId,
         worker: &Worker,
-        act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R,
+        act: impl FnOnce(&mut Answer<'_>, &mut RequestStream) -> R,
     ) -> Option<(R, bool)> {
         if self.exchange.stream != id.stream {
             return None;
@@ -156,7 +157,7 @@ impl<A: App> Connection<A> {
             // RFC 9112 section 9.6: the request was read before the drain began, but the answer is the last one all the same.
             writer.close_after();
         }
-        let result = act(&mut writer, &mut streaming.request_stream);
+        let result = act(&mut Answer::of(&mut writer), &mut streaming.request_stream);
         streaming.request_stream.keep_time();
         let resumes = !had_room && streaming.request_stream.room() > 0;
         let wants_turn = self.exchange.response.is_finished() || self.transport.is_broken || self.may_go_on_sending();
@@ -183,7 +184,7 @@ impl<A: App> Connection<A> {
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // The application gets the bytes that came before the end.
-            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut Answer::of(&mut self.writer()), &mut streaming.request_stream);
         }
         give_up(&mut self.context(context), *streaming.suspended);
     }
@@ -234,7 +235,7 @@ impl<A: App> Connection<A> {
     fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64) -> Option<NextAction> {
         if self.exchange.response.is_finished() {
             let Streaming { request_stream, mut suspended, .. } = *streaming;
-            self.exchange.response.note_time(Moment::Returned);
+            self.exchange.response.notes.note_time(Moment::Returned);
             suspended.pending = None;
             self.exchange.keep_unread(request_stream);
             self.exchange.state = ExchangeState::Suspended(suspended);
@@ -283,7 +284,7 @@ impl<A: App> Connection<A> {
             (false, true) => (Phase::Body, Some(ClientWait::Body)),
             (false, false) => (Phase::Application, None),
         };
-        self.exchange.response.note_wait(wait);
+        self.exchange.response.notes.note_wait(wait);
         streaming.suspended.enter_phase(phase);
     }
 
@@ -301,7 +302,7 @@ impl<A: App> Connection<A> {
                     let is_complete = !is_aborted && !self.session.is_body_open();
                     note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
                     if is_complete {
-                        self.exchange.response.note_time(Moment::Body);
+                        self.exchange.response.notes.note_time(Moment::Body);
                     }
                     if !matches!(read, Read::Bytes(_)) {
                         break;

@@ -9,6 +9,7 @@ use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
 use bolide_scoreboard::{Accepting, Row};
 
+use crate::answer::Answer;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::event_loop::accepting::leave_listeners;
@@ -17,7 +18,6 @@ use crate::event_loop::multiplexing::wake_multiplexed;
 use crate::event_loop::pausing::resume_connections;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
-use crate::response::ResponseWriter;
 use crate::scheduling::body_timeout::DRAIN_ARRIVAL_MS;
 use crate::scheduling::connections::ConnectionTable;
 
@@ -70,12 +70,12 @@ impl StaggeredClose {
 
 /// Cuts off a stream that has continued too long after the master's order to stop. It is for a thread that is in the iterator of
 /// an answer, and does not read orders in the meantime. Returns `true` if it has cut the stream off.
-pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
+pub fn cut_off_late_stream(row: &Row, answer: &mut Answer<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
-    if stopped_ms == 0 || !response.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
+    if stopped_ms == 0 || !answer.writer.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;
     }
-    response.cut_off();
+    answer.writer.cut_off();
     log_cut_streams(row.worker.load(Relaxed), 1);
     true
 }

@@ -18,6 +18,7 @@ use bolide_scoreboard::{Recorder, Slot};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::answer::Answer;
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::Link;
@@ -29,7 +30,6 @@ use crate::exchange::context::ThreadContext;
 use crate::exchange::worker::Worker;
 use crate::logging::counting;
 use crate::request::request_stream::RequestStream;
-use crate::response::ResponseWriter;
 use crate::scheduling::connections::{ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 
@@ -187,7 +187,7 @@ impl<L: Language> EmbeddedWorker<L> {
     }
 
     /// Lets the application act on an exchange that it holds.
-    pub fn visit<R>(&self, id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
+    pub fn visit<R>(&self, id: ExchangeId, act: impl FnOnce(&mut Answer<'_>, &mut RequestStream) -> R) -> Visited<R> {
         let key = id.connection;
         let mut guard = self.shared.lock_state();
         let Some(mut connection) = guard.connections.check_out(key) else {
@@ -278,8 +278,8 @@ impl<L: Language> EmbeddedWorker<L> {
     }
 
     /// An answer of this status is broken off, or a WebSocket is closed, because the application has failed.
-    pub fn count_broken_off(&self, response: &ResponseWriter<'_>) {
-        if response.status_code() < counting::FAILED_STATUS {
+    pub fn count_broken_off(&self, answer: &Answer<'_>) {
+        if answer.writer.status_code() < counting::FAILED_STATUS {
             counting::count_error(&self.heartbeat.slot.tally);
         }
     }

@@ -10,6 +10,7 @@ use bolide_services::route_names::masked;
 use super::Served;
 use super::log_entry::LogEntry;
 use super::spans::Answered;
+use crate::answer::Answer;
 use crate::app::{App, EndedRequest};
 use crate::exchange::context::ExchangeContext;
 use crate::logging::counting::{self, AnsweredBy};
@@ -52,11 +53,11 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
         if !context.writer.has_unsent() {
             context.writer.show_end();
         }
-        context.app.enter().exchange_has_ended(&mut context.writer);
+        context.app.enter().exchange_has_ended(&mut Answer::of(&mut context.writer));
     }
     end_times(context, entry, Answered { status, body_bytes });
     let logging = &context.worker.settings.logging;
-    if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
+    if (logging.may_log_requests() || context.writer.notes.is_logged) && !context.writer.notes.is_unlogged {
         let response = &context.writer;
         let line = LogLine {
             application: entry.log_facts.application,
@@ -81,10 +82,10 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
             worker: context.worker.number,
             is_broken: response.client_is_gone(),
         };
-        let is_wanted = logging.requests || response.is_logged || line.is_among(&logging.always);
+        let is_wanted = logging.requests || response.notes.is_logged || line.is_among(&logging.always);
         if is_wanted && (!context.app.judges_requests() || context.app.enter().judge_request(&ended(&line))) {
             let values = entry.noted.as_deref();
-            let application = response.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
+            let application = response.notes.log_variables.as_deref().map_or(&[][..], Vec::as_slice);
             context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
         }
     }
@@ -109,7 +110,7 @@ fn ended<'a>(line: &LogLine<'a>) -> EndedRequest<'a> {
 /// Completes the times of the phases, makes the request's span, and reports the request if it was slow.
 #[inline(always)]
 fn end_times<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>, answered: Answered) {
-    if let Some(times) = &mut context.writer.times {
+    if let Some(times) = &mut context.writer.notes.times {
         times.end();
         if let Some(spans) = &context.worker.spans {
             let groups = (context.worker.route_groups.as_ref(), &*context.worker.settings.statistics.groups);
@@ -124,7 +125,7 @@ fn end_times<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>,
 /// Reports a request if it was slow. Its times are complete.
 #[cold]
 fn report_if_slow<A: App>(slow: &SlowRequests, context: &ExchangeContext<'_, A>, entry: &LogEntry<'_>) {
-    let Some(times) = context.writer.times.as_deref() else { return };
+    let Some(times) = context.writer.notes.times.as_deref() else { return };
     let is_slow = times.ended_us.saturating_sub(times.head_us) / 1000 >= slow.mark_ms;
     let is_kept = entry.answered_by == AnsweredBy::AsynchronousApplication;
     if !is_slow && !is_kept {

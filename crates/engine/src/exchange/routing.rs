@@ -69,10 +69,10 @@ impl Rules {
         };
         tell_all(&mut overrides.lines);
         for (name, value) in &overrides.log_variables {
-            response.set_log_variable(name, value);
+            response.notes.set_log_variable(name, value);
         }
-        response.is_unlogged = overrides.is_unlogged;
-        response.harakiri_ms = overrides.harakiri_ms;
+        response.notes.is_unlogged = overrides.is_unlogged;
+        response.notes.harakiri_ms = overrides.harakiri_ms;
         let concerns_answer = !overrides.added.is_empty() || !overrides.removed.is_empty() || overrides.is_compressed;
         if concerns_answer || !self.answers.is_empty() {
             let seen = WithOverrides { request, overrides: &overrides };

@@ -21,6 +21,7 @@ use bolide_scoreboard::add;
 use super::finishing::finish_line;
 use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
+use crate::answer::Answer;
 use crate::app::{App, Outcome};
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
@@ -227,7 +228,7 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
 /// Notes the time that the request has waited before its head was here.
 #[inline(always)]
 fn note_waited(writer: &mut ResponseWriter<'_>, waited_us: Option<u64>) {
-    if let (Some(waited_us), Some(times)) = (waited_us, &mut writer.times) {
+    if let (Some(waited_us), Some(times)) = (waited_us, &mut writer.notes.times) {
         times.waited_us = waited_us;
     }
 }
@@ -349,7 +350,7 @@ fn call<A: App>(
         return Outcome::Finished;
     }
     let slot = context.thread.slot;
-    let limit_ms = context.writer.harakiri_ms;
+    let limit_ms = context.writer.notes.harakiri_ms;
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
@@ -365,8 +366,8 @@ fn call<A: App>(
     if let Some(identity) = &entry.identity {
         identity.record(slot, number);
     }
-    context.writer.note_time(Moment::Called);
-    let outcome = context.app.enter().call(request, &mut context.writer);
+    context.writer.notes.note_time(Moment::Called);
+    let outcome = context.app.enter().call(request, &mut Answer::of(&mut context.writer));
     slot.leave();
     note_return(&outcome, &mut context.writer);
     // Times that are set from here on start now, even if the application took long.
@@ -388,8 +389,8 @@ fn recorded_before(thread: &mut ThreadContext, entry: &LogEntry<'_>) -> u64 {
 /// Notes when the application has returned, unless it continues by itself.
 #[inline(always)]
 fn note_return<Pending>(outcome: &Outcome<Pending>, writer: &mut ResponseWriter<'_>) {
-    if writer.times.is_some() && !matches!(outcome, Outcome::Ongoing(_)) {
-        writer.note_time(Moment::Returned);
+    if writer.notes.times.is_some() && !matches!(outcome, Outcome::Ongoing(_)) {
+        writer.notes.note_time(Moment::Returned);
     }
 }
 
@@ -398,7 +399,7 @@ pub fn resume_response<A: App>(
     context: &mut ExchangeContext<'_, A>,
     mut suspended: Box<Suspended<A::Pending>>,
 ) -> Served<A::Pending> {
-    context.writer.note_wait(None);
+    context.writer.notes.note_wait(None);
     loop {
         if suspended.pending.is_some() && context.writer.turn_is_over() {
             return Served::Blocked(suspended);
@@ -418,7 +419,7 @@ pub fn resume_response<A: App>(
             return finish_line(context, &suspended.log_entry.entry());
         };
         suspended.log_entry.resume(context.thread.slot, context.thread.clock.now_ms);
-        let outcome = context.app.enter().resume(pending, &mut context.writer);
+        let outcome = context.app.enter().resume(pending, &mut Answer::of(&mut context.writer));
         context.thread.slot.leave();
         note_return(&outcome, &mut context.writer);
         context.thread.clock.tick();

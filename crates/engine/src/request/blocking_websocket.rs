@@ -10,9 +10,9 @@ use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::websocket::close::NORMAL;
 use bolide_scoreboard::{Recorder, Row};
 
+use crate::answer::{Answer, Failure, Stage};
 use crate::request::request_stream::RequestStream;
 use crate::request::websocket::{Message, MessageKind, WebSocket, asked_by_variables};
-use crate::response::ResponseWriter;
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::socket::Read;
 use crate::sockets::taken_connections::{Held, TakenConnections};
@@ -59,30 +59,30 @@ pub struct WebSocketTerms<'a> {
 /// # Errors
 /// As there.
 pub fn accept_kept<'a>(
-    (response, request_stream): (&mut ResponseWriter<'_>, &mut RequestStream),
+    (answer, request_stream): (&mut Answer<'_>, &mut RequestStream),
     find: &dyn Fn(&[u8]) -> &'a [u8],
     protocol: Option<&[u8]>,
     settings: &Settings,
 ) -> Result<(), &'static str> {
-    *request_stream = RequestStream::Messages(Box::new(accepted(response, find, protocol, settings)?));
+    *request_stream = RequestStream::Messages(Box::new(accepted(answer, find, protocol, settings)?));
     Ok(())
 }
 
 fn accepted<'a>(
-    response: &mut ResponseWriter<'_>,
+    answer: &mut Answer<'_>,
     find: &dyn Fn(&[u8]) -> &'a [u8],
     protocol: Option<&[u8]>,
     settings: &Settings,
 ) -> Result<WebSocket, &'static str> {
-    if response.head_has_left() {
+    if answer.stage() >= Stage::Body {
         return Err("the response has begun");
     }
-    if response.shares_connection() {
+    if answer.writer.shares_connection() {
         return Err("the connection carries other requests too (HTTP/2)");
     }
     let asked = asked_by_variables(find, settings).map_err(|fault| fault.reason)?;
     let handshake = asked.ok_or("the client did not ask for a WebSocket")?;
-    handshake.accept(response, protocol, &[])
+    handshake.accept(answer, protocol, &[])
 }
 
 impl BlockingWebSocket {
@@ -91,13 +91,13 @@ impl BlockingWebSocket {
     /// # Errors
     /// The request is invalid, the subprotocol is invalid, or the response has already begun.
     pub fn accept<'a>(
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
         find: &dyn Fn(&[u8]) -> &'a [u8],
         protocol: Option<&[u8]>,
         terms: &WebSocketTerms<'_>,
     ) -> Result<BlockingWebSocket, &'static str> {
         Ok(BlockingWebSocket {
-            websocket: accepted(response, find, protocol, terms.settings)?,
+            websocket: accepted(answer, find, protocol, terms.settings)?,
             input: Vec::new(),
             buffer: Vec::new(),
             timeout_ms: terms.timeout_ms,
@@ -107,72 +107,72 @@ impl BlockingWebSocket {
     }
 
     /// Returns the next message if it has arrived.
-    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Received {
+    pub fn take(&mut self, answer: &mut Answer<'_>) -> Received {
         if let Some(message) = self.websocket.take() {
             return Received::Message(message);
         }
-        self.look(response);
+        self.look(answer);
         match self.websocket.take() {
             Some(message) => Received::Message(message),
-            None if self.websocket.close_status().is_some() || response.client_is_gone() => Received::End,
+            None if self.websocket.close_status().is_some() || answer.client_is_gone() => Received::End,
             None => Received::Nothing,
         }
     }
 
     /// Sends a message. The payload of a text must be UTF-8. Returns false if the WebSocket has ended.
-    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) -> bool {
-        if self.has_ended(response) {
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], answer: &mut Answer<'_>) -> bool {
+        if self.has_ended(answer) {
             return false;
         }
-        response.begin_turn();
-        self.websocket.say(kind, payload, response);
+        answer.writer.begin_turn();
+        self.websocket.say(kind, payload, answer);
         true
     }
 
     /// Whether data still waits for the client to read.
-    pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
-        self.websocket.has_outgoing(response) && !response.client_is_gone()
+    pub fn is_behind(&self, answer: &Answer<'_>) -> bool {
+        self.websocket.has_outgoing(&answer.writer) && !answer.client_is_gone()
     }
 
-    pub fn has_ended(&self, response: &ResponseWriter<'_>) -> bool {
-        !self.websocket.is_open() || response.client_is_gone()
+    pub fn has_ended(&self, answer: &Answer<'_>) -> bool {
+        !self.websocket.is_open() || answer.client_is_gone()
     }
 
     /// Reads input, sends pending data, and enforces time limits.
-    pub fn look(&mut self, response: &mut ResponseWriter<'_>) {
-        self.read(response);
+    pub fn look(&mut self, answer: &mut Answer<'_>) {
+        self.read(answer);
         let now = now_ms();
         let is_stopping = self.row.stopped_ms.load(Relaxed) != 0;
         if is_stopping || self.row.drained_ms.load(Relaxed) != 0 {
             self.websocket.leave_at(now, is_stopping);
         }
-        response.begin_turn();
-        self.websocket.tend(response, now, self.timeout_ms);
+        answer.writer.begin_turn();
+        self.websocket.tend(&mut answer.writer, now, self.timeout_ms);
     }
 
     /// The number of milliseconds that the owner may wait for the client before the next check.
-    pub fn wait_ms(&self, response: &ResponseWriter<'_>) -> u64 {
-        let next_ms = self.websocket.next_ms(response.has_unsent(), self.timeout_ms);
+    pub fn wait_ms(&self, answer: &Answer<'_>) -> u64 {
+        let next_ms = self.websocket.next_ms(answer.writer.has_unsent(), self.timeout_ms);
         next_ms.saturating_sub(now_ms()).clamp(1, MAX_LOOK_MS)
     }
 
     /// The application has returned: sends a close frame, and ends the connection.
-    pub fn end(mut self, response: &mut ResponseWriter<'_>) {
-        response.begin_turn();
-        self.websocket.close(NORMAL, "", response);
-        response.disconnect();
+    pub fn end(mut self, answer: &mut Answer<'_>) {
+        answer.writer.begin_turn();
+        self.websocket.close(NORMAL, "", answer);
+        answer.fail(Failure::Disconnect);
     }
 
-    fn read(&mut self, response: &mut ResponseWriter<'_>) {
+    fn read(&mut self, answer: &mut Answer<'_>) {
         let mut turn = TurnBudget::default();
-        self.websocket.take_in(response, &mut self.input, &mut turn);
+        self.websocket.take_in(&mut answer.writer, &mut self.input, &mut turn);
         self.buffer.resize(READ_BYTES, 0);
         while self.websocket.room() > 0 && self.input.is_empty() && turn.may_read() {
-            match response.transport.read(&mut self.buffer) {
+            match answer.writer.transport.read(&mut self.buffer) {
                 Read::Bytes(count) => {
-                    turn.note_read(response.transport.read_cost(count));
+                    turn.note_read(answer.writer.transport.read_cost(count));
                     self.websocket.hear(now_ms());
-                    let used = self.websocket.feed(&mut self.buffer[..count], response, &mut turn);
+                    let used = self.websocket.feed(&mut self.buffer[..count], &mut answer.writer, &mut turn);
                     self.input.extend_from_slice(&self.buffer[used..count]);
                 }
                 Read::Nothing => break,

@@ -17,6 +17,7 @@ pub use bolide_protocol::websocket::close::may_be_sent;
 use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE_RESTART};
 use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
 
+use crate::answer::Answer;
 use crate::response::{HeadRefusal, Pushed, ResponseWriter, When};
 use crate::scheduling::turn::TurnBudget;
 
@@ -206,7 +207,7 @@ impl Handshake {
     /// An invalid field or subprotocol; nothing has been sent in this case.
     pub fn accept(
         &self,
-        response: &mut ResponseWriter<'_>,
+        answer: &mut Answer<'_>,
         subprotocol: Option<&[u8]>,
         further: &[(&[u8], &[u8])],
     ) -> Result<WebSocket, HeadRefusal> {
@@ -224,7 +225,7 @@ impl Handshake {
             deflate.write_response(&mut value);
             value
         });
-        response.switch_to_websocket(self.accept.as_ref().map(|accept| &accept[..]), extensions.as_deref(), &fields)?;
+        answer.writer.switch_to_websocket(self.accept.as_ref().map(|accept| &accept[..]), extensions.as_deref(), &fields)?;
         let limits = Limits { message_bytes: self.settings.message_bytes };
         Ok(WebSocket {
             receiver: Receiver::new(limits, self.deflate),
@@ -275,12 +276,17 @@ impl WebSocket {
     }
 
     /// The client is slow to read: no more data should be sent.
-    pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
+    pub fn is_behind(&self, answer: &Answer<'_>) -> bool {
+        self.has_no_room(&answer.writer)
+    }
+
+    fn has_no_room(&self, response: &ResponseWriter<'_>) -> bool {
         !self.outgoing.is_empty() || response.is_behind()
     }
 
     /// Sends a message. The payload of a text must be UTF-8. Data that the client does not read immediately is buffered.
-    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) {
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], answer: &mut Answer<'_>) {
+        let response = &mut answer.writer;
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
             frame.clear();
@@ -294,7 +300,11 @@ impl WebSocket {
     }
 
     /// Sends a close frame with this code and reason, which the application also receives.
-    pub fn close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
+    pub fn close(&mut self, code: u16, reason: &str, answer: &mut Answer<'_>) {
+        self.begin_close(code, reason, &mut answer.writer);
+    }
+
+    fn begin_close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
         if self.stage != SocketStage::Open {
             return;
         }
@@ -373,7 +383,7 @@ impl WebSocket {
         }
         if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
             let reason = if self.leaves_for_good() { "the server is stopping" } else { "the server is restarting" };
-            self.close(self.leave_code, reason, response);
+            self.begin_close(self.leave_code, reason, response);
         }
         if self.stage == SocketStage::Open {
             self.look_after_silence(response, now_ms);
@@ -503,7 +513,7 @@ impl WebSocket {
             // one.
             Event::Ping(payload) => {
                 turn.note_ping();
-                if self.stage == SocketStage::Open && self.is_behind(response) {
+                if self.stage == SocketStage::Open && self.has_no_room(response) {
                     self.unanswered_ping = Some(payload.into_owned());
                 } else if self.stage == SocketStage::Open {
                     self.unanswered_ping = None;
@@ -523,7 +533,7 @@ impl WebSocket {
 
     /// Sends the pong of the latest ping, unless data still waits for the client.
     fn answer_ping(&mut self, response: &mut ResponseWriter<'_>) {
-        if self.unanswered_ping.is_none() || self.stage != SocketStage::Open || self.is_behind(response) {
+        if self.unanswered_ping.is_none() || self.stage != SocketStage::Open || self.has_no_room(response) {
             return;
         }
         if let Some(payload) = self.unanswered_ping.take() {

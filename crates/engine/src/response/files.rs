@@ -175,7 +175,11 @@ impl ResponseWriter<'_> {
     /// Ends the answer and sends buffered data. With `code_follows`, code of the application runs before the connection is served
     /// again, so the end of the connection is shown to the client now.
     pub fn complete(&mut self, code_follows: bool) -> Progress {
-        self.finish();
+        if self.wants_trailers() {
+            self.finish_trailers();
+        } else {
+            self.finish();
+        }
         let progress = self.advance();
         if code_follows && progress == Progress::Done {
             self.show_end();

@@ -12,7 +12,7 @@ use bolide_protocol::response::Wire;
 use bolide_scoreboard::Recorder;
 
 use super::writer::ResponseWriter;
-use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, When, reason_phrase};
+use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, Trailers, When, reason_phrase};
 use crate::response::fields::{Known, has_word, is_field_value, known_field};
 use crate::response::filters::FirstPart;
 use crate::response::own_chunks::{MORE_BEHIND, NO_CHUNKS, OwnChunk, OwnChunks};
@@ -21,11 +21,11 @@ use crate::sockets::taken_connections::TakenConnections;
 impl Response {
     /// The answer will have trailer fields; it ends with [`ResponseWriter::finish_trailers`].
     pub fn announce_trailers(&mut self) {
-        self.has_trailers = true;
+        self.trailers = Trailers::Announced;
     }
 
     pub fn wants_trailers(&self) -> bool {
-        self.has_trailers
+        self.trailers != Trailers::None
     }
 
     /// Drops a field that [`Response::field`] refuses because it belongs to the server, and does what the application means by
@@ -207,7 +207,7 @@ impl ResponseWriter<'_> {
             return;
         }
         self.finish_encoding();
-        if std::mem::take(&mut self.has_trailers) {
+        if std::mem::replace(&mut self.trailers, Trailers::Begun) == Trailers::Announced {
             self.response.encoder.begin_trailers(&mut self.transport.outgoing);
         }
     }

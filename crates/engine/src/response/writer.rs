@@ -163,13 +163,13 @@ impl ResponseWriter<'_> {
 
     /// Returns the wait for room.
     pub fn room_wait(&mut self) -> RoomWait {
-        self.note_sending(true);
+        self.notes.note_sending(true);
         self.transport.room_wait()
     }
 
     /// Continues after a wait for room.
     pub fn room_came(&mut self, has_room: bool) {
-        self.note_sending(false);
+        self.notes.note_sending(false);
         self.transport.room_came(has_room);
     }
 
@@ -469,14 +469,14 @@ impl ResponseWriter<'_> {
         let (mut log_variables, mut stores) = (Vec::new(), Vec::new());
         let mut head = FilteredHead {
             head: &mut response.head,
-            is_unlogged: &mut response.is_unlogged,
+            is_unlogged: &mut response.notes.is_unlogged,
             log_variables: &mut log_variables,
             stores: &mut stores,
             head_only: response.terms.head_only,
         };
         let made = filter.head(&mut head, part);
         for (name, value) in &log_variables {
-            self.set_log_variable(name, value);
+            self.notes.set_log_variable(name, value);
         }
         if !stores.is_empty() {
             self.store(stores, filter.caches());

@@ -1,4 +1,4 @@
-//! The answers of the test applications, by the path of the request. It knows neither responses nor connections. The threads of a
+//! The pages of the test applications, by the path of the request. It knows neither answers nor connections. The threads of a
 //! test worker run it.
 //!
 //! | path | answer |
@@ -18,7 +18,7 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 const MAX_PARTS: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Page {
     Echo,
     Fields,
     Slow { gate: String, keeps_language: bool },
@@ -29,28 +29,26 @@ pub enum Answer {
     NotFound,
 }
 
-impl Answer {
-    pub fn of(path: &[u8]) -> Answer {
+impl Page {
+    pub fn of(path: &[u8]) -> Page {
         let path = String::from_utf8_lossy(path);
         let mut segments = path.split('/').skip(1);
         let name = segments.next().unwrap_or_default();
         let rest: Vec<&str> = segments.collect();
         let number = |text: &str, most: usize| text.parse::<usize>().ok().filter(|number| *number <= most);
         match (name, rest.as_slice()) {
-            ("echo", _) => Answer::Echo,
-            ("fields", []) => Answer::Fields,
-            ("slow" | "busy", [gate]) => Answer::Slow { gate: (*gate).to_owned(), keeps_language: name == "busy" },
-            ("fail", []) => Answer::Fail { leaves: false },
-            ("leave", []) => Answer::Fail { leaves: true },
-            ("short", []) => Answer::Short,
-            ("long", []) => Answer::Long,
+            ("echo", _) => Page::Echo,
+            ("fields", []) => Page::Fields,
+            ("slow" | "busy", [gate]) => Page::Slow { gate: (*gate).to_owned(), keeps_language: name == "busy" },
+            ("fail", []) => Page::Fail { leaves: false },
+            ("leave", []) => Page::Fail { leaves: true },
+            ("short", []) => Page::Short,
+            ("long", []) => Page::Long,
             ("stream" | "fail", [parts, bytes]) => match (number(parts, MAX_PARTS), number(bytes, MAX_BYTES)) {
-                (Some(parts), Some(bytes)) if parts * bytes <= MAX_BYTES => {
-                    Answer::Stream { parts, bytes, fails: name == "fail" }
-                }
-                _ => Answer::NotFound,
+                (Some(parts), Some(bytes)) if parts * bytes <= MAX_BYTES => Page::Stream { parts, bytes, fails: name == "fail" },
+                _ => Page::NotFound,
             },
-            _ => Answer::NotFound,
+            _ => Page::NotFound,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The result of a WSGI application, and its parts one after the other (PEP 3333, "Buffering and Streaming").
 //!
-//! It does not know about responses. Worker threads run it while they hold the interpreter.
+//! It does not know about answers. Worker threads run it while they hold the interpreter.
 
+use bolide_engine::answer::When;
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::response::When;
 use pyo3::ffi;
 
 use crate::object::Object;
@@ -13,7 +13,7 @@ use crate::object::Object;
 const MAX_DRAWN_PARTS: isize = 1024;
 
 /// The object that the application returned, and the state of its iteration.
-pub struct Answer {
+pub struct Iterable {
     result: Object,
     /// A list or tuple of all parts, once they are known to be complete; `next` is the index of the next part.
     parts: Option<Object>,
@@ -32,10 +32,10 @@ pub enum Part {
     End,
 }
 
-impl Answer {
-    pub fn new(result: Object) -> Answer {
+impl Iterable {
+    pub fn new(result: Object) -> Iterable {
         let parts = if is_list(&result) || is_tuple(&result) { Some(result.clone()) } else { None };
-        Answer { result, parts, next: 0, iterator: None, has_ended: false }
+        Iterable { result, parts, next: 0, iterator: None, has_ended: false }
     }
 
     /// True if no part was returned yet.
@@ -137,7 +137,7 @@ impl Answer {
         // SAFETY: the result lives; the tuple is new, and takes a reference of its own.
         unsafe {
             if ffi::PyBytes_Check(self.result.as_ptr()) != 0 {
-                *self = Answer::new(Object::owned(ffi::PyTuple_Pack(1, self.result.as_ptr()))?);
+                *self = Iterable::new(Object::owned(ffi::PyTuple_Pack(1, self.result.as_ptr()))?);
             }
         }
         Some(())
